@@ -1,0 +1,7 @@
+"""What has been spent on a data set, by whom and for what; charged before the release."""
+
+from privet.ledger._chain import Entry
+from privet.ledger._fingerprint import fingerprint
+from privet.ledger._ledger import Ledger, Verification
+
+__all__ = ["Entry", "Ledger", "Verification", "fingerprint"]

@@ -1,0 +1,401 @@
+"""The budget of one data set: charged before every release, never over its cap."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar, final
+
+from privet import _check
+from privet.errors import (
+    BudgetExceeded,
+    Incomparable,
+    InvalidArgument,
+    LedgerError,
+    LedgerTampered,
+    TokenReused,
+)
+from privet.guarantee import Adjacency, Guarantee, Unit
+from privet.ledger import _chain, _store
+from privet.ledger._chain import Entry, Tally, Terms, canonical, digest, words
+from privet.ledger._promise import promise
+from privet.loss import PrivacyLoss
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What `Ledger.verify` established; it raises instead when something is wrong."""
+
+    count: int
+    head: str
+    spent: float
+    since: int | None
+    """How many entries came after the noted head; None when none was given."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping."""
+        return {
+            "ok": True,
+            "count": self.count,
+            "head": self.head,
+            "spent": _chain.number_to_json(self.spent),
+            "entries_since_noted_head": self.since,
+        }
+
+
+@final
+class Ledger:
+    """An append-only record of what was spent on one data set, with a cap that nobody passes.
+
+    A charge composes the loss with everything before it and is written only when
+    epsilon(total, cap_delta) <= cap_epsilon; it is on disk when `charge` returns, so a release that
+    follows is always covered. epsilon is stated to twelve significant digits: three charges of 0.1
+    fill a cap of 0.3, which binary fractions alone would miss by 4e-17.
+
+    **Guarantee**: all releases charged here are together (spent, cap_delta)-private for the
+    ledger's adjacency and unit, at whatever moment the process dies; see `guarantee` for the
+    premises.
+
+    **Assumes** (not checked): every release on the data is charged, before it is made, here; each
+    loss really bounds its release. The hash chain shows damage and careless edits, not a forger who
+    rewrites the whole file: note `head` elsewhere for that (docs/theory/ledger.md).
+
+    >>> from privet.loss import Gaussian
+    >>> ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+    >>> ledger.charge(Gaussian(mu=0.3), what="mean age").sequence
+    1
+    >>> entry = ledger.charge(Gaussian(mu=0.4), what="mean income")
+    >>> round(ledger.spent(), 4), len(ledger.entries())
+    (1.9931, 2)
+    >>> ledger.affords(Gaussian(mu=0.3))
+    False
+    """
+
+    def __init__(self, store: _store.Store) -> None:
+        """Use `in_memory`, `create` or `open`."""
+        self._store = store
+        with store.transaction(write=False) as connection:
+            body = _store.read_terms(connection, store.name)
+            self._genesis = digest(body)
+            self._terms = Terms.from_body(body, store.name)
+            self._tally = Tally.start(store.name, self._genesis, self._terms)
+            self._catch_up(connection)
+
+    # Three ways to get one
+
+    @classmethod
+    def in_memory(
+        cls,
+        *,
+        cap_epsilon: float,
+        cap_delta: float,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        unit: Unit = Unit.RECORD,
+        dataset: str | None = None,
+    ) -> Self:
+        """A ledger for this process only; a cap of `math.inf` records without refusing."""
+        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, dataset).body()
+        store = _store.MemoryStore()
+        with store.transaction(write=True) as connection:
+            _store.write_new(connection, body, digest(body))
+        return cls(store)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        cap_epsilon: float,
+        cap_delta: float,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        unit: Unit = Unit.RECORD,
+        dataset: str | None = None,
+        timeout: float = 30.0,
+    ) -> Self:
+        """A new ledger file; refuses to touch a file that exists."""
+        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, dataset).body()
+        _store.create_file(Path(path).resolve(), body, digest(body))
+        return cls.open(path, timeout=timeout)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
+        """An existing ledger file, its chain checked; `timeout` is how long to wait for a lock."""
+        timeout = _check.non_negative("timeout", timeout)
+        return cls(_store.FileStore(Path(path).resolve(), timeout))
+
+    # What it promises
+
+    @property
+    def name(self) -> str:
+        """The path of its file, or "in memory"."""
+        return self._store.name
+
+    @property
+    def cap_epsilon(self) -> float:
+        """The most epsilon that may ever be spent, at `cap_delta`."""
+        return self._terms.cap_epsilon
+
+    @property
+    def cap_delta(self) -> float:
+        """The delta at which the total is held against the cap."""
+        return self._terms.cap_delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation of every loss in it."""
+        return self._terms.adjacency
+
+    @property
+    def unit(self) -> Unit:
+        """Whose contribution is protected."""
+        return self._terms.unit
+
+    @property
+    def dataset(self) -> str | None:
+        """The fingerprint or name of the data it belongs to."""
+        return self._terms.dataset
+
+    # Spending
+
+    def charge(
+        self,
+        loss: PrivacyLoss,
+        *,
+        what: str,
+        who: str | None = None,
+        dataset: str | None = None,
+        token: str | None = None,
+    ) -> Entry:
+        """Write the cost of a release that is about to happen; durable when it returns.
+
+        With a `token`, such as "run-7:steps 0-99", the same charge may be made again after a crash:
+        the same loss under the same token returns the first entry and costs nothing, another loss
+        raises `TokenReused`. That is sound when the repeated release is the same one (same batches,
+        same noise) or when nothing of the first attempt was kept or shown; otherwise use a new
+        token.
+
+        Raises `BudgetExceeded` (nothing written) over the cap, `Incomparable` for another
+        adjacency, `LedgerLocked` when another process holds the file for longer than the timeout.
+        """
+        what = words("what", what)
+        token = None if token is None else words("token", token)
+        who = _chain.whoami() if who is None else words("who", who)
+        dataset = self._for_this_data(dataset)
+        loss, cost = self._as_stored(loss)
+        with self._store.transaction(write=True) as connection:
+            self._catch_up(connection)
+            before = self._tally
+            if token is not None and (charged := before.tokens.get(token)) is not None:
+                if (charged.loss, charged.dataset) != (cost, dataset):
+                    raise TokenReused(
+                        self.name,
+                        f"token {token!r} was charged before with another loss or data set",
+                        "use a new token",
+                    )
+                ((_, body, _),) = _store.read_rows(connection, charged.sequence, charged.sequence)
+                return Entry.from_body(body)
+            would_be = self._epsilon(before.total + loss, self.cap_delta)
+            if not would_be <= self.cap_epsilon:  # NaN is refused too
+                raise BudgetExceeded(
+                    cap_epsilon=self.cap_epsilon,
+                    would_be=would_be,
+                    delta=self.cap_delta,
+                    what=what,
+                )
+            entry = Entry.sealed(
+                sequence=before.count + 1,
+                what=what,
+                loss=loss,
+                spent=would_be,
+                dataset=dataset,
+                token=token,
+                who=who,
+                process=os.getpid(),
+                when=_chain.utc_now(),
+                version=_chain.privet_version(),
+                previous=before.head,
+            )
+            _store.append(connection, entry.sequence, entry.body(), entry.hash)
+        return entry
+
+    def epsilon_after(self, loss: PrivacyLoss) -> float:
+        """What would be spent in all after one more `loss`; nothing is written."""
+        loss, _ = self._as_stored(loss)
+        return self._epsilon(self.total + loss, self.cap_delta)
+
+    def affords(self, loss: PrivacyLoss) -> bool:
+        """Whether `loss` would fit under the cap now; another process may still be faster."""
+        return self.epsilon_after(loss) <= self.cap_epsilon
+
+    # What was spent
+
+    @property
+    def total(self) -> PrivacyLoss:
+        """Everything charged so far, composed."""
+        return self._look(lambda _: self._tally.total)
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry (of the terms when there is none): note it elsewhere."""
+        return self._look(lambda _: self._tally.head)
+
+    def spent(self, delta: float | None = None) -> float:
+        """epsilon of the total at `delta`, by default the cap's."""
+        delta = self.cap_delta if delta is None else _check.delta_or_zero("delta", delta)
+        return self._epsilon(self.total, delta)
+
+    @property
+    def remaining(self) -> float:
+        """cap_epsilon - spent(). Losses do not add up in epsilon: ask `affords` what still fits."""
+        spent = self.spent()
+        return max(0.0, self.cap_epsilon - spent) if spent < math.inf else 0.0
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries in order, the chain checked on the way."""
+        return self._look(lambda connection: tuple(self._walk_all(connection)[1]))
+
+    def __len__(self) -> int:
+        return self._look(lambda _: self._tally.count)
+
+    def guarantee(self) -> Guarantee:
+        """What all releases charged here promise together, and on which premises."""
+        total = self.total
+        return promise(self._terms, total, self._epsilon(total, self.cap_delta))
+
+    def verify(self, *, head: str | None = None) -> Verification:
+        """Check every byte that counts: SQLite's pages, terms, each entry, the chain, head and cap.
+
+        With `head`, a hash noted earlier, also that this very history goes on from it: that shows
+        removed entries and a rewritten file, which a chain alone cannot. Raises `LedgerTampered`,
+        whose `entry` is the first that is wrong.
+        """
+        with self._store.transaction(write=False) as connection:
+            problem = _store.damage(connection)
+            tally, entries = self._walk_all(connection)
+        if problem is not None:
+            raise LedgerTampered(self.name, problem, "restore a copy")
+        since = None
+        if head is not None:
+            hashes = [self._genesis, *(entry.hash for entry in entries)]
+            if head not in hashes:
+                raise LedgerTampered(
+                    self.name,
+                    f"the noted head {head[:12]}... is not in its chain",
+                    "entries were removed or the file was rewritten",
+                )
+            since = len(hashes) - 1 - hashes.index(head)
+        spent = self._epsilon(tally.total, self.cap_delta)
+        if not spent <= self.cap_epsilon:
+            raise LedgerError(
+                self.name,
+                f"its entries compose to epsilon {spent:.6g}, over the cap {self.cap_epsilon:.6g}",
+                "somebody else wrote to it, or with another version of privet",
+            )
+        return Verification(count=tally.count, head=tally.head, spent=spent, since=since)
+
+    def export(self) -> dict[str, Any]:
+        """Everything, JSON-ready; the hashes can be recomputed from it without privet."""
+        with self._store.transaction(write=False) as connection:
+            tally, _ = self._walk_all(connection)
+            rows = _store.read_rows(connection, 1)
+        spent = self._epsilon(tally.total, self.cap_delta)
+        return {
+            "format": f"privet-ledger/{_store.FORMAT}",
+            "terms": self._terms.to_dict(),
+            "genesis": self._genesis,
+            "entries": [{**json.loads(body), "hash": hash.decode()} for _, body, hash in rows],
+            "count": tally.count,
+            "head": tally.head,
+            "spent": {"epsilon": _chain.number_to_json(spent), "delta": self.cap_delta},
+        }
+
+    # One ledger is one budget: copies are the same ledger
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[str, float], Ledger], tuple[str, float]]:
+        if not isinstance(self._store, _store.FileStore):
+            raise LedgerError(
+                self.name,
+                "cannot be sent to another process: a copy would be a second budget",
+                "use Ledger.create(path)",
+            )
+        return _reopen, (self.name, self._store.timeout)
+
+    def __repr__(self) -> str:
+        return f"<Ledger {self.name}, cap ({self.cap_epsilon:g}, {self.cap_delta:g})>"
+
+    # Inside
+
+    def _look(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        with self._store.transaction(write=False) as connection:
+            self._catch_up(connection)
+            return read(connection)
+
+    def _catch_up(self, connection: sqlite3.Connection) -> None:
+        """Take in what other processes wrote since we last looked."""
+        self._continue(connection, self._tally)
+
+    def _walk_all(self, connection: sqlite3.Connection) -> tuple[Tally, list[Entry]]:
+        tally = Tally.start(self.name, self._genesis, self._terms)
+        return tally, self._continue(connection, tally)
+
+    def _continue(self, connection: sqlite3.Connection, tally: Tally) -> list[Entry]:
+        """Walk on to the last entry; terms, chain and head must agree there."""
+        if digest(_store.read_terms(connection, self.name)) != self._genesis:
+            raise LedgerTampered(self.name, "its terms changed while it was open", "restore a copy")
+        entries = tally.walk(_store.read_rows(connection, tally.count + 1))
+        count, head = _store.read_head(connection, self.name)
+        if (count, head) != (tally.count, tally.head):
+            raise LedgerTampered(
+                self.name,
+                f"its head speaks of {count} entries, its chain of {tally.count}"
+                if count != tally.count
+                else "its head is not the hash of its last entry, or of its terms",
+                "entries were removed or changed; restore a copy",
+                entry=min(count, tally.count) + 1 if count != tally.count else None,
+            )
+        return entries
+
+    def _as_stored(self, loss: PrivacyLoss) -> tuple[PrivacyLoss, bytes]:
+        """The loss as it will be read back, so that what is checked is what is kept."""
+        if not isinstance(loss, PrivacyLoss):
+            raise InvalidArgument("loss", loss, "a PrivacyLoss", "see privet.loss")
+        if loss.neighbours is not self.adjacency:
+            raise Incomparable(self.adjacency.value, loss.neighbours.value, "adjacency")
+        cost = canonical(loss.to_dict())
+        stored = _chain.restore_loss(cost)
+        if canonical(stored.to_dict()) != cost:
+            raise InvalidArgument("loss", loss, "a loss that survives to_dict and from_dict")
+        return stored, cost
+
+    def _for_this_data(self, dataset: str | None) -> str | None:
+        if dataset is None:
+            return self.dataset
+        if self.dataset not in (None, words("dataset", dataset)):
+            raise LedgerError(
+                self.name,
+                f"keeps the budget of data set {self.dataset}, not of {dataset}",
+                "each data set has its own ledger",
+            )
+        return dataset
+
+    @staticmethod
+    def _epsilon(total: PrivacyLoss, delta: float) -> float:
+        return float(f"{total.epsilon(delta):.12g}")
+
+
+def _reopen(path: str, timeout: float) -> Ledger:
+    return Ledger.open(path, timeout=timeout)
