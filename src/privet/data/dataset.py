@@ -1,0 +1,150 @@
+"""A data set with the public facts a private method may use: bounds, classes and shapes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """Training and test records with their labels, and what is publicly known about them.
+
+    `low` and `high` bound each feature. They are declared (by the format, the documentation or the
+    user), never computed from the records, so using them costs no privacy. The number of training
+    records is taken as public, as everywhere in privet.
+
+    >>> data = Dataset(
+    ...     name="two", about="two records", classes=("no", "yes"), low=0.0, high=10.0,
+    ...     x_train=[[1.0], [20.0]], y_train=[0, 1], x_test=[[5.0]], y_test=[1])
+    >>> data.n_classes, data.n_features, data.train_rows().tolist()
+    (2, 1, [[0.10000000149011612], [1.0]])
+    """
+
+    name: str
+    about: str
+    x_train: NDArray[Any]
+    y_train: NDArray[np.int64]
+    x_test: NDArray[Any]
+    y_test: NDArray[np.int64]
+    classes: tuple[str, ...]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    feature_names: tuple[str, ...] = ()
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            x, y = np.array(getattr(self, f"x_{part}")), np.array(getattr(self, f"y_{part}"))
+            if x.ndim < 2:
+                raise InvalidArgument(f"x_{part}", x.shape, "an array of records, one row each")
+            if y.shape != (len(x),):
+                raise InvalidArgument(
+                    f"y_{part}", y.shape, f"one label for each of {len(x)} records"
+                )
+            if len(y) and not (np.issubdtype(y.dtype, np.integer) and 0 <= y.min() <= y.max()):
+                raise InvalidArgument(f"y_{part}", y.dtype, "whole numbers from 0")
+            if len(y) and y.max() >= len(self.classes):
+                expected = f"labels below {len(self.classes)}, the number of declared classes"
+                raise InvalidArgument(f"y_{part}", int(y.max()), expected)
+            x.flags.writeable = False
+            y = y.astype(np.int64)
+            y.flags.writeable = False
+            object.__setattr__(self, f"x_{part}", x)
+            object.__setattr__(self, f"y_{part}", y)
+        if self.x_train.shape[1:] != self.x_test.shape[1:]:
+            expected = f"records of shape {self.x_train.shape[1:]} as in training"
+            raise InvalidArgument("x_test", self.x_test.shape[1:], expected)
+        self._set_bounds()
+        object.__setattr__(self, "fingerprint", self._digest())
+
+    def _set_bounds(self) -> None:
+        for side in ("low", "high"):
+            try:
+                value = np.broadcast_to(
+                    np.asarray(getattr(self, side), dtype=np.float64), self.shape
+                ).copy()
+            except (TypeError, ValueError):
+                expected = f"a number, or one for each feature of shape {self.shape}"
+                raise InvalidArgument(side, getattr(self, side), expected) from None
+            value.flags.writeable = False
+            object.__setattr__(self, side, value)
+        if not (np.isfinite(self.low) & np.isfinite(self.high) & (self.low < self.high)).all():
+            raise InvalidArgument(
+                "bounds", (self.low, self.high), "finite, each low below its high"
+            )
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test, self.low, self.high):
+            digest.update(f"{array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update("\n".join(self.classes).encode())
+        return digest.hexdigest()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one record."""
+        return self.x_train.shape[1:]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of declared classes."""
+        return len(self.classes)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a record, counted flat."""
+        return int(np.prod(self.shape))
+
+    def train_rows(self) -> NDArray[np.float32]:
+        """Training records as flat rows, scaled (and clipped) to [0, 1] by the public bounds."""
+        return self._rows(self.x_train)
+
+    def test_rows(self) -> NDArray[np.float32]:
+        """Test records likewise."""
+        return self._rows(self.x_test)
+
+    def _rows(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        if np.ptp(self.low) == 0 and np.ptp(self.high) == 0:  # one range for all: stay in float32
+            low, width = (
+                np.float32(self.low.flat[0]),
+                np.float32(self.high.flat[0] - self.low.flat[0]),
+            )
+        else:
+            low = self.low.astype(np.float32)
+            width = (self.high - self.low).astype(np.float32)
+        rows = (x.astype(np.float32) - low) / width
+        return np.clip(rows, 0.0, 1.0, out=rows).reshape(len(x), -1)
+
+    def subset(self, n: int) -> Dataset:
+        """The first `n` training records (all test records): for quick runs."""
+        n = _check.count("n", n)
+        if n > len(self.x_train):
+            raise InvalidArgument("n", n, f"at most the {len(self.x_train)} training records")
+        return Dataset(
+            name=f"{self.name}[:{n}]",
+            about=self.about,
+            classes=self.classes,
+            low=self.low,
+            high=self.high,
+            feature_names=self.feature_names,
+            x_train=self.x_train[:n],
+            y_train=self.y_train[:n],
+            x_test=self.x_test,
+            y_test=self.y_test,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}: {len(self.x_train)} + {len(self.x_test)} records "
+            f"of shape {self.shape}, "
+            f"{self.n_classes} classes, {self.fingerprint[:12]})"
+        )

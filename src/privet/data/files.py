@@ -1,0 +1,63 @@
+"""Where data files are, and how missing ones are downloaded when the user asks for it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from privet.errors import InvalidArgument, MissingFile
+
+
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds data sets: the argument, `$PRIVET_DATA`, or where downloads go."""
+    if folder is not None:
+        return Path(folder).expanduser()
+    return Path(os.environ.get("PRIVET_DATA") or download_folder())
+
+
+def download_folder() -> Path:
+    """Where downloads go: `$PRIVET_CACHE`/data, or ~/.cache/privet/data."""
+    return Path(os.environ.get("PRIVET_CACHE") or Path.home() / ".cache" / "privet") / "data"
+
+
+def find(name: str, *, folder: Path, hint: str = "") -> Path:
+    """The path of a data file in `folder` or among downloads, or an error that names the folder."""
+    for place in (folder, download_folder()):
+        if (place / name).is_file():
+            return place / name
+    advice = "pass folder= or set PRIVET_DATA to the folder that holds it"
+    raise MissingFile(folder / name, f"{advice}, or {hint}" if hint else advice)
+
+
+def download(path: Path, *, urls: tuple[str, ...], sha256: str) -> Path:
+    """Fetch a file from the first mirror that has it, whole and checked, or not at all."""
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    failures = []
+    for url in urls:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as out, urllib.request.urlopen(url, timeout=60) as answer:
+                digest = hashlib.sha256()
+                while block := answer.read(1 << 20):
+                    digest.update(block)
+                    out.write(block)
+            if digest.hexdigest() == sha256:
+                os.replace(temporary, path)
+                return path
+            failures.append(f"{url}: checksum {digest.hexdigest()[:12]} instead of {sha256[:12]}")
+        except (urllib.error.URLError, OSError) as error:
+            failures.append(f"{url}: {error}")
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    raise MissingFile(path, "no mirror gave it (" + "; ".join(failures) + ")")
+
+
+def damaged(path: Path, problem: str) -> InvalidArgument:
+    """The error for a file that is there but is not what it should be."""
+    return InvalidArgument("file", str(path), "a whole, readable data file", problem)

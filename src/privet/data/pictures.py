@@ -1,0 +1,150 @@
+"""Image sets from files: MNIST, CIFAR-10, BreastMNIST."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.data.dataset import Dataset
+from privet.data.files import damaged, download, download_folder, find
+from privet.errors import MissingFile
+
+MNIST_FILES = {  # name: SHA-256
+    f"{name}-ubyte.gz": digest
+    for name, digest in {
+        "train-images-idx3": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "train-labels-idx1": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "t10k-images-idx3": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "t10k-labels-idx1": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    }.items()
+}
+MNIST_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+_CIFAR_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+
+
+def mnist(folder: Path) -> Dataset:
+    """60,000 + 10,000 grey digits of 28x28 pixels (LeCun, Cortes, Burges)."""
+    parts = [
+        read_idx(find(f"mnist/{name}", folder=folder, hint='load("mnist", download=True)'))
+        for name in MNIST_FILES
+    ]
+    return Dataset(
+        name="mnist",
+        about="MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 0 to 255",
+        classes=tuple(str(k) for k in range(10)),
+        low=np.float64(0),
+        high=np.float64(255),
+        x_train=parts[0],
+        y_train=parts[1],
+        x_test=parts[2],
+        y_test=parts[3],
+    )
+
+
+def download_mnist(mirrors: tuple[str, ...] = MNIST_MIRRORS) -> None:
+    """Fetch the four MNIST files (11.6 MB) into the download folder, each checked by SHA-256."""
+    for name, sha256 in MNIST_FILES.items():
+        urls = tuple(mirror + name for mirror in mirrors)
+        download(download_folder() / "mnist" / name, urls=urls, sha256=sha256)
+
+
+def cifar10(folder: Path) -> Dataset:
+    """CIFAR-10 as lossless WebP sheets of 100x100 tiles; the training batches that are there."""
+    sheets = []
+    for index in range(1, 6):
+        try:
+            sheets.append(_sheet(find(f"cifar10/data_batch_{index}.webp", folder=folder)))
+        except MissingFile:
+            if index == 1:
+                raise
+            break
+    test = _sheet(find("cifar10/test_batch.webp", folder=folder))
+    labels = read_npz(find("cifar10/labels.npz", folder=folder), ("train_labels", "test_labels"))
+    count = 10_000 * len(sheets)
+    return Dataset(
+        name="cifar10",
+        about=f"CIFAR-10: the first {count:,} training and all test images, 32x32 in colour",
+        classes=tuple(_CIFAR_CLASSES.split()),
+        low=np.float64(0),
+        high=np.float64(255),
+        x_train=np.concatenate(sheets),
+        y_train=labels["train_labels"][:count],
+        x_test=test,
+        y_test=labels["test_labels"],
+    )
+
+
+def breastmnist(folder: Path) -> Dataset:
+    """BreastMNIST: 624 (training and validation) + 156 grey ultrasound pictures of 28x28."""
+    names = [f"{part}_{what}" for part in ("train", "val", "test") for what in ("images", "labels")]
+    raw = read_npz(find("medmnist/breastmnist.npz", folder=folder), tuple(names))
+    return Dataset(
+        name="breastmnist",
+        about="BreastMNIST: 624 + 156 breast ultrasound pictures of 28x28 pixels, 0 to 255",
+        classes=("malignant", "normal or benign"),
+        low=np.float64(0),
+        high=np.float64(255),
+        x_train=np.concatenate([raw["train_images"], raw["val_images"]]),
+        y_train=np.concatenate([raw["train_labels"], raw["val_labels"]]).ravel(),
+        x_test=raw["test_images"],
+        y_test=raw["test_labels"].ravel(),
+    )
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An array of bytes in gzipped IDX: two zeros, 8, the number of axes, their sizes, the data."""
+    try:
+        raw = gzip.decompress(path.read_bytes())
+        zeros, kind, axes = struct.unpack_from(">HBB", raw)
+        shape = struct.unpack_from(f">{axes}I", raw, 4)
+    except (OSError, EOFError, zlib.error, struct.error) as error:
+        raise damaged(path, f"not a whole gzipped IDX file ({error})") from None
+    if zeros != 0 or kind != 8:
+        raise damaged(path, "not an IDX file of bytes")
+    body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * axes)
+    if body.size != int(np.prod(shape)):
+        raise damaged(
+            path, f"{body.size} bytes of data where its header says {int(np.prod(shape))}"
+        )
+    return body.reshape(shape)
+
+
+def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file; objects (pickles) are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [name for name in names if name not in archive.files]
+            if missing:
+                raise damaged(
+                    path, f"it has no array {missing[0]!r}, only {', '.join(archive.files)}"
+                )
+            return {name: archive[name] for name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "it has no array" in str(error):
+            raise
+        raise damaged(path, f"not a readable npz file ({error})") from None
+
+
+def _sheet(path: Path) -> NDArray[np.uint8]:
+    """10,000 images of 32x32 from one sheet of 100x100 tiles."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.convert("RGB"))
+    except (OSError, UnidentifiedImageError) as error:
+        raise damaged(path, f"not a readable picture ({error})") from None
+    if pixels.shape != (3200, 3200, 3):
+        raise damaged(path, f"{pixels.shape} pixels instead of a 3200x3200 sheet")
+    tiles = pixels.reshape(100, 32, 100, 32, 3).transpose(0, 2, 1, 3, 4)
+    return tiles.reshape(10_000, 32, 32, 3)
