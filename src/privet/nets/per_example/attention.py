@@ -1,0 +1,98 @@
+"""nn.MultiheadAttention with its four projections as linear sites."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from privet.nets.per_example.layers import Recorded, need_dimensions, recorded, trainable
+from privet.nets.per_example.sites import LinearSite
+from privet.nets.per_example.tape import Tape
+
+
+def is_supported(module: nn.MultiheadAttention) -> bool:
+    """Whether the module uses none of the rare options, which the fall-back handles."""
+    plain = type(module).forward is nn.MultiheadAttention.forward
+    out = type(module.out_proj) is nn.modules.linear.NonDynamicallyQuantizableLinear
+    parametrised = any("parametrizations" in m._modules for m in module.modules())
+    return plain and out and not parametrised and module.bias_k is None and not module.add_zero_attn
+
+
+def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
+    """The recorded form: separate query, key and value projections, then the usual attention."""
+    e = module.embed_dim
+    packed = module.in_proj_weight is not None
+    rows = [slice(i * e, (i + 1) * e) for i in range(3)]
+    bias = module.in_proj_bias
+    sites: list[LinearSite | None] = []
+    if packed:
+        weight = trainable(module.in_proj_weight)
+        if weight is not None or trainable(bias) is not None:
+            sites = [LinearSite(name, weight, trainable(bias), rows=r) for r in rows]
+        else:
+            sites = [None] * 3
+    separate: list[LinearSite | None] = [None] * 3
+    if not packed:
+        weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        sites = [LinearSite(name, w, None) if (w := trainable(p)) is not None else None for p in weights]
+        b = trainable(bias)
+        if b is not None:
+            separate = [LinearSite(name, None, b, rows=r) for r in rows]
+    w_o, b_o = trainable(module.out_proj.weight), trainable(module.out_proj.bias)
+    some = w_o is not None or b_o is not None
+    out_site = LinearSite(f"{name}.out_proj", w_o, b_o) if some else None
+
+    def project(tape: Tape, x: Tensor, which: int) -> Tensor:
+        if packed:
+            w = module.in_proj_weight[rows[which]]
+        else:
+            w = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[which]
+        b = None if bias is None else module.in_proj_bias[rows[which]]
+        y = tape.tap(F.linear(x, w, b), sites[which], x)
+        return tape.tap(y, separate[which], x)
+
+    def forward(
+        tape: Tape,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        need_dimensions(name, query, 3)
+        inputs = [t if module.batch_first else t.transpose(0, 1) for t in (query, key, value)]
+        heads = module.num_heads
+        q, k, v = (
+            project(tape, x, i).unflatten(2, (heads, -1)).transpose(1, 2)
+            for i, x in enumerate(inputs)
+        )
+        scores = (q / math.sqrt(e // heads)) @ k.transpose(2, 3)
+        if attn_mask is not None:
+            mask = _additive(attn_mask, scores)
+            scores = scores + (mask.view(-1, heads, *mask.shape[1:]) if mask.dim() == 3 else mask)
+        if key_padding_mask is not None:
+            scores = scores + _additive(key_padding_mask, scores)[:, None, None, :]
+        weights = scores.softmax(-1)
+        attended = F.dropout(weights, module.dropout, module.training) @ v
+        joined = attended.transpose(1, 2).flatten(2)
+        out = F.linear(joined, module.out_proj.weight, module.out_proj.bias)
+        out = tape.tap(out, out_site, joined)
+        out = out if module.batch_first else out.transpose(0, 1)
+        if not need_weights:
+            return out, None
+        return out, weights.mean(1) if average_attn_weights else weights
+
+    return recorded(forward, *sites, *separate, out_site)
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A boolean mask (true means hidden) as an additive one."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, -math.inf)

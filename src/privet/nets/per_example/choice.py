@@ -1,0 +1,64 @@
+"""Which kernel measures a site: timed once per shape, or told by a cost model.
+
+Kernels agree up to rounding, so a run that must be repeated bit for bit either uses the cost model
+(a function of shapes alone) or restores the choices of the first run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+
+from privet.errors import InvalidArgument
+from privet.nets.per_example.measured import Captured, Kernel, Measured
+from privet.nets.per_example.sites import Site
+
+KernelChoice = Literal["measured", "cost-model"]
+_REPETITIONS = 3
+_HOPELESS = 6.0  # a kernel the model puts this far behind the best is not even timed
+
+
+class Chooser:
+    """Chooses among a site's kernels and remembers the choice by shape."""
+
+    def __init__(self, how: KernelChoice, choices: Mapping[str, str]) -> None:
+        if how not in ("measured", "cost-model"):
+            raise InvalidArgument("kernel_choice", how, "'measured' or 'cost-model'")
+        self.how = how
+        self.choices = dict(choices)
+
+    def measure(self, site: Site, seen: Captured) -> Measured:
+        """Measure the site with the chosen kernel."""
+        kernels = site.kernels(seen)
+        if len(kernels) == 1:
+            return kernels[0].run()
+        key = site.key(seen)
+        name = self.choices.get(key)
+        if name is None:
+            name = self._fastest(kernels, seen) if self.how == "measured" else _cheapest(kernels)
+            self.choices[key] = name
+        for kernel in kernels:
+            if kernel.name == name:
+                return kernel.run()
+        raise InvalidArgument(
+            f"choices[{key!r}]", name, f"one of {[kernel.name for kernel in kernels]}"
+        )
+
+    def _fastest(self, kernels: list[Kernel], seen: Captured) -> str:
+        limit = _HOPELESS * min(kernel.cost for kernel in kernels)
+        seconds: dict[str, list[float]] = {k.name: [] for k in kernels if k.cost <= limit}
+        weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64)
+        for _ in range(_REPETITIONS):
+            for kernel in kernels:
+                if kernel.name in seconds:
+                    start = time.perf_counter()
+                    kernel.run().weighted_sum(weights, None)
+                    seconds[kernel.name].append(time.perf_counter() - start)
+        return min(seconds, key=lambda name: min(seconds[name]))
+
+
+def _cheapest(kernels: list[Kernel]) -> str:
+    return min(kernels, key=lambda kernel: kernel.cost).name

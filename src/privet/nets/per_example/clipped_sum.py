@@ -1,0 +1,66 @@
+"""The sum over examples of clipped gradients, in one flat buffer that accumulates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(kw_only=True)
+class ClippedSum:
+    """sum_i w_i g_i with ||w_i g_i|| <= bound for every example i.
+
+    `gradients` are views of `flat`, by parameter name, strided like the parameters. What is named
+    `unprotected` is a function of single examples: look, but do not publish.
+
+    **Guarantee**: adding or removing one example changes the exact sum by at most `sensitivity` in
+    L2 norm (float32 rounding of the sum itself apart, which the noise must cover).
+    """
+
+    flat: Tensor
+    gradients: dict[str, Tensor]
+    sensitivity: float = 0.0
+    examples_unprotected: int = 0
+    non_finite_unprotected: int = 0
+    norms: list[Tensor] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def zeros(cls, parameters: dict[str, nn.Parameter]) -> ClippedSum:
+        """An empty sum over the given parameters."""
+        wide = any(p.dtype == torch.float64 for p in parameters.values())
+        dtype = torch.float64 if wide else torch.float32
+        flat = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=dtype)
+        gradients, start = {}, 0
+        for name, p in parameters.items():
+            gradients[name] = _like(flat[start : start + p.numel()], p)
+            start += p.numel()
+        return cls(flat=flat, gradients=gradients)
+
+    @property
+    def norms_unprotected(self) -> Tensor:
+        """Every example's gradient norm before clipping (float64), in order of arrival."""
+        return torch.cat(self.norms) if self.norms else torch.zeros(0, dtype=torch.float64)
+
+    def reset(self) -> ClippedSum:
+        """Empty the sum for the next step, keeping its memory."""
+        self.flat.zero_()
+        self.sensitivity, self.examples_unprotected, self.non_finite_unprotected = 0.0, 0, 0
+        self.norms = []
+        return self
+
+    def assign_to(self, model: nn.Module, *, divisor: float = 1.0) -> None:
+        """Set the parameters' .grad to this sum over the divisor; the .grad are views of `flat`."""
+        if divisor != 1.0:
+            self.flat.div_(divisor)
+        for name, p in model.named_parameters():
+            if name in self.gradients:
+                gradient = self.gradients[name]
+                p.grad = gradient if gradient.dtype == p.dtype else gradient.to(p.dtype)
+
+
+def _like(flat: Tensor, parameter: Tensor) -> Tensor:
+    """A view of `flat` with the parameter's shape, and its strides where they are dense."""
+    dense = torch.empty_like(parameter, device="meta", memory_format=torch.preserve_format)
+    return flat.as_strided(parameter.shape, dense.stride(), flat.storage_offset())

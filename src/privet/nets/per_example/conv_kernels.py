@@ -1,0 +1,275 @@
+"""Ways to the per-example weight gradient of a convolution, or only to its norm.
+
+Symbols: x (N, C, *in) the input, dy (N, O, *out) the output gradient, k the kernel sizes. An
+instantiating kernel returns values (parts, examples, width), the per-example gradients in whatever
+order is cheapest, and `finish` brings a weighted sum of them to (O, C/groups, *k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from privet.nets.per_example.measured import chunks, gram_squared_norms
+
+_GROUPED_CHUNK = 32
+_GRAM_BYTES = 4 * 2**20
+
+
+class Geometry(NamedTuple):
+    """Stride, padding (both sides alike), dilation and groups."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def lifted(self) -> Geometry:
+        """A one-dimensional geometry as a two-dimensional one of height one."""
+        return Geometry((1, *self.stride), (0, *self.padding), (1, *self.dilation), self.groups)
+
+    def key(self) -> str:
+        """The geometry as a short string."""
+        return f"s{self.stride}p{self.padding}d{self.dilation}g{self.groups}".replace(" ", "")
+
+
+def weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> Tensor:
+    """The weight gradient summed over rows."""
+    stride, padding, dilation, groups = geometry
+    like = x.new_empty(shape)
+    return torch.ops.aten.convolution_backward(
+        dy, x, like, None, stride, padding, dilation, False, [0] * len(stride), groups,
+        [False, True, False],
+    )[1]  # fmt: skip
+
+
+def loop(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
+    """One weight-gradient call an example."""
+    out = x.new_empty(x.shape[0] // views, *shape)
+    for i in range(out.shape[0]):
+        rows = slice(i * views, (i + 1) * views)
+        out[i] = weight_gradient(x[rows], dy[rows], shape, geometry)
+    return out.view(1, out.shape[0], -1)
+
+
+def grouped(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
+    """Examples as the groups of one grouped weight-gradient call, a few at a time."""
+    examples = x.shape[0] // views
+    out = x.new_empty(examples, shape.numel())
+    for start in range(0, examples, _GROUPED_CHUNK):
+        stop = min(start + _GROUPED_CHUNK, examples)
+        n = stop - start
+        rows = slice(start * views, stop * views)
+        wide = geometry._replace(groups=n * geometry.groups)
+        many = torch.Size((n * shape[0], *shape[1:]))
+        summed = weight_gradient(
+            _examples_as_channels(x[rows], views), _examples_as_channels(dy[rows], views), many, wide
+        )
+        out[start:stop] = summed.reshape(n, -1)
+    return out.unsqueeze(0)
+
+
+def _examples_as_channels(t: Tensor, views: int) -> Tensor:
+    """(examples * views, C, ...) to (views, examples * C, ...)."""
+    t = t.contiguous()
+    if views == 1:
+        return t.view(1, -1, *t.shape[2:])
+    return t.unflatten(0, (-1, views)).transpose(0, 1).flatten(1, 2)
+
+
+def _pixels(t: Tensor) -> Tensor:
+    """(N, C, *space) to a contiguous (N, *space, C); free for channels-last tensors."""
+    return t.movedim(1, -1).contiguous()
+
+
+def _padded_pixels(x: Tensor, geometry: Geometry) -> Tensor:
+    sides = [side for p in reversed(geometry.padding) for side in (p, p)]
+    pixels = _pixels(x)
+    return F.pad(pixels, [0, 0, *sides]) if any(sides) else pixels
+
+
+def unfolded(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
+    """im2col in channels-last order, then one batched matmul."""
+    pixels = _padded_pixels(x, geometry)
+    n, *_, channels = pixels.shape
+    steps = pixels.stride()[1:-1]
+    out, kernel = dy.shape[2:], shape[2:]
+    strides = [s * step for s, step in zip(geometry.stride, steps, strict=True)]
+    taps = [d * step for d, step in zip(geometry.dilation, steps, strict=True)]
+    patches = pixels.as_strided(
+        (n, *out, *kernel, channels), (pixels.stride(0), *strides, *taps, 1)
+    ).reshape(n // views, views * prod(out), -1)
+    g = _pixels(dy).view(n // views, views * prod(out), -1)
+    return torch.bmm(g.transpose(1, 2), patches).view(1, n // views, -1)
+
+
+def finish_unfolded(total: Tensor, shape: torch.Size) -> Tensor:
+    """(1, O * k * C) to (O, C, *k)."""
+    o, c, *kernel = shape
+    return total.view(o, *kernel, c).movedim(-1, 1)
+
+
+def rowwise(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
+    """Unfold the width only; every kernel row is then a view of it, and one batched matmul."""
+    pixels = _padded_pixels(x, geometry)
+    n, height, width, channels = pixels.shape
+    (out_h, out_w), (k_h, k_w) = dy.shape[2:], shape[2:]
+    columns = pixels.as_strided(
+        (n, height, out_w, k_w, channels),
+        (
+            height * width * channels,
+            width * channels,
+            geometry.stride[1] * channels,
+            geometry.dilation[1] * channels,
+            1,
+        ),
+    ).reshape(n, height, out_w * k_w * channels)
+    g = _pixels(dy).view(n, out_h * out_w, -1).transpose(1, 2)
+    out = x.new_empty(k_h, n, g.shape[1], k_w * channels)
+    for i in range(k_h):
+        top = i * geometry.dilation[0]
+        rows = columns[:, top : top + out_h].view(n, out_h * out_w, k_w * channels)
+        torch.bmm(g, rows, out=out[i])
+    if views > 1:
+        out = out.view(k_h, n // views, views, -1).sum(2)
+    return out.view(k_h, n // views, -1)
+
+
+def finish_rowwise(total: Tensor, shape: torch.Size) -> Tensor:
+    """(k_h, O * k_w * C) to (O, C, k_h, k_w)."""
+    o, c, k_h, k_w = shape
+    return total.view(k_h, o, k_w, c).permute(1, 3, 0, 2)
+
+
+class Instantiating(NamedTuple):
+    """A kernel that instantiates per-example gradients."""
+
+    name: str
+    run: Callable[[Tensor, Tensor, torch.Size, Geometry, int], Tensor]
+    finish: Callable[[Tensor, torch.Size], Tensor]
+    fits: Callable[[Tensor, Tensor, torch.Size, Geometry], bool]
+    cost: Callable[[Tensor, Tensor, torch.Size, Geometry], float]
+
+
+def _multiplications(x: Tensor, dy: Tensor, shape: torch.Size) -> int:
+    return dy.shape[0] * prod(dy.shape[2:]) * shape.numel()
+
+
+def _as_is(total: Tensor, shape: torch.Size) -> Tensor:
+    return total.view(shape)
+
+
+def _one_group(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> bool:
+    return geometry.groups == 1
+
+
+INSTANTIATING = (
+    Instantiating(
+        "loop", loop, _as_is,
+        fits=lambda x, dy, shape, geometry: True,
+        cost=lambda x, dy, shape, geometry: (
+            _multiplications(x, dy, shape) / 90 + x.shape[0] * 4e4 + x.shape[0] * shape.numel() * 2
+        ),
+    ),
+    Instantiating(
+        "grouped", grouped, _as_is,
+        fits=lambda x, dy, shape, geometry: True,
+        cost=lambda x, dy, shape, geometry: (
+            _multiplications(x, dy, shape) / 50 + x.numel() + dy.numel() + x.shape[0] * shape.numel() * 4
+        ),
+    ),
+    Instantiating(
+        "rowwise", rowwise, finish_rowwise,
+        fits=lambda x, dy, shape, geometry: (
+            len(geometry.stride) == 2 and geometry.stride[0] == 1 and geometry.groups == 1
+        ),
+        cost=lambda x, dy, shape, geometry: (
+            _multiplications(x, dy, shape) / (60 * min(1, shape[1] * shape[3] / 48))
+            + x.numel() * shape[3] + x.shape[0] * shape.numel()
+        ),
+    ),
+    Instantiating(
+        "unfolded", unfolded, finish_unfolded,
+        fits=_one_group,
+        cost=lambda x, dy, shape, geometry: (
+            _multiplications(x, dy, shape) / (50 * min(1, shape[1:].numel() / 48))
+            + x.numel() * prod(shape[2:]) * 2 / prod(geometry.stride) + x.shape[0] * shape.numel()
+        ),
+    ),
+)  # fmt: skip
+
+
+def gram_fits(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> bool:
+    """Gram matrices need one group and few enough pixels that they stay smaller than the images."""
+    return geometry.groups == 1 and prod(x.shape[2:]) <= 1024 and prod(dy.shape[2:]) <= 1024
+
+
+def gram_cost(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> float:
+    """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction that follows."""
+    n, pixels_in, pixels_out = x.shape[0], prod(x.shape[2:]), prod(dy.shape[2:])
+    products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 50
+    boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:]) / 2
+    return products + boxes + _multiplications(x, dy, shape) / 110
+
+
+def gram(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> tuple[Tensor, Tensor]:
+    """Squared norms (rounded up) from pixel Gram matrices, and the rows that need an exact norm.
+
+    ||sum_p dy_p U_p^T||^2 = sum_pq <dy_p, dy_q> <U_p, U_q> with U_p the patch under p, and
+    <U_p, U_q> = sum over kernel offsets o of <x_(sp+o), x_(sq+o)>: a box sum along the diagonals of
+    the pixels' Gram matrix, taken one axis at a time. No patch is ever built.
+    """
+    each = 4 * max(prod(x.shape[2:]), prod(dy.shape[2:])) ** 2
+    norms, vague = [], []
+    for part in chunks(x.shape[0], each, _GRAM_BYTES):
+        boxes = _patch_gram(x[part], dy.shape[2:], shape[2:], geometry)
+        g = _pixels(dy[part]).flatten(1, -2)
+        norm, rows = gram_squared_norms(boxes, torch.bmm(g, g.transpose(1, 2)))
+        norms.append(norm)
+        vague.append(rows + part.start)
+    return torch.cat(norms), torch.cat(vague)
+
+
+def _patch_gram(x: Tensor, out: torch.Size, kernel: torch.Size, geometry: Geometry) -> Tensor:
+    """The Gram matrix (n, prod(out), prod(out)) of the patches under the output pixels."""
+    pixels = _pixels(x)
+    n, space = pixels.shape[0], pixels.shape[1:-1]
+    flat = pixels.flatten(1, -2)
+    table = torch.bmm(flat, flat.transpose(1, 2)).view(n, *space, *space)
+    axes = len(space)
+    for axis in reversed(range(axes)):
+        table = _box_sum(
+            table, 1 + axis, 1 + axes + axis, out[axis], kernel[axis],
+            geometry.stride[axis], geometry.padding[axis], geometry.dilation[axis],
+        )  # fmt: skip
+    return table.reshape(n, prod(out), prod(out))
+
+
+def _box_sum(
+    table: Tensor, first: int, second: int, out: int, kernel: int, stride: int, padding: int, dilation: int
+) -> Tensor:
+    """Sum over taps j of table[..., s p + d j - padding, ..., s q + d j - padding, ...]."""
+    size = table.shape[first]
+    shape = list(table.shape)
+    shape[first] = shape[second] = out
+    if (out, kernel, stride, padding) == (size, 1, 1, 0):
+        return table
+    total = table.new_zeros(shape)
+    for j in range(kernel):
+        shift = dilation * j - padding
+        low = max(0, -(shift // stride))  # the first p with stride * p + shift >= 0
+        high = min(out, (size - 1 - shift) // stride + 1)
+        if low >= high:
+            continue
+        start = stride * low + shift
+        stop = stride * (high - 1) + shift + 1
+        source, target = [slice(None)] * table.dim(), [slice(None)] * table.dim()
+        for axis in (first, second):
+            source[axis], target[axis] = slice(start, stop, stride), slice(low, high)
+        total[tuple(target)] += table[tuple(source)]
+    return total

@@ -1,0 +1,126 @@
+"""Which layers, sites and ties a model has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from privet.nets.per_example import attention, layers, recurrent
+from privet.nets.per_example.fallback import fallback
+from privet.nets.per_example.layers import Recorded
+from privet.nets.per_example.sites import Site
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The recorded modules of a model, and how their sites hang together.
+
+    Sites that feed the same parameter form a component: their gradients add up before the norm is
+    taken. A layer is what per-layer clipping clips by itself: the components named after a module.
+    """
+
+    modules: tuple[tuple[nn.Module, Recorded], ...]
+    parameters: dict[str, nn.Parameter]
+    layers: tuple[str, ...]
+    components: dict[int, int]
+    layer_by_component: dict[int, int]
+    signature: tuple[int, ...]
+
+    def component(self, site: Site) -> int:
+        return self.components[id(site)]
+
+    def layer_of(self, site: Site) -> int:
+        return self.layer_by_component[self.components[id(site)]]
+
+    def name_of(self, parameter: nn.Parameter) -> str:
+        return self._names[id(parameter)]
+
+    @property
+    def _names(self) -> dict[int, str]:
+        return {id(p): name for name, p in self.parameters.items()}
+
+    def is_current(self, model: nn.Module) -> bool:
+        """Whether the same parameters are still the trainable ones."""
+        return self.signature == _signature(model)
+
+
+def _signature(model: nn.Module) -> tuple[int, ...]:
+    return tuple(id(p) for p in model.parameters() if p.requires_grad)
+
+
+def discover(model: nn.Module) -> Plan:
+    """Walk the model once and decide how each trainable parameter is handled."""
+    modules = tuple(_walk("", model))
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    sites = [site for _, recorded in modules for site in recorded.sites]
+    components = _components(sites)
+    names: list[str] = []
+    by_component: dict[int, int] = {}
+    for site in sites:
+        component = components[id(site)]
+        if component not in by_component:
+            if site.name not in names:
+                names.append(site.name)
+            by_component[component] = names.index(site.name)
+    return Plan(
+        modules=modules,
+        parameters=parameters,
+        layers=tuple(names),
+        components=components,
+        layer_by_component=by_component,
+        signature=_signature(model),
+    )
+
+
+def _walk(name: str, module: nn.Module, done: set[int] | None = None) -> Iterator[tuple[nn.Module, Recorded]]:
+    done = set() if done is None else done
+    if id(module) in done or not any(p.requires_grad for p in module.parameters()):
+        return
+    done.add(id(module))
+    shown = name or type(module).__name__
+    known = layers.build(shown, module)
+    if known is None and isinstance(module, nn.RNN | nn.GRU | nn.LSTM) and _plain_recurrent(module):
+        known = recurrent.recurrent(shown, module)
+    if known is None and isinstance(module, nn.MultiheadAttention) and attention.is_supported(module):
+        known = attention.attention(shown, module)
+    if known is None and (any(True for _ in module.parameters(recurse=False)) or _calls_no_child(module)):
+        known = fallback(shown, module)
+    if known is not None:
+        yield module, known
+        return
+    for child_name, child in module.named_children():
+        yield from _walk(f"{name}.{child_name}" if name else child_name, child, done)
+
+
+def _plain_recurrent(module: nn.Module) -> bool:
+    kind = next(k for k in (nn.RNN, nn.GRU, nn.LSTM) if isinstance(module, k))
+    weights = all(name.startswith(("weight_", "bias_")) for name in module._parameters)
+    return type(module).forward is kind.forward and not module._modules and weights
+
+
+def _calls_no_child(module: nn.Module) -> bool:
+    """Modules that read their children's parameters instead of calling them."""
+    return isinstance(module, nn.MultiheadAttention) or "parametrizations" in module._modules
+
+
+def _components(sites: list[Site]) -> dict[int, int]:
+    """Sites that share a parameter (the same rows, or any rows of a whole one) joined together."""
+    whole = {id(t.parameter) for s in sites for t in s.targets if t.rows is None}
+    owner: dict[tuple[int, int], int] = {}
+    parent = list(range(len(sites)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, site in enumerate(sites):
+        for target in site.targets:
+            part = -1 if target.rows is None or id(target.parameter) in whole else target.rows.start
+            key = (id(target.parameter), part)
+            if key in owner:
+                parent[root(i)] = root(owner[key])
+            owner[key] = i
+    return {id(site): root(i) for i, site in enumerate(sites)}

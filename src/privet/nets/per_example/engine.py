@@ -1,0 +1,295 @@
+"""Per-example gradients, clipped and summed in one forward and one backward pass.
+
+Recording swaps the forward of every layer for one that taps its output. The backward pass then
+brings the output gradients; each site takes its squared norms at once, and either keeps small
+per-example gradients or its input and output gradient. When all norms are known, one weighted sum a
+site gives sum_i w_i g_i. Summed parameter gradients that would be thrown away are never computed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.nets.per_example.choice import Chooser, KernelChoice
+from privet.nets.per_example.clipped_sum import ClippedSum
+from privet.nets.per_example.clipping import Clipping, FlatClipping
+from privet.nets.per_example.discover import Plan, discover
+from privet.nets.per_example.joint import measure_together
+from privet.nets.per_example.measured import Captured, Measured, Target
+from privet.nets.per_example.tape import Tape, Use
+from privet.nets.ready import refuse_cross_example
+
+
+class PerExampleGradients:
+    """Clips each example's gradient of a model and sums them.
+
+    ```
+    engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
+    with engine.recording():
+        losses = loss_fn(model(x), y)            # one loss a row
+    total = engine.clipped_sum(losses)
+    ```
+
+    `kernel_choice="measured"` times the kernels of each layer on its first batch; `"cost-model"`
+    decides from shapes alone. `choices` restores what another engine had chosen, so that a resumed
+    run repeats the interrupted one bit for bit.
+
+    **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
+    **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by kind,
+    and the first batch of two examples or more checks that no gradient reaches another row.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        clipping: Clipping | None = None,
+        kernel_choice: KernelChoice = "measured",
+        choices: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model = model
+        self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
+        self._chooser = Chooser(kernel_choice, choices or {})
+        self._tape: Tape | None = None
+        self._checked: set[int] = set()
+        self._plan = self._discover()
+
+    def _discover(self) -> Plan:
+        refuse_cross_example(self.model)
+        self._checked = set()
+        return discover(self.model)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names by which per-layer clipping knows the layers."""
+        return self._plan.layers
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The kernel chosen for every shape so far; plain strings, to be saved with a checkpoint."""
+        return dict(self._chooser.choices)
+
+    @choices.setter
+    def choices(self, value: Mapping[str, str]) -> None:
+        self._chooser.choices = dict(value)
+
+    def prepare(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Convert the model, and the given inputs, to the layout in which the engine is fastest.
+
+        Two- and three-dimensional convolutions run channels-last; other models are left alone.
+        """
+        kinds = {type(m) for m in self.model.modules()}
+        out = tensors
+        if kinds & {nn.Conv2d, nn.ConvTranspose2d}:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            out = tuple(_to_layout(t, 4, torch.channels_last) for t in out)
+        if kinds & {nn.Conv3d, nn.ConvTranspose3d}:
+            self.model.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+            out = tuple(_to_layout(t, 5, torch.channels_last_3d) for t in out)
+        return out
+
+    def zeros(self) -> ClippedSum:
+        """An empty sum, for accumulation, or for a step whose batch came out empty."""
+        return ClippedSum.zeros(self._plan.parameters)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the forward pass made inside; parameters carry no gradient meanwhile."""
+        if self._tape is not None and self._tape.uses:
+            self._tape = None
+        refuse_cross_example(self.model)
+        if not self._plan.is_current(self.model):
+            self._plan = self._discover()
+        tape = Tape()
+        parameters = list(self._plan.parameters.values())
+        try:
+            for p in parameters:
+                p.requires_grad_(False)
+            for module, recorded in self._plan.modules:
+                module.__dict__["forward"] = functools.partial(recorded.forward, tape)
+            yield
+        finally:
+            for module, _ in self._plan.modules:
+                module.__dict__.pop("forward", None)
+            for p in parameters:
+                p.requires_grad_(True)
+        self._tape = tape
+
+    def clipped_sum(
+        self,
+        losses: Tensor,
+        *,
+        clipping: Clipping | None = None,
+        views: int = 1,
+        into: ClippedSum | None = None,
+    ) -> ClippedSum:
+        """The clipped sum of the recorded losses, one a row, added to `into` if given.
+
+        `clipping` replaces the engine's for this call (C_t). With `views` = K the rows iK ...
+        iK+K-1 are views of example i, whose gradient is their mean, clipped as one.
+        """
+        clipping = clipping if clipping is not None else self.clipping
+        views = _check.count("views", views)
+        tape = self._take_tape(losses, views)
+        total = self.zeros() if into is None else into
+        total.sensitivity = max(total.sensitivity, clipping.sensitivity(self.layers))
+        examples = losses.shape[0] // views
+        if examples == 0:
+            return total
+        if losses.requires_grad:
+            self._check_independence(tape, losses, views)
+        measured = self._backward(tape, losses, views)
+        self._add(total, measured, losses.detach(), examples, clipping)
+        return total
+
+    def accumulate(
+        self,
+        loss_fn: Callable[..., Tensor],
+        *tensors: Tensor,
+        micro_batch: int = 64,
+        clipping: Clipping | None = None,
+        views: int = 1,
+        into: ClippedSum | None = None,
+    ) -> ClippedSum:
+        """The clipped sum over a batch of any size, a few examples at a time.
+
+        `loss_fn(model, *tensors)` gives one loss a row. `micro_batch` counts examples; it bounds
+        memory and keeps the work in cache, and does not change the result beyond rounding.
+        """
+        size = _check.count("micro_batch", micro_batch) * _check.count("views", views)
+        total = self.zeros() if into is None else into
+        chosen = clipping if clipping is not None else self.clipping
+        total.sensitivity = max(total.sensitivity, chosen.sensitivity(self.layers))
+        for start in range(0, tensors[0].shape[0], size):
+            part = [t[start : start + size] for t in tensors]
+            with self.recording():
+                losses = loss_fn(self.model, *part)
+            self.clipped_sum(losses, clipping=chosen, views=views, into=total)
+        return total
+
+    def _take_tape(self, losses: Tensor, views: int) -> Tape:
+        tape, self._tape = self._tape, None
+        if tape is None:
+            raise InvalidArgument(
+                "losses", "no recorded forward pass", "computed inside `with engine.recording():`"
+            )
+        if losses.dim() != 1 or losses.shape[0] % views:
+            raise InvalidArgument(
+                "losses", tuple(losses.shape), f"one loss a row, a multiple of views={views}",
+                "use reduction='none' and average over all but the first dimension",
+            )  # fmt: skip
+        if tape.uses and not losses.requires_grad:
+            raise InvalidArgument("losses", "no gradient", "a differentiable function of the model")
+        for use in tape.uses:
+            if use.rows != losses.shape[0]:
+                raise InvalidArgument(
+                    f"the input of layer {use.site.name!r}", f"{use.rows} rows",
+                    f"of {losses.shape[0]} rows, one a loss",
+                    "the first dimension must run over the examples",
+                )  # fmt: skip
+        return tape
+
+    def _check_independence(self, tape: Tape, losses: Tensor, views: int) -> None:
+        """Once per site: the losses of the first half must not send gradients to other rows."""
+        new = {id(use.site) for use in tape.uses} - self._checked
+        rows = losses.shape[0]
+        half = rows // views // 2 * views
+        if not new or half == 0:
+            return
+
+        def arrived(use: Use, g: Tensor) -> None:
+            rest = g[half:]
+            if bool((rest.isfinite() & (rest != 0)).any()):
+                raise InvalidArgument(
+                    f"layer {use.site.name!r}", "rows that influence each other",
+                    "in a model that treats every row (first dimension) by itself",
+                    "look for statistics over the batch, or a batch that is not the first dimension",
+                )  # fmt: skip
+
+        tape.arrived = arrived
+        upstream = torch.zeros_like(losses)
+        upstream[:half] = 1.0
+        torch.autograd.grad(losses, tape.anchor, upstream, retain_graph=True, allow_unused=True)
+        self._checked |= new
+
+    def _backward(self, tape: Tape, losses: Tensor, views: int) -> dict[int, list[_Part]]:
+        """Run the backward pass; measured parts by index of the layer."""
+        waiting: dict[int, list[tuple[Use, Tensor]]] = {}
+        expected: dict[int, int] = {}
+        for use in tape.uses:
+            component = self._plan.component(use.site)
+            expected[component] = expected.get(component, 0) + 1
+        parts: dict[int, list[_Part]] = {}
+
+        def finish(component: int) -> None:
+            arrivals = waiting.pop(component)
+            for use, _ in arrivals:
+                use.check_unchanged()
+            seen = [
+                (u.site, Captured(u.a, g.detach(), views, u.statistics)) for u, g in arrivals
+            ]
+            if len(seen) == 1:
+                measured = self._chooser.measure(*seen[0])
+                targets = seen[0][0].targets
+            else:
+                measured, targets = measure_together(seen)
+            layer = self._plan.layer_of(seen[0][0])
+            parts.setdefault(layer, []).append((measured, targets))
+
+        def arrived(use: Use, g: Tensor) -> None:
+            component = self._plan.component(use.site)
+            waiting.setdefault(component, []).append((use, g))
+            if len(waiting[component]) == expected[component]:
+                finish(component)
+
+        tape.arrived = arrived
+        if losses.requires_grad:
+            upstream = torch.full_like(losses, 1.0 / views)
+            torch.autograd.grad(losses, tape.anchor, upstream, allow_unused=True)
+        for component in list(waiting):  # sites some of whose uses do not reach the loss
+            finish(component)
+        tape.uses.clear()
+        return parts
+
+    def _add(
+        self,
+        total: ClippedSum,
+        parts: dict[int, list[_Part]],
+        losses: Tensor,
+        examples: int,
+        clipping: Clipping,
+    ) -> None:
+        """Turn norms into weights and add the weighted sums."""
+        squares = torch.zeros(len(self.layers), examples, dtype=torch.float64)
+        for layer, some in parts.items():
+            for measured, _ in some:
+                squares[layer] += measured.squared_norms
+        norms = squares.sum(0).sqrt()
+        finite = norms.isfinite() & losses.view(examples, -1).isfinite().all(1)
+        bad = None if bool(finite.all()) else (~finite).nonzero().view(-1)
+        weights = clipping.weights(squares, self.layers)
+        if bad is not None:
+            weights = weights.index_fill(1, bad, 0.0)
+        for layer, some in parts.items():
+            for measured, targets in some:
+                sums = measured.weighted_sum(weights[layer], bad)
+                for target, value in zip(targets, sums, strict=True):
+                    target.of(total.gradients[self._plan.name_of(target.parameter)]).add_(value)
+        total.examples_unprotected += examples
+        total.non_finite_unprotected += 0 if bad is None else len(bad)
+        total.norms.append(norms)
+
+
+_Part = tuple[Measured, tuple[Target, ...]]
+
+
+def _to_layout(t: Any, dimensions: int, layout: torch.memory_format) -> Any:
+    return t.contiguous(memory_format=layout) if t.dim() == dimensions else t

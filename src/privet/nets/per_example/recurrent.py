@@ -1,0 +1,148 @@
+"""RNN, GRU and LSTM, unrolled: every gate's affine map is a linear site over time.
+
+The input part a_t W_ih^T is one product over all times. The recurrent part h_(t-1) W_hh^T happens
+step by step; its gradients over time are collected by one tapped tensor of zeros that is added in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from privet.errors import InvalidArgument
+from privet.nets.per_example.layers import Recorded, need_dimensions, recorded, trainable
+from privet.nets.per_example.sites import LinearSite
+from privet.nets.per_example.tape import Tape
+
+
+def recurrent(name: str, module: Any) -> Recorded:
+    """The recorded form of an nn.RNN, nn.GRU or nn.LSTM."""
+    directions = 2 if module.bidirectional else 1
+    cells = [
+        [_Cell(name, module, layer, "_reverse" if d else "") for d in range(directions)]
+        for layer in range(module.num_layers)
+    ]
+    is_lstm = isinstance(module, nn.LSTM)
+
+    def forward(tape: Tape, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        if isinstance(input, PackedSequence):
+            raise InvalidArgument(
+                f"the input of layer {name!r}", "a PackedSequence", "a padded tensor",
+                "pad the sequences and mask the padding in the loss",
+            )  # fmt: skip
+        need_dimensions(name, input, 3)
+        x = input if module.batch_first else input.transpose(0, 1)
+        states = _initial_states(module, x, hx, is_lstm)
+        last: list[tuple[Tensor, ...]] = []
+        for layer, pair in enumerate(cells):
+            outputs = []
+            for d, cell in enumerate(pair):
+                y, state = cell.run(tape, x.flip(1) if d else x, states[len(last)])
+                outputs.append(y.flip(1) if d else y)
+                last.append(state)
+            x = torch.cat(outputs, 2)
+            if module.dropout and layer + 1 < len(cells):
+                x = F.dropout(x, module.dropout, module.training)
+        final = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+        y = x if module.batch_first else x.transpose(0, 1)
+        return y, final if is_lstm else final[0]
+
+    return recorded(forward, *[s for pair in cells for cell in pair for s in cell.sites])
+
+
+def _initial_states(module: Any, x: Tensor, hx: Any, is_lstm: bool) -> list[tuple[Tensor, ...]]:
+    """The state every layer and direction starts from."""
+    count = module.num_layers * (2 if module.bidirectional else 1)
+    if hx is not None:
+        parts = hx if is_lstm else (hx,)
+        return [tuple(part[i] for part in parts) for i in range(count)]
+    h = x.new_zeros(x.shape[0], module.proj_size or module.hidden_size)
+    c = x.new_zeros(x.shape[0], module.hidden_size)
+    return [(h, c) if is_lstm else (h,)] * count
+
+
+class _Cell:
+    """One layer in one direction."""
+
+    def __init__(self, name: str, module: Any, layer: int, suffix: str) -> None:
+        self.module = module
+        names = [f"{part}_l{layer}{suffix}" for part in ("weight_ih", "weight_hh", "weight_hr")]
+        biases = [f"{part}_l{layer}{suffix}" for part in ("bias_ih", "bias_hh")]
+        self.names = [names[0], biases[0], names[1], biases[1], names[2]]
+        self.input = self._site(name, names[0], biases[0] if module.bias else None)
+        self.hidden = self._site(name, names[1], biases[1] if module.bias else None)
+        self.projection = self._site(name, names[2], None) if module.proj_size else None
+        self.sites = (self.input, self.hidden, self.projection)
+
+    def _site(self, name: str, weight: str, bias: str | None) -> LinearSite | None:
+        w = trainable(getattr(self.module, weight))
+        b = trainable(getattr(self.module, bias)) if bias else None
+        return LinearSite(name, w, b) if w is not None or b is not None else None
+
+    def _parameters(self) -> list[Tensor | None]:
+        own = self.module._parameters
+        return [own.get(name) for name in self.names]
+
+    def run(
+        self, tape: Tape, x: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Outputs (rows, time, hidden) and the last state."""
+        w_ih, b_ih, w_hh, b_hh, w_hr = self._parameters()
+        assert w_ih is not None
+        from_input = tape.tap(F.linear(x, w_ih, b_ih), self.input, x)
+        collect = _Collector(tape, self.hidden, from_input)
+        project = None
+        if w_hr is not None:
+            project = _Collector(tape, self.projection, x.new_zeros(*x.shape[:2], w_hr.shape[0]))
+        outputs = []
+        for t, u in enumerate(from_input.unbind(1)):
+            v = collect.linear(t, state[0], w_hh, b_hh)
+            state = self._step(u, v, state)
+            if project is not None:
+                state = (project.linear(t, state[0], w_hr, None), *state[1:])
+            outputs.append(state[0])
+        collect.close()
+        if project is not None:
+            project.close()
+        return torch.stack(outputs, 1), state
+
+    def _step(self, u: Tensor, v: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The next state from the input part u and the recurrent part v of the gates."""
+        if isinstance(self.module, nn.LSTM):
+            i, f, g, o = (u + v).chunk(4, 1)
+            c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+            return o.sigmoid() * c.tanh(), c
+        if isinstance(self.module, nn.GRU):
+            (r_u, z_u, n_u), (r_v, z_v, n_v) = u.chunk(3, 1), v.chunk(3, 1)
+            r, z = (r_u + r_v).sigmoid(), (z_u + z_v).sigmoid()
+            n = (n_u + r * n_v).tanh()
+            return (n + z * (state[0] - n),)
+        activate = torch.relu if self.module.nonlinearity == "relu" else torch.tanh
+        return (activate(u + v),)
+
+
+class _Collector:
+    """A linear map applied once a time step, recorded as one use over all of time."""
+
+    def __init__(self, tape: Tape, site: LinearSite | None, like: Tensor) -> None:
+        zeros = torch.zeros_like(like, requires_grad=False)
+        self.taps = tape.tap(zeros, site, zeros).unbind(1)
+        self.use = tape.uses[-1] if site is not None and torch.is_grad_enabled() else None
+        self.inputs: list[Tensor] = []
+
+    def linear(self, t: int, h: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """h W^T + b at time t."""
+        assert weight is not None
+        if self.use is not None:
+            self.inputs.append(h.detach())
+        return F.linear(h, weight, bias) + self.taps[t]
+
+    def close(self) -> None:
+        """Hand the inputs over to the tape."""
+        if self.use is not None and self.inputs:
+            self.use.a = torch.stack(self.inputs, 1)
+            self.use.version = self.use.a._version

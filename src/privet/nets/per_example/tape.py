@@ -1,0 +1,100 @@
+"""The tape: what every site saw during one forward pass, filled in by the backward pass.
+
+During recording no parameter requires a gradient, so autograd never computes the summed parameter
+gradients, nor the gradient of the network's input. `Tape.tap` passes an output through unchanged
+and hands its gradient over when the backward pass reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from privet.errors import InvalidArgument
+from privet.nets.per_example.sites import Site
+
+
+@dataclass(eq=False)
+class Use:
+    """One call of a site."""
+
+    site: Site
+    a: Tensor
+    statistics: tuple[Tensor, ...]
+    version: int
+    rows: int
+
+    def check_unchanged(self) -> None:
+        """Refuse an input that was overwritten after the layer had read it."""
+        if self.a._version != self.version:
+            raise InvalidArgument(
+                self.site.name,
+                "an input that was modified in place afterwards",
+                "a layer whose input is left alone",
+                "replace the in-place operation that follows it (for instance x += y by x = x + y)",
+            )
+
+
+class Tape:
+    """The uses of one forward pass, and the function that receives their gradients."""
+
+    def __init__(self) -> None:
+        self.uses: list[Use] = []
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
+
+    def tap(
+        self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
+    ) -> Tensor:
+        """Return y, noting that `site` made it from `a`; a site of None is frozen."""
+        if site is None or not torch.is_grad_enabled():
+            return y
+        use = self.note(site, a, statistics, rows=y.shape[0])
+        tapped: Tensor = _Tap.apply(y, self.anchor, self, use)  # type: ignore[no-untyped-call]
+        return tapped
+
+    def note(self, site: Site, a: Tensor, statistics: tuple[Tensor, ...], rows: int) -> Use:
+        """Add a use; its input may be filled in later."""
+        a = a.detach()
+        use = Use(site, a, statistics, a._version, rows)
+        self.uses.append(use)
+        return use
+
+    def copies(self, parameter: Tensor, site: Site, rows: int) -> Tensor:
+        """One copy of a parameter per row, (rows, *shape), whose gradient is the per-row gradient."""
+        use = self.note(site, parameter, (), rows)
+        out: Tensor = _Copies.apply(parameter, self.anchor, self, use)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _Tap(torch.autograd.Function):
+    """The identity; declared in place, so that in-place activations may follow."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, anchor: Tensor, tape: Tape, use: Use) -> Tensor:
+        ctx.tape, ctx.use = tape, use
+        ctx.mark_dirty(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        ctx.tape.arrived(ctx.use, gradients[0])
+        return gradients[0], None, None, None
+
+
+class _Copies(torch.autograd.Function):
+    """A parameter expanded over the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor, anchor: Tensor, tape: Tape, use: Use) -> Tensor:
+        ctx.tape, ctx.use = tape, use
+        return parameter.detach().expand(use.rows, *parameter.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
+        ctx.tape.arrived(ctx.use, gradients[0])
+        return None, None, None, None

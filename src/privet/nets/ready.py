@@ -1,0 +1,85 @@
+"""Make a network fit for private training: nothing in it may mix examples."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from privet.errors import InvalidArgument
+
+
+
+def _mixes(module: nn.Module) -> str | None:
+    """Why a module mixes examples, or None."""
+    trains = module.training or any(p.requires_grad for p in module.parameters(recurse=False))
+    if isinstance(module, _InstanceNorm):
+        return "running statistics over examples" if module.track_running_stats else None
+    if isinstance(module, _BatchNorm) and trains:
+        return "statistics over the batch"
+    if isinstance(module, nn.Embedding) and (
+        module.max_norm is not None or module.scale_grad_by_freq
+    ):
+        return "max_norm or scale_grad_by_freq"
+    return None
+
+
+def refuse_cross_example(model: nn.Module) -> None:
+    """Raise if a layer mixes examples, naming it.
+
+    A BatchNorm that is frozen and in evaluation mode treats examples separately and is let pass.
+    """
+    for name, module in model.named_modules():
+        why = _mixes(module)
+        if why is not None:
+            raise InvalidArgument(
+                f"layer {name or type(model).__name__!r}",
+                type(module).__name__,
+                f"a layer that treats examples separately (it uses {why})",
+                "use privet.nets.make_private_ready(model)",
+            )
+
+
+def make_private_ready(model: nn.Module) -> nn.Module:
+    """A copy of the model without layers that mix examples.
+
+    BatchNorm becomes GroupNorm (keeping scale and shift; at most 32 groups, of at least two channels
+    where the number of channels allows), InstanceNorm loses its running statistics, Embedding its
+    max_norm and scale_grad_by_freq.
+
+    >>> make_private_ready(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))[1]
+    GroupNorm(4, 8, eps=1e-05, affine=True)
+    """
+    ready = copy.deepcopy(model)
+    if _mixes(ready) is not None:
+        return _replacement(ready)
+    for module in list(ready.modules()):
+        for name, child in module.named_children():
+            if _mixes(child) is not None:
+                setattr(module, name, _replacement(child))
+    return ready
+
+
+def _replacement(module: nn.Module) -> nn.Module:
+    if isinstance(module, nn.Embedding):
+        module.max_norm, module.scale_grad_by_freq = None, False
+        return module
+    if isinstance(module, _InstanceNorm):
+        module.track_running_stats = False
+        module.running_mean = module.running_var = module.num_batches_tracked = None
+        return module
+    assert isinstance(module, _BatchNorm)
+    channels = module.num_features
+    norm = nn.GroupNorm(_groups(channels), channels, module.eps, affine=module.affine)
+    norm.train(module.training)
+    if module.affine:
+        norm.weight, norm.bias = module.weight, module.bias
+    return norm
+
+
+def _groups(channels: int) -> int:
+    """The largest number of groups up to 32 that divides the channels and leaves two in each."""
+    most = min(32, channels // 2)
+    return next((g for g in range(most, 0, -1) if channels % g == 0), 1)
