@@ -1,0 +1,32 @@
+"""What every command shares: one-line errors and JSON on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import typer
+
+from privet.errors import PrivetError
+
+
+def fail(error: PrivetError) -> NoReturn:
+    """Print `error: <message>` on one line of standard error and leave with code 2."""
+    typer.echo("error: " + " ".join(str(error).split()), err=True)
+    raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn privet's own errors into `fail`; also usable as a decorator. Others are bugs and pass."""
+    try:
+        yield
+    except PrivetError as e:
+        fail(e)
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on standard output; infinities must have been written as "inf" before."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))

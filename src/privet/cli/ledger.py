@@ -1,0 +1,310 @@
+"""`privet ledger`: keep the budget of a data set in a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privet import _check
+from privet.cli._run import one_line_errors, print_json
+from privet.errors import InvalidArgument, LedgerError
+from privet.guarantee import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from privet.ledger import Ledger
+    from privet.loss import PrivacyLoss
+
+app = typer.Typer(
+    name="ledger",
+    help="What has been spent on a data set: charged before every release, never over its cap.",
+    no_args_is_help=True,
+)
+
+File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait while another process writes.")]
+Who = Annotated[str | None, typer.Option(help="Who spends; user@host unless told.")]
+
+
+@app.command()
+@one_line_errors()
+def init(
+    file: File,
+    epsilon: Annotated[float, typer.Option(help="The most that may ever be spent.")],
+    delta: Annotated[float, typer.Option(help="At this delta; 0 for pure privacy.")],
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are neighbours.")
+    ] = Adjacency.ADD_REMOVE,
+    unit: Annotated[Unit, typer.Option(help="Whose contribution is protected.")] = Unit.RECORD,
+    dataset: Annotated[
+        str | None, typer.Option(help="The name or fingerprint of the data.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Start a ledger; refuses to overwrite."""
+    from privet.ledger import Ledger
+
+    ledger = Ledger.create(
+        file,
+        cap_epsilon=epsilon,
+        cap_delta=delta,
+        adjacency=adjacency,
+        unit=unit,
+        dataset=dataset,
+    )
+    if as_json:
+        print_json(_summary(ledger))
+    else:
+        typer.echo(
+            f"{file}: at most epsilon {epsilon:g} at delta {delta:g} per {unit.value}, "
+            f"{adjacency.value}\nhead {ledger.head}"
+        )
+
+
+@app.command()
+@one_line_errors()
+def show(
+    file: File,
+    last: Annotated[int, typer.Option(help="How many entries to show.")] = 20,
+    timeout: Timeout = 30.0,
+    as_json: Json = False,
+) -> None:
+    """What was spent, and what is left."""
+    from privet.ledger import Ledger
+
+    _check.count("last", last, minimum=0)
+    ledger = Ledger.open(file, timeout=timeout)
+    if as_json:
+        print_json(_summary(ledger) | {"entries": ledger.export()["entries"]})
+    else:
+        _draw(ledger, ledger.export(), last)
+
+
+@app.command()
+@one_line_errors()
+def spend(
+    file: File,
+    what: Annotated[str, typer.Option(help="What is about to be released.")],
+    epsilon: Annotated[float | None, typer.Option(help="A pure release.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --epsilon: an (epsilon, delta) release.")
+    ] = None,
+    gaussian_mu: Annotated[
+        float | None, typer.Option(help="A Gaussian release: sensitivity / noise.")
+    ] = None,
+    sample_rate: Annotated[
+        float | None, typer.Option(help="Poisson-sampled Gaussian steps: the rate,")
+    ] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="the noise,")] = None,
+    steps: Annotated[int | None, typer.Option(help="and their number.")] = None,
+    who: Who = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Refused unless it is the ledger's data set.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Charged once however often it is repeated.")
+    ] = None,
+    timeout: Timeout = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Charge a release BEFORE making it; exit code 2 and nothing written when over the cap."""
+    from privet.ledger import Ledger
+
+    ledger = Ledger.open(file, timeout=timeout)
+    loss = _loss(
+        ledger.adjacency,
+        epsilon=epsilon,
+        delta=delta,
+        gaussian_mu=gaussian_mu,
+        sample_rate=sample_rate,
+        noise_multiplier=noise_multiplier,
+        steps=steps,
+    )
+    entry = ledger.charge(loss, what=what, who=who, dataset=dataset, token=token)
+    if as_json:
+        print_json(_summary(ledger) | {"entry": entry.to_dict()})
+    else:
+        typer.echo(
+            f"entry {entry.sequence}: {what}\n"
+            f"spent {entry.spent:.6g} of {ledger.cap_epsilon:.6g} at delta {ledger.cap_delta:g}"
+        )
+
+
+@app.command()
+@one_line_errors()
+def verify(
+    file: File,
+    head: Annotated[
+        str | None, typer.Option(help="A head noted earlier; must be in the chain.")
+    ] = None,
+    timeout: Timeout = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Check that nothing was changed; exit code 2 and the first wrong entry otherwise."""
+    from privet.ledger import Ledger
+
+    found = Ledger.open(file, timeout=timeout).verify(head=head)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        since = "" if found.since is None else f", {found.since} since the noted head"
+        typer.echo(f"{file}: intact, {found.count} entries{since}\nhead {found.head}")
+
+
+@app.command()
+@one_line_errors()
+def export(
+    file: File,
+    out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.")] = None,
+    timeout: Timeout = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --out: print JSON about what was written.")
+    ] = False,
+) -> None:
+    """The whole ledger as JSON; note its head elsewhere for `verify --head`."""
+    from privet.ledger import Ledger
+
+    exported = Ledger.open(file, timeout=timeout).export()
+    if out is None:
+        print_json(exported)
+        return
+    try:
+        out.write_text(json.dumps(exported, indent=2, allow_nan=False) + "\n")
+    except OSError as e:
+        raise LedgerError(file, f"cannot write {out}: {e.strerror}") from None
+    if as_json:
+        print_json({"file": str(out), "count": exported["count"], "head": exported["head"]})
+    else:
+        typer.echo(f"{out}: {exported['count']} entries\nhead {exported['head']}")
+
+
+def _loss(
+    adjacency: Adjacency,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    gaussian_mu: float | None,
+    sample_rate: float | None,
+    noise_multiplier: float | None,
+    steps: int | None,
+) -> PrivacyLoss:
+    from privet import loss
+
+    sampled = (sample_rate, noise_multiplier, steps)
+    kinds = [epsilon is not None, gaussian_mu is not None, any(x is not None for x in sampled)]
+    if sum(kinds) != 1 or (delta is not None and epsilon is None):
+        raise InvalidArgument(
+            "the cost",
+            ", ".join(k for k, given in zip(_KINDS, kinds, strict=True) if given) or "nothing",
+            "given in one way",
+            "by --epsilon [--delta], --gaussian-mu, or --sample-rate --noise-multiplier --steps",
+        )
+    if gaussian_mu is not None:
+        return loss.Gaussian(mu=_check.positive("gaussian-mu", gaussian_mu), adjacency=adjacency)
+    if epsilon is None:
+        for name, value in zip(("sample-rate", "noise-multiplier", "steps"), sampled, strict=True):
+            if value is None:
+                raise InvalidArgument(name, value, "given", "a sampled release needs all three")
+        return loss.SampledGaussian(
+            sample_rate=_check.unit("sample-rate", sample_rate),
+            noise_multiplier=_check.positive("noise-multiplier", noise_multiplier),
+            steps=_check.count("steps", steps),
+            adjacency=adjacency,
+        )
+    _check.positive("epsilon", epsilon)
+    if delta is None:
+        return loss.Pure(epsilon_each=epsilon, adjacency=adjacency)
+    return loss.ApproximateDP(
+        epsilon_each=epsilon, delta_each=_check.open_unit("delta", delta), adjacency=adjacency
+    )
+
+
+_KINDS = ("--epsilon", "--gaussian-mu", "--sample-rate")
+
+
+def _summary(ledger: Ledger) -> dict[str, Any]:
+    guarantee = ledger.guarantee()
+    cap, spent = ledger.cap_epsilon, guarantee.epsilon
+    return {
+        "file": ledger.name,
+        "cap": {"epsilon": _finite(cap), "delta": ledger.cap_delta},
+        "dataset": ledger.dataset,
+        "count": len(ledger),
+        "head": ledger.head,
+        "remaining": _finite(max(0.0, cap - spent)) if math.isfinite(spent) else 0.0,
+        "guarantee": guarantee.to_dict(),
+    }
+
+
+def _finite(x: float) -> float | str:
+    return x if math.isfinite(x) else "inf"
+
+
+def _draw(ledger: Ledger, exported: dict[str, Any], last: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    spent, cap = float(exported["spent"]["epsilon"]), ledger.cap_epsilon
+    console.print(f"[bold]{escape(ledger.name)}[/bold]", soft_wrap=True)
+    full, empty = ("#", "-") if console.options.ascii_only else ("█", "░")
+    share = min(1.0, spent / cap) if math.isfinite(cap) else 0.0
+    width = max(10, min(40, console.width - 40))
+    filled = round(share * width)
+    colour = "green" if share < 0.5 else "yellow" if share < 0.9 else "red"
+    console.print(
+        f"[{colour}]{full * filled}[/]{empty * (width - filled)} "
+        f"epsilon {spent:.4g} of {cap:.4g} ({share:.0%})"
+    )
+    console.print(
+        f"delta {ledger.cap_delta:g}, per {ledger.unit.value}, {ledger.adjacency.value}"
+        + (f", data {escape(ledger.dataset)}" if ledger.dataset else ""),
+        soft_wrap=True,
+    )
+    entries = exported["entries"]
+    shown = entries[len(entries) - min(last, len(entries)) :]
+    if shown:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("#", justify="right")
+        for name in ("what", "loss"):
+            table.add_column(name, overflow="fold")
+        table.add_column("spent", justify="right")
+        table.add_column("who", overflow="fold")
+        table.add_column("when (UTC)", no_wrap=True)
+        for e in shown:
+            table.add_row(
+                str(e["sequence"]),
+                escape(e["what"]),
+                escape(describe(e["loss"])),
+                f"{float(e['spent']):.4g}",
+                escape(e["who"]),
+                e["when"][:16].replace("T", " "),
+            )
+        console.print(table)
+    if len(shown) < len(entries):
+        console.print(f"{len(entries) - len(shown)} earlier entries not shown")
+    console.print(f"head {exported['head']}", soft_wrap=True)
+
+
+def describe(loss: dict[str, Any]) -> str:
+    """A loss in a few words, from its dictionary.
+
+    >>> describe({"adjacency": "add-remove", "parts": [{"kind": "Gaussian", "mu": 0.5}]})
+    'Gaussian mu=0.5'
+    """
+    return " + ".join(
+        " ".join([p["kind"], *(f"{k}={_brief(v)}" for k, v in p.items() if k != "kind")])
+        for p in loss["parts"]
+    )
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return _brief(value[0]) if len(value) == 1 else f"[{len(value)} values]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
