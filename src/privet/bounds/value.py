@@ -1,0 +1,79 @@
+"""A value that knows how far one unit of data can move it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Assumption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """How far a value can move between neighbours, in the L1 and the L2 norm; may be infinite."""
+
+    l1: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        for name, x in (("l1", self.l1), ("l2", self.l2)):
+            if x != math.inf:
+                _check.non_negative(name, x)
+
+    def scaled(self, factor: float) -> Sensitivity:
+        """The sensitivity after multiplication by a public constant."""
+        return Sensitivity(l1=self.l1 * factor, l2=self.l2 * factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """An array whose change between neighbours is bounded; what a mechanism can release.
+
+    Sensitivity: max over neighbours D, D' of ||f(D) - f(D')||, for each norm and each adjacency.
+
+    **Guarantee** as good as `assumption`: the functions of this package make bounds that are
+    *enforced* by clipping; whoever builds a `Bounded` by hand states in `assumption` why the bound
+    holds.
+
+    **Assumes** nothing else; that the value is finite is checked. `spacing`, if not 0, is a power
+    of two that the value is a multiple of *for every data set* (counts have 1), which saves the
+    cost of rounding. `invalid` counts rows that were dropped for NaN or infinity: it is exact, so
+    it is not protected.
+
+    >>> from privet.bounds import clip_l2
+    >>> total = clip_l2([[3.0, 4.0], [0.0, 0.5]], 1.0).sum()
+    >>> total.sensitivity(Adjacency.ADD_REMOVE).l2, total.sensitivity(Adjacency.REPLACE_ONE).l2
+    (1.0, 2.0)
+    """
+
+    value: NDArray[np.float64] = field(repr=False)
+    add_remove: Sensitivity
+    replace_one: Sensitivity
+    assumption: Assumption
+    spacing: float = 0.0
+    invalid: int = 0
+
+    def __post_init__(self) -> None:
+        value = np.array(self.value, dtype=np.float64)
+        if not np.all(np.isfinite(value)):
+            raise InvalidArgument("value", self.value, "finite everywhere")
+        value.setflags(write=False)
+        object.__setattr__(self, "value", value)
+        if self.spacing != 0.0:
+            _check.positive("spacing", self.spacing)
+            if math.frexp(self.spacing)[0] != 0.5:
+                raise InvalidArgument("spacing", self.spacing, "a power of two, or 0 for none")
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers the value holds."""
+        return int(self.value.size)
+
+    def sensitivity(self, adjacency: Adjacency) -> Sensitivity:
+        """The sensitivity for this neighbouring relation."""
+        return self.add_remove if adjacency is Adjacency.ADD_REMOVE else self.replace_one

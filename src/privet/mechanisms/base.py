@@ -1,0 +1,174 @@
+"""What a mechanism is: frozen, it states its loss and its theorem, and it pays before it draws."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.bounds import Bounded
+from privet.errors import InvalidArgument, Unattainable
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee
+from privet.loss import PrivacyLoss
+from privet.noise import Source, grid
+
+UP = 1.0 + 2.0**-50
+"""One factor that covers the rounding of a few float64 operations."""
+
+ADD_REMOVE = Adjacency.ADD_REMOVE
+
+SECRET_KEY = Assumption(
+    text="the noise source is privet.noise.secure(), whose key nobody knows",
+    backing=Backing.ASSUMED,
+)
+
+
+class Charges(Protocol):
+    """What a mechanism needs of a ledger."""
+
+    def charge(self, loss: PrivacyLoss, *, what: str) -> object:
+        """Write down the cost of a release that is about to happen, or raise."""
+
+
+class Mechanism(ABC):
+    """Noise for a `Bounded` value; the subclasses are frozen and final.
+
+    Where a method takes `of`, it is a `Bounded` value, or a bare sensitivity (a number) for
+    `dimension` arbitrary reals. Only public things are read from a value: its sensitivity,
+    dimension and spacing.
+    """
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """The statement that the loss rests on, and where it is proved."""
+
+    @property
+    @abstractmethod
+    def law(self) -> Assumption:
+        """How we know that the noise has the law that the theorem speaks of."""
+
+    @abstractmethod
+    def sensitivity(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> float:
+        """The sensitivity of what is released, in this mechanism's norm, after rounding."""
+
+    @abstractmethod
+    def loss(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> PrivacyLoss:
+        """What one release costs."""
+
+    @abstractmethod
+    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
+        """The noisy value."""
+
+    def guarantee(
+        self,
+        of: Bounded | float,
+        *,
+        delta: float = 0.0,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> Guarantee:
+        """What one release promises at `delta`."""
+        bound = Assumption(text="the sensitivity is as stated", backing=Backing.ASSUMED)
+        stated = self.loss(of, adjacency=adjacency, dimension=dimension).guarantee(
+            delta, theorem=self.theorem
+        )
+        first = of.assumption if isinstance(of, Bounded) else bound
+        return replace(stated, assumptions=(first, self.law, SECRET_KEY))
+
+    def release(
+        self,
+        bounded: Bounded,
+        *,
+        rng: Source,
+        ledger: Charges | None = None,
+        what: str = "",
+        adjacency: Adjacency = ADD_REMOVE,
+    ) -> NDArray[np.float64]:
+        """The value with noise, charged to the ledger before anything is drawn.
+
+        **Guarantee** `self.guarantee(bounded, ...)`. If the ledger refuses, nothing is drawn.
+
+        **Assumes** a secure `rng`; a seeded one is accepted, for experiments. Without a ledger
+        nothing keeps account: add up `loss` yourself.
+        """
+        if not isinstance(bounded, Bounded):
+            raise InvalidArgument(
+                "bounded",
+                bounded,
+                "a Bounded value",
+                "make one with privet.bounds, such as clip_l2",
+            )
+        if not isinstance(rng, Source):
+            raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
+        loss = self.loss(bounded, adjacency=adjacency)
+        if ledger is not None:
+            ledger.charge(loss, what=what or type(self).__name__)
+        return self._perturb(bounded.value, rng)
+
+
+Widen = Callable[..., float]
+
+
+def widened(
+    of: Bounded | float, *, norm: str, adjacency: Adjacency, dimension: int, step: float
+) -> float:
+    """The L1 or L2 sensitivity after rounding to multiples of `step`."""
+    widen: Widen = grid.l1_after_rounding if norm == "l1" else grid.l2_after_rounding
+    if not isinstance(of, Bounded):
+        exact = _check.non_negative("sensitivity", of)
+        return widen(exact, dimension=_check.count("dimension", dimension), step=step)
+    both = of.sensitivity(adjacency)
+    exact = both.l1 if norm == "l1" else both.l2
+    if math.isinf(exact):
+        raise InvalidArgument("bounded", of, f"a value with a finite {norm.upper()} sensitivity")
+    if of.spacing >= step:  # both are powers of two: the value is on the grid already
+        return exact
+    return widen(exact, dimension=max(of.dimension, 1), step=step)
+
+
+def smallest_scale(needed: Callable[[float], float], start: float) -> float:
+    """The smallest scale we find with scale >= needed(scale), from below.
+
+    `needed` grows by steps, where the grid doubles, so that this ends after a few rounds or never.
+    """
+    scale = start
+    for _ in range(64):
+        wanted = needed(scale)
+        if wanted <= scale:
+            return scale
+        scale = wanted
+    raise Unattainable(
+        "no scale meets the target: rounding to the grid alone costs more than it allows"
+    )
+
+
+def bare_sensitivity(of: Bounded | float, adjacency: Adjacency, norm: str) -> float:
+    """The sensitivity before rounding, above 0."""
+    if isinstance(of, Bounded):
+        both = of.sensitivity(adjacency)
+        of = both.l1 if norm == "l1" else both.l2
+    return _check.positive("sensitivity", of)
+
+
+def exact_ratio(scale: float, step: float) -> Fraction:
+    """scale / step as an exact fraction, for a step that is a power of two."""
+    _check.positive("scale", scale)
+    _check.positive("step", step)
+    if grid.power_of_two_below(step) != step:
+        raise InvalidArgument("step", step, "a power of two")
+    ratio = Fraction(scale) / Fraction(step)
+    if not Fraction(1, 2**40) <= ratio <= 2**40:
+        raise InvalidArgument("scale", scale, "between 2**-40 and 2**40 steps")
+    return ratio

@@ -1,0 +1,119 @@
+"""Randomised response: every record answers for itself, sometimes falsely."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privet import _check
+from privet.bounds import Categories
+from privet.errors import Incomparable, InvalidArgument
+from privet.guarantee import Adjacency
+from privet.loss import Pure
+from privet.mechanisms.base import Charges
+from privet.noise import Source
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RandomisedResponse:
+    """Tell the true category with probability p, any other one with probability q each.
+
+    p = e^epsilon / (e^epsilon + K - 1) and q = 1 / (e^epsilon + K - 1), so that p / q = e^epsilon.
+    The chance of a false answer (K - 1) q is rounded up in float64 and tossed exactly.
+
+    **Guarantee** every answer is epsilon-private, delta = 0, for replaced records. Adding or
+    removing a record changes the number of answers, which is not hidden: that adjacency is refused.
+
+    >>> two = RandomisedResponse(classes=2, epsilon=math.log(3.0))
+    >>> round(two.truth, 12), round(two.lie, 12)
+    (0.75, 0.25)
+    >>> two.debias([60.0, 40.0]).round(6).tolist()
+    [70.0, 30.0]
+
+    Warner (1965); Kairouz, Oh and Viswanath, "Extremal Mechanisms for Local Differential Privacy"
+    (2014), eq. 6.
+    """
+
+    classes: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _check.count("classes", self.classes, minimum=2)
+        if _check.positive("epsilon", self.epsilon) > 700.0:
+            raise InvalidArgument("epsilon", self.epsilon, "at most 700")
+
+    @property
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+        return "randomised response (Warner 1965; Kairouz, Oh and Viswanath 2014, eq. 6)"
+
+    @property
+    def _false(self) -> float:
+        """The probability of a false answer, (K - 1) / (e^epsilon + K - 1), rounded up."""
+        others = self.classes - 1
+        return others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
+
+    @property
+    def truth(self) -> float:
+        """p, the probability of the true category."""
+        return 1.0 - self._false
+
+    @property
+    def lie(self) -> float:
+        """q, the probability of each other category."""
+        return self._false / (self.classes - 1)
+
+    def loss(self, *, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Pure:
+        """What the answers of all records cost together: each record answers once."""
+        if adjacency is not Adjacency.REPLACE_ONE:
+            raise Incomparable(adjacency.value, Adjacency.REPLACE_ONE.value, "adjacency")
+        return Pure(epsilon_each=self.epsilon, adjacency=adjacency)
+
+    def release(
+        self, records: Categories, *, rng: Source, ledger: Charges | None = None, what: str = ""
+    ) -> NDArray[np.int64]:
+        """One answer a record, in the records' order; charged before anything is drawn."""
+        if not isinstance(records, Categories) or records.classes != self.classes:
+            raise InvalidArgument(
+                "records",
+                records,
+                f"Categories with {self.classes} classes",
+                "use bounds.categories",
+            )
+        if not isinstance(rng, Source):
+            raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
+        if ledger is not None:
+            ledger.charge(self.loss(), what=what or type(self).__name__)
+        n = len(records.values)
+        false = rng.bernoulli(n, self._false)
+        shift = 1 + rng.integers(self.classes - 1, n)  # drawn for all, so that time tells less
+        return np.asarray(np.where(false, (records.values + shift) % self.classes, records.values))
+
+    def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
+        """Unbiased estimates of the true counts (or one-hot rows) from those of the answers.
+
+        E[c_k] = p n_k + q (n - n_k), hence (c_k - q n) / (p - q); categories are the last axis. The
+        estimates may be negative, and they keep the total n.
+        """
+        c = self._counts(counts)
+        return np.asarray((c - self.lie * c.sum(axis=-1, keepdims=True)) / (self.truth - self.lie))
+
+    def variance(self, counts: ArrayLike) -> NDArray[np.float64]:
+        """The variance of `debias` for these *true* counts.
+
+        (n_k p (1 - p) + (n - n_k) q (1 - q)) / (p - q)^2.
+        """
+        n_k, p, q = self._counts(counts), self.truth, self.lie
+        rest = n_k.sum(axis=-1, keepdims=True) - n_k
+        return np.asarray((n_k * p * (1.0 - p) + rest * q * (1.0 - q)) / (p - q) ** 2)
+
+    def _counts(self, counts: ArrayLike) -> NDArray[np.float64]:
+        c = np.asarray(counts, dtype=np.float64)
+        if c.ndim == 0 or c.shape[-1] != self.classes or not np.all(np.isfinite(c)):
+            raise InvalidArgument("counts", counts, f"finite, with {self.classes} on the last axis")
+        return c

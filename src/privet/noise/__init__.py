@@ -1,0 +1,7 @@
+"""Randomness for releases: `seeded` for experiments, `secure` for what leaves the house."""
+
+from privet.noise import grid
+from privet.noise.source import Source, secure, seeded
+from privet.noise.stream import NoiseReuse
+
+__all__ = ["NoiseReuse", "Source", "grid", "secure", "seeded"]
