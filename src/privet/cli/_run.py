@@ -20,7 +20,7 @@ def fail(error: PrivetError) -> NoReturn:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn privet's own errors into `fail`; also usable as a decorator. Others are bugs and pass."""
+    """Turn privet's own errors into `fail`; also a decorator. Other errors are bugs and pass."""
     try:
         yield
     except PrivetError as e:

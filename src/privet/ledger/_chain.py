@@ -17,7 +17,7 @@ from typing import Any, final
 
 from privet import _check
 from privet import loss as losses
-from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError
+from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError, TokenReused
 from privet.guarantee import Adjacency, Unit
 from privet.loss import PrivacyLoss
 
@@ -281,6 +281,19 @@ class Tally:
             self.count, self.head = self.count + len(entries), head
             self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)
         return entries
+
+    def charged(self, token: str | None, loss: bytes, dataset: str | None) -> int | None:
+        """The entry that `token` was charged with, if it was; it must have been for the same."""
+        if token is None or token not in self.tokens:
+            return None
+        before = self.tokens[token]
+        if (before.loss, before.dataset) != (loss, dataset):
+            raise TokenReused(
+                self.ledger,
+                f"token {token!r} was charged before with another loss or data set",
+                "use a new token",
+            )
+        return before.sequence
 
     def _accept(self, due: int, head: str, sequence: Any, body: Any, stored: Any) -> Entry:
         if sequence != due:

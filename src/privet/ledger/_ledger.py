@@ -18,7 +18,6 @@ from privet.errors import (
     InvalidArgument,
     LedgerError,
     LedgerTampered,
-    TokenReused,
 )
 from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import _chain, _store
@@ -190,40 +189,36 @@ class Ledger:
         who = _chain.whoami() if who is None else words("who", who)
         dataset = self._for_this_data(dataset)
         loss, cost = self._as_stored(loss)
-        with self._store.transaction(write=True) as connection:
-            self._catch_up(connection)
-            before = self._tally
-            if token is not None and (charged := before.tokens.get(token)) is not None:
-                if (charged.loss, charged.dataset) != (cost, dataset):
-                    raise TokenReused(
-                        self.name,
-                        f"token {token!r} was charged before with another loss or data set",
-                        "use a new token",
+        with _store.GUARD:
+            with self._store.transaction(write=True) as connection:
+                self._catch_up(connection)
+                before = self._tally
+                earlier = before.charged(token, cost, dataset)
+                if earlier is not None:
+                    return Entry.from_body(_store.read_rows(connection, earlier, earlier)[0][1])
+                would_be = self._epsilon(before.total + loss, self.cap_delta)
+                if not would_be <= self.cap_epsilon:  # NaN is refused too
+                    raise BudgetExceeded(
+                        cap_epsilon=self.cap_epsilon,
+                        would_be=would_be,
+                        delta=self.cap_delta,
+                        what=what,
                     )
-                ((_, body, _),) = _store.read_rows(connection, charged.sequence, charged.sequence)
-                return Entry.from_body(body)
-            would_be = self._epsilon(before.total + loss, self.cap_delta)
-            if not would_be <= self.cap_epsilon:  # NaN is refused too
-                raise BudgetExceeded(
-                    cap_epsilon=self.cap_epsilon,
-                    would_be=would_be,
-                    delta=self.cap_delta,
+                entry = Entry.sealed(
+                    sequence=before.count + 1,
                     what=what,
+                    loss=loss,
+                    spent=would_be,
+                    dataset=dataset,
+                    token=token,
+                    who=who,
+                    process=os.getpid(),
+                    when=_chain.utc_now(),
+                    version=_chain.privet_version(),
+                    previous=before.head,
                 )
-            entry = Entry.sealed(
-                sequence=before.count + 1,
-                what=what,
-                loss=loss,
-                spent=would_be,
-                dataset=dataset,
-                token=token,
-                who=who,
-                process=os.getpid(),
-                when=_chain.utc_now(),
-                version=_chain.privet_version(),
-                previous=before.head,
-            )
-            _store.append(connection, entry.sequence, entry.body(), entry.hash)
+                _store.append(connection, entry.sequence, entry.body(), entry.hash)
+            self._tally.walk([(entry.sequence, entry.body(), entry.hash.encode())])
         return entry
 
     def epsilon_after(self, loss: PrivacyLoss) -> float:

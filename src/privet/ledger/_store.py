@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -33,11 +34,11 @@ SCHEMA = (
 )
 
 # Held while any connection of this process is open, and across a fork: SQLite's own bookkeeping of
-# locks must never be copied into a child half-way through.
-_OPEN = threading.RLock()
+# locks must never be copied into a child half-way through. It also keeps threads apart.
+GUARD = threading.RLock()
 if os.name == "posix":
     os.register_at_fork(
-        before=_OPEN.acquire, after_in_parent=_OPEN.release, after_in_child=_OPEN.release
+        before=GUARD.acquire, after_in_parent=GUARD.release, after_in_child=GUARD.release
     )
 
 
@@ -78,7 +79,7 @@ class MemoryStore:
                 "belongs to the process that made it; a copy would be a second budget",
                 "use Ledger.create(path) to share one between processes",
             )
-        with _OPEN, _begin(self._connection, write=write):
+        with GUARD, _begin(self._connection, write=write):
             yield self._connection
 
 
@@ -99,11 +100,20 @@ class FileStore:
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        if self.path.is_dir():
+        try:
+            mode = self.path.stat().st_mode
+        except FileNotFoundError:
+            raise MissingFile(
+                self.path, "start one with Ledger.create or `privet ledger init`"
+            ) from None
+        except OSError as e:
+            raise LedgerError(self.path, f"cannot be opened: {e.strerror}") from None
+        if stat.S_ISDIR(mode):
             raise NotALedger(self.path, "is a directory", "name the ledger file in it")
-        if not self.path.exists():
-            raise MissingFile(self.path, "start one with Ledger.create or `privet ledger init`")
-        with _OPEN, _translated(self.path, self.timeout):
+        if not os.access(self.path, os.R_OK | os.W_OK):
+            # SQLite would go on and leave files behind that lock out those who may write
+            raise LedgerError(self.path, "is read-only for you", _WRITABLE)
+        with GUARD, _translated(self.path, self.timeout):
             connection = connect(self.path, self.timeout)
             try:
                 with _begin(connection, write=write, patience=self.timeout):
@@ -153,7 +163,7 @@ def create_file(path: Path, terms: bytes, genesis: str) -> None:
         raise LedgerError(path, f"cannot be created: {e.strerror}") from None
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with _OPEN, _translated(path, 0.0):
+        with GUARD, _translated(path, 0.0):
             connection = sqlite3.connect(draft, isolation_level=None)
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -274,6 +284,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+_WRITABLE = "a ledger and its folder must be readable and writable, even to look at it"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
@@ -298,13 +309,9 @@ def _translated(path: Path, timeout: float) -> Iterator[None]:
         if code == sqlite3.SQLITE_NOTADB:
             raise NotALedger(path, "is not an SQLite database") from e
         if code == sqlite3.SQLITE_READONLY:
-            raise LedgerError(
-                path, "is read-only", "a ledger and its folder must be writable to be charged"
-            ) from e
+            raise LedgerError(path, "is read-only", _WRITABLE) from e
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise LedgerError(
-                path, "cannot be opened", "you need permission to read and write it and its folder"
-            ) from e
+            raise LedgerError(path, "cannot be opened", _WRITABLE) from e
         if code == sqlite3.SQLITE_CORRUPT:
             raise LedgerTampered(path, f"is damaged ({e})", "restore a copy") from e
         raise LedgerError(path, f"SQLite says: {e}") from e
