@@ -1,0 +1,53 @@
+"""Argument checks: each returns the value as a plain number or raises `InvalidArgument`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from privet.errors import InvalidArgument
+
+
+def _number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
+    try:
+        x = float(value)
+    except (TypeError, ValueError):
+        raise InvalidArgument(name, value, expected) from None
+    if math.isnan(x) or not accept(x):
+        raise InvalidArgument(name, value, expected)
+    return x
+
+
+def open_unit(name: str, value: Any) -> float:
+    """A number in (0, 1), such as delta."""
+    return _number(name, value, "a number in (0, 1)", lambda x: 0.0 < x < 1.0)
+
+
+def delta_or_zero(name: str, value: Any) -> float:
+    """A number in [0, 1): a delta where pure privacy is allowed."""
+    return _number(name, value, "a number in [0, 1)", lambda x: 0.0 <= x < 1.0)
+
+
+def unit(name: str, value: Any) -> float:
+    """A number in [0, 1], such as a sampling rate."""
+    return _number(name, value, "a number in [0, 1]", lambda x: 0.0 <= x <= 1.0)
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above 0."""
+    return _number(name, value, "a finite number above 0", lambda x: 0.0 < x < math.inf)
+
+
+def non_negative(name: str, value: Any) -> float:
+    """A finite number of at least 0."""
+    return _number(name, value, "a finite number of at least 0", lambda x: 0.0 <= x < math.inf)
+
+
+def count(name: str, value: Any, *, minimum: int = 1) -> int:
+    """A whole number of at least `minimum`."""
+    expected = f"a whole number of at least {minimum}"
+    if isinstance(value, bool):
+        raise InvalidArgument(name, value, expected)
+    x = _number(name, value, expected, lambda x: math.isfinite(x) and x == int(x) and x >= minimum)
+    return int(x)

@@ -1,0 +1,169 @@
+"""What a privacy guarantee says: how much, about whom, and on what authority."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from privet import _check
+from privet.errors import Incomparable
+
+
+class Adjacency(Enum):
+    """Which pairs of data sets a guarantee calls neighbours."""
+
+    ADD_REMOVE = "add-remove"
+    """One unit is present in one data set and absent from the other."""
+    REPLACE_ONE = "replace-one"
+    """Both have the same size and differ in one unit."""
+
+
+class Unit(Enum):
+    """Whose contribution is one unit of difference."""
+
+    RECORD = "record"
+    USER = "user"
+    SHARD = "teacher shard"
+    QUERY = "query"
+
+
+class Protects(Enum):
+    """Which part of a unit the guarantee covers."""
+
+    RECORD = "record"
+    FEATURES = "features only"
+    LABELS = "labels only"
+
+
+class Standing(Enum):
+    """On what authority a number is stated."""
+
+    PROVED = "proved"
+    CLAIMED = "claimed"
+    NONE = "none"
+
+
+class Backing(Enum):
+    """How an assumption of a theorem is known to hold."""
+
+    ENFORCED = "enforced"
+    """The code makes it true whatever the data are."""
+    TESTED = "tested"
+    """A test of ours would fail if it did not hold."""
+    ASSUMED = "assumed"
+    """Nobody checks; the reader has to believe it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """One premise of a theorem, and how we know it."""
+
+    text: str
+    backing: Backing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """An (epsilon, delta) statement that cannot be separated from its meaning.
+
+    A mechanism M is (epsilon, delta)-private for an adjacency when, for all neighbours D, D' and all
+    events S, P[M(D) in S] <= e^epsilon P[M(D') in S] + delta. `epsilon` may be infinite: then nothing
+    is promised and `standing` should be `NONE`.
+
+    >>> g = Guarantee(epsilon=1.0, delta=1e-5, theorem="exact Gaussian mechanism")
+    >>> print(g)
+    (1, 1e-05)-DP per record, add-remove, proved
+    >>> g.holds_for(epsilon=2.0, delta=1e-5)
+    True
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit: Unit = Unit.RECORD
+    protects: Protects = Protects.RECORD
+    standing: Standing = Standing.PROVED
+    theorem: str
+    assumptions: tuple[Assumption, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.epsilon != math.inf:
+            _check.non_negative("epsilon", self.epsilon)
+        _check.delta_or_zero("delta", self.delta)
+
+    def __str__(self) -> str:
+        part = "" if self.protects is Protects.RECORD else f" ({self.protects.value})"
+        return (
+            f"({self.epsilon:.4g}, {self.delta:.3g})-DP per {self.unit.value}{part}, "
+            f"{self.adjacency.value}, {self.standing.value}"
+        )
+
+    def holds_for(self, *, epsilon: float, delta: float) -> bool:
+        """Whether this guarantee implies (epsilon, delta) for the same meaning."""
+        return self.epsilon <= epsilon and self.delta <= delta
+
+    def at_least_as_strong_as(self, other: Guarantee) -> bool:
+        """Whether this one implies `other`; raises when the two do not speak of the same thing."""
+        for what in ("adjacency", "unit", "protects"):
+            mine, theirs = getattr(self, what), getattr(other, what)
+            if mine is not theirs:
+                raise Incomparable(mine.value, theirs.value, what)
+        return self.holds_for(epsilon=other.epsilon, delta=other.delta)
+
+    def as_replace_one(self) -> Guarantee:
+        """The same release under replace-one adjacency: remove one, add one.
+
+        By group privacy for two, (e, d) add-remove gives (2e, (1 + e^e) d) replace-one. It costs
+        budget, so it never happens by itself; a mechanism's own replace-one analysis is tighter.
+        """
+        if self.adjacency is Adjacency.REPLACE_ONE:
+            return self
+        # the (1 + e^e) factor overflows for a huge epsilon, where delta would pass 1 anyway
+        grown = math.inf if self.epsilon > 700 else (1.0 + math.exp(self.epsilon)) * self.delta
+        vacuous = self.delta > 0 and grown >= 1.0
+        return replace(
+            self,
+            epsilon=math.inf if vacuous else 2.0 * self.epsilon,
+            delta=self.delta if vacuous or self.delta == 0 else grown,
+            adjacency=Adjacency.REPLACE_ONE,
+            standing=Standing.NONE if vacuous else self.standing,
+            theorem=f"{self.theorem}; group privacy for two",
+        )
+
+    def as_add_remove(self) -> Guarantee:
+        """Refuses: a replace-one guarantee says nothing about the size of the data set."""
+        if self.adjacency is Adjacency.ADD_REMOVE:
+            return self
+        raise Incomparable(self.adjacency.value, Adjacency.ADD_REMOVE.value, "adjacency")
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "delta": self.delta,
+            "adjacency": self.adjacency.value,
+            "unit": self.unit.value,
+            "protects": self.protects.value,
+            "standing": self.standing.value,
+            "theorem": self.theorem,
+            "assumptions": [{"text": a.text, "backing": a.backing.value} for a in self.assumptions],
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Guarantee:
+        """The inverse of `to_dict`."""
+        return cls(
+            epsilon=float(d["epsilon"]),
+            delta=float(d["delta"]),
+            adjacency=Adjacency(d["adjacency"]),
+            unit=Unit(d["unit"]),
+            protects=Protects(d["protects"]),
+            standing=Standing(d["standing"]),
+            theorem=str(d["theorem"]),
+            assumptions=tuple(
+                Assumption(text=a["text"], backing=Backing(a["backing"])) for a in d["assumptions"]
+            ),
+        )

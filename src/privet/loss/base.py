@@ -1,0 +1,233 @@
+"""What a privacy loss is: something with an epsilon for every delta, that adds up.
+
+Every loss is a sum of independent *parts*. A part describes a dominating pair (P, Q) of output laws, one
+for each direction of the neighbouring relation, through three views that the accountants use: its
+moment generating function, its privacy profile, and its largest possible loss.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import Incomparable
+from privet.guarantee import Adjacency, Guarantee, Standing, Unit
+
+Array = NDArray[Any]
+
+
+class Direction(Enum):
+    """Which of two neighbours the first law belongs to."""
+
+    REMOVE = "remove"
+    """P has the unit, Q has not."""
+    ADD = "add"
+    """P has not, Q has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadrature:
+    """Equidistant points order + i k spacing, k = 0 .. count-1, on a vertical line of the complex plane."""
+
+    order: float
+    spacing: float
+    count: int
+
+    @property
+    def frequencies(self) -> Array:
+        return self.spacing * np.arange(self.count)
+
+    @property
+    def points(self) -> Array:
+        return self.order + 1j * self.frequencies
+
+
+class PrivacyLoss(ABC):
+    """What one or many releases cost.
+
+    With L = log dP/dQ under P, delta(epsilon) = E[(1 - e^(epsilon - L))_+], and losses of independent or
+    adaptively composed releases add. `epsilon` and `delta` round towards less privacy.
+    """
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """The independent parts that this loss is the sum of."""
+
+    @property
+    @abstractmethod
+    def neighbours(self) -> Adjacency:
+        """The neighbouring relation that the loss is stated for."""
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon at which this loss is known to be (epsilon, delta)-private."""
+        from privet.loss import solve
+
+        return solve.epsilon(self, _check.delta_or_zero("delta", delta))
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest delta at which this loss is known to be (epsilon, delta)-private."""
+        from privet.loss import solve
+
+        return solve.delta(self, _check.non_negative("epsilon", epsilon))
+
+    def guarantee(self, delta: float, *, theorem: str = "", unit: Unit = Unit.RECORD) -> Guarantee:
+        """The proved guarantee at `delta`."""
+        epsilon = self.epsilon(delta)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=self.neighbours,
+            unit=unit,
+            standing=Standing.PROVED if math.isfinite(epsilon) else Standing.NONE,
+            theorem=theorem or "composition of " + ", ".join(type(p).__name__ for p in self.parts),
+        )
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        return compose((self, other))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready description; `privet.loss.from_dict` reads it back."""
+        return {
+            "adjacency": self.neighbours.value,
+            "parts": [{"kind": type(p).__name__, **p.fields()} for p in self.parts],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed(PrivacyLoss):
+    """A sum of parts; build it with `+` or `compose`."""
+
+    members: tuple[Part, ...]
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.members
+
+    @property
+    def neighbours(self) -> Adjacency:
+        return self.adjacency
+
+
+class Part(PrivacyLoss):
+    """A loss that is not a sum of others; frozen dataclasses with a field `adjacency`."""
+
+    adjacency: Adjacency
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self,)
+
+    @property
+    def neighbours(self) -> Adjacency:
+        return self.adjacency
+
+    @abstractmethod
+    def merge(self, other: Part) -> Part | None:
+        """Both as one part where that is exact and simpler, otherwise None."""
+
+    @abstractmethod
+    def repeat(self, times: int) -> Part:
+        """This part, `times` times over."""
+
+    @property
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether both directions have the same law of the loss."""
+
+    @property
+    @abstractmethod
+    def releases(self) -> int:
+        """How many elementary releases this part stands for (1: `profile` is its whole profile)."""
+
+    @abstractmethod
+    def singles(self) -> list[tuple[Part, int]]:
+        """The distinct elementary releases and how often each occurs."""
+
+    @property
+    def failure(self) -> float:
+        """The probability of an unbounded loss, kept apart from the rest (0 for most)."""
+        return 0.0
+
+    @abstractmethod
+    def supremum(self, direction: Direction) -> float:
+        """The largest loss that can occur; its epsilon at delta = 0."""
+
+    def tail(self, direction: Direction, cut: float) -> float:
+        """A bound of the probability that `log_mgf(..., cut=cut)` leaves out, at most `releases * cut`."""
+        return 0.0
+
+    @abstractmethod
+    def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
+        """log E[e^(order L)] (or an upper bound of it) at real orders above 0.
+
+        A part may leave out its largest losses, of probability at most `cut` a release, and report them in `tail`:
+        a few huge but hopelessly rare losses would otherwise rule the transform.
+        """
+
+    @abstractmethod
+    def log_mgf_on(
+        self, line: Quadrature, direction: Direction, cut: float = 0.0
+    ) -> tuple[Array, Array] | None:
+        """The same on a vertical line, with a bound of the absolute error of each value; None if unknown."""
+
+    @abstractmethod
+    def profile(self, epsilon: Array, direction: Direction) -> Array | None:
+        """delta of ONE elementary release at any real epsilons; None if there is no single one."""
+
+    @abstractmethod
+    def fields(self) -> dict[str, Any]:
+        """The JSON-ready settings of the part, without its adjacency."""
+
+
+def compose(losses: Iterable[PrivacyLoss], *, adjacency: Adjacency | None = None) -> PrivacyLoss:
+    """The loss of all of them together, in any order and adaptively chosen.
+
+    >>> from privet.loss import Gaussian, Pure
+    >>> compose([Gaussian(mu=3.0), Gaussian(mu=4.0)]).parts
+    (Gaussian(mu=5.0, adjacency=<Adjacency.ADD_REMOVE: 'add-remove'>),)
+    >>> compose([]).epsilon(1e-6)
+    0.0
+    """
+    merged: list[Part] = []
+    for loss in losses:
+        if adjacency is None:
+            adjacency = loss.neighbours
+        elif loss.neighbours is not adjacency:
+            raise Incomparable(adjacency.value, loss.neighbours.value, "losses of different adjacency")
+        for part in loss.parts:
+            for i, present in enumerate(merged):
+                if type(present) is type(part) and (both := present.merge(part)) is not None:
+                    merged[i] = both
+                    break
+            else:
+                merged.append(part)
+    if len(merged) == 1:
+        return merged[0]
+    return Composed(members=tuple(merged), adjacency=adjacency or Adjacency.ADD_REMOVE)
+
+
+def from_dict(d: Mapping[str, Any]) -> PrivacyLoss:
+    """The inverse of `PrivacyLoss.to_dict`."""
+    from privet import loss
+
+    adjacency = Adjacency(d["adjacency"])
+    kinds: dict[str, type[Part]] = {k.__name__: k for k in loss.KINDS}
+    parts = []
+    for fields in d["parts"]:
+        settings = {k: v for k, v in fields.items() if k != "kind"}
+        if fields["kind"] not in kinds:
+            from privet.errors import InvalidArgument
+
+            raise InvalidArgument("kind", fields["kind"], f"one of {', '.join(sorted(kinds))}")
+        parts.append(kinds[fields["kind"]](adjacency=adjacency, **settings))
+    return compose(parts, adjacency=adjacency)

@@ -1,0 +1,187 @@
+"""Many distinct steps at the price of a few: a grid of nodes that dominates every step.
+
+Lemma (docs/theory/contour.md). At every epsilon the privacy profile of a sampled Gaussian (or Laplace) step is convex
+in the total variation s of the unsampled release, and convex in the rate q. So the step is dominated by
+a public lottery between its neighbouring nodes with the same mean s and mean q, and a lottery's moment generating function is
+the mixture of the nodes': M = sum_c weight_c M_c. Within a cell,
+
+    sum over steps of log(M_00 (1 + a x + b y + a b c))
+
+is a function of the positions (a, b) in [0,1]^2 only; it is summed exactly up to a stated error by interpolating it
+at Chebyshev points, so that a step costs a few multiplications whatever the number of frequencies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf
+
+from privet.loss.base import Array, Quadrature
+
+_DEGREE = 8
+_CHEBYSHEV = 0.5 - 0.5 * np.cos((2 * np.arange(_DEGREE) + 1) * math.pi / (2 * _DEGREE))
+_LEBESGUE = 2.5
+_SMALL = 0.4
+
+
+def _lagrange(t: Array) -> Array:
+    """Values at t of the Lagrange basis of the Chebyshev points: one row a basis function."""
+    rows = []
+    for i, x in enumerate(_CHEBYSHEV):
+        others = np.delete(_CHEBYSHEV, i)
+        rows.append(np.prod([(t - y) / (x - y) for y in others], axis=0))
+    return np.array(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Steps spread over the cells of a grid of (rate, noise) nodes."""
+
+    rate: Array
+    noise: Array
+    corners: Array
+    """Indices of the nodes of each cell: low-low, high rate, high variation, both high."""
+    counts: Array
+    weights: Array
+    """Interpolation weights, one (rate point, variation point) table a cell; each sums to the cell's count."""
+    members: tuple[tuple[Array, Array, Array], ...]
+    """Positions (a, b) and multiplicities of the steps of each cell."""
+
+    def sum_log_mgf(self, nodes: tuple[Array, Array], line: Quadrature) -> tuple[Array, Array]:
+        """Sum over all steps of log M on the line, with an error bound."""
+        k, e = nodes
+        total, errors = np.zeros(line.count, dtype=k.dtype), np.zeros(line.count)
+        for i, (c00, c10, c01, c11) in enumerate(self.corners):
+            n = float(self.counts[i])
+            base = k[c00]
+            x, y, both = (np.expm1(k[c] - base) for c in (c10, c01, c11))
+            twist = both - x - y
+            total = total + n * base
+            worst = np.max(np.stack([e[c] for c in (c00, c10, c01, c11)]), axis=0)
+            size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(both))
+            spread, spread_error = self._interpolated(i, x, y, twist)
+            wild = np.nonzero(size > _SMALL)[0]
+            spread[wild], spread_error[wild] = self._direct(i, x[wild], y[wild], twist[wild])
+            amplify = (1.0 + size) / np.maximum(1.0 - np.minimum(size, 0.9), 0.1)
+            total = total + spread
+            errors = errors + n * worst * amplify + spread_error
+        return total, errors
+
+    def _interpolated(self, i: int, x: Array, y: Array, twist: Array) -> tuple[Array, Array]:
+        table = self.weights[i]
+        a = _CHEBYSHEV[: table.shape[0], None, None] if table.shape[0] > 1 else np.zeros((1, 1, 1))
+        b = _CHEBYSHEV[None, : table.shape[1], None] if table.shape[1] > 1 else np.zeros((1, 1, 1))
+        inside = a * x + b * y + a * b * twist
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = np.einsum("ij,ijk->k", table, np.log1p(inside))
+            size = np.abs(x) + np.abs(twist), np.abs(y) + np.abs(twist)
+            rho = np.maximum(*size) / np.maximum(1.0 - np.abs(x) - np.abs(y) - np.abs(twist), 1e-3)
+        one = 2.0 / _DEGREE * (np.minimum(rho, 1e3) / 4.0) ** _DEGREE
+        absolute = float(np.sum(np.abs(table)))
+        return values, float(self.counts[i]) * (1.0 + _LEBESGUE) * one + absolute * 1e-15
+
+    def _direct(self, i: int, x: Array, y: Array, twist: Array) -> tuple[Array, Array]:
+        a, b, n = self.members[i]
+        total = np.zeros(len(x), dtype=x.dtype)
+        for start in range(0, len(a), 4096):
+            s = slice(start, start + 4096)
+            inside = a[s, None] * x + b[s, None] * y + (a * b)[s, None] * twist
+            values = 1.0 + inside
+            total += np.einsum("i,ik->k", n[s], np.log(np.where(values == 0, 1e-290, values)))
+        return total, float(np.sum(n)) * 1e-14 * np.ones(len(x))
+
+
+def _axis(values: Array, ratio: Array | float, most: int = 4000) -> Array:
+    """Nodes from the least to the largest value, each at most `ratio(node)` times the last."""
+    low, high = float(np.min(values)), float(np.max(values))
+    if high <= low:
+        return np.array([low])
+    count = min(most, max(2, math.ceil(math.log(high / low) / math.log(float(np.max(ratio)))) + 1))
+    nodes = np.geomspace(low, high, count)
+    nodes[0], nodes[-1] = low, high
+    return nodes
+
+
+def _variation_axis(mu: Array) -> Array:
+    """Nodes of mu, closer where the loss of a step grows like e^(mu^2)."""
+    low, high = float(np.min(mu)), float(np.max(mu))
+    if high <= low:
+        return np.array([low])
+    nodes = [low]
+    while nodes[-1] < high:
+        m = nodes[-1]
+        nodes.append(m * (1.0 + 0.03 / math.sqrt(1.0 + m * m + m**4)))
+    nodes[-1] = high
+    return np.array(nodes)
+
+
+def _position(values: Array, nodes: Array) -> tuple[Array, Array]:
+    """Cell index and linear position of each value among increasing nodes."""
+    if len(nodes) == 1:
+        return np.zeros(len(values), dtype=int), np.zeros(len(values))
+    i = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, len(nodes) - 2)
+    return i, np.clip((values - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)
+
+
+def _cells(
+    rate_nodes: Array, noise_nodes: Array, at: tuple[Array, Array, Array, Array], counts: Array
+) -> Cells:
+    i, a, j, b = at
+    high_i, high_j = len(rate_nodes) - 1, len(noise_nodes) - 1
+    cell, order = np.unique(i * (high_j + 1) + j, return_inverse=True)
+    needed: dict[tuple[int, int], int] = {}
+
+    def node(p: int, s: int) -> int:
+        return needed.setdefault((min(p, high_i), min(s, high_j)), len(needed))
+
+    corners, weights, members, sizes = [], [], [], []
+    arrangement = np.argsort(order.ravel(), kind="stable")
+    edges = np.searchsorted(order.ravel()[arrangement], np.arange(len(cell) + 1))
+    for c, key in enumerate(cell):
+        rows = arrangement[edges[c] : edges[c + 1]]
+        p, s = divmod(int(key), high_j + 1)
+        corners.append((node(p, s), node(p + 1, s), node(p, s + 1), node(p + 1, s + 1)))
+        n = counts[rows].astype(float)
+        left = _lagrange(a[rows]) if high_i else np.ones((1, len(rows)))
+        right = _lagrange(b[rows]) if high_j else np.ones((1, len(rows)))
+        weights.append((left * n) @ right.T)
+        members.append((a[rows], b[rows], n))
+        sizes.append(float(np.sum(n)))
+    rates = np.array([rate_nodes[p] for p, _ in needed])
+    noises = np.array([noise_nodes[s] for _, s in needed])
+    return Cells(
+        rate=rates,
+        noise=noises,
+        corners=np.array(corners),
+        counts=np.array(sizes),
+        weights=np.array(weights),
+        members=tuple(members),
+    )
+
+
+def gaussian_cells(q: Array, z: Array, counts: Array, *, round_up: bool) -> Cells:
+    """Cells for Gaussian steps; `round_up` moves each step to the node with less noise, where only that is proved."""
+    mu = 1.0 / z
+    rate_nodes = _axis(q, 1.03)
+    mu_nodes = _axis(mu, 1.0 + 1.5e-3) if round_up else _variation_axis(mu)
+    i, a = _position(q, rate_nodes)
+    scale = 2.0 * math.sqrt(2.0)
+    s_nodes, s = erf(mu_nodes / scale), erf(mu / scale)
+    if round_up:
+        j = np.searchsorted(mu_nodes, mu, side="left")
+        b = np.zeros(len(mu))
+    else:
+        j, b = _position(s, s_nodes)
+    return _cells(rate_nodes, 1.0 / mu_nodes, (i, a, j, b), counts)
+
+
+def laplace_cells(q: Array, z: Array, counts: Array) -> Cells:
+    """Cells for Laplace steps; the variation is 1 - e^(-1/(2 z))."""
+    strength = 1.0 / z
+    nodes = _variation_axis(strength)
+    i, a = _position(q, rate_nodes := _axis(q, 1.03))
+    j, b = _position(-np.expm1(-strength / 2.0), -np.expm1(-nodes / 2.0))
+    return _cells(rate_nodes, 1.0 / nodes, (i, a, j, b), counts)

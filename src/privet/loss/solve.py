@@ -1,0 +1,126 @@
+"""Which accountant answers: closed forms where they are exact, the contour, the lattice, the Renyi curve.
+
+All of them err on the private side, so the least of their answers may be returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from privet.loss import contour, lattice
+from privet.loss.base import Direction, Part, PrivacyLoss
+from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
+
+
+def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
+    if all(p.symmetric for p in parts):
+        return (Direction.REMOVE,)
+    return (Direction.REMOVE, Direction.ADD)
+
+
+def _only(parts: Sequence[Part]) -> Part | None:
+    return parts[0] if len(parts) == 1 else None
+
+
+def epsilon(loss: PrivacyLoss, delta: float) -> float:
+    """The smallest epsilon known to hold at `delta`; 0 <= epsilon <= inf."""
+    parts = loss.parts
+    failure = _failure(parts)
+    if failure > 0.0:
+        if delta <= failure:
+            return math.inf
+        delta = (delta - failure) / (1.0 - failure)
+    if not parts:
+        return 0.0
+    only = _only(parts)
+    if isinstance(only, Gaussian):
+        return gaussian_epsilon(only.mu, delta) if delta > 0 else only.supremum(Direction.REMOVE)
+    if delta == 0.0:
+        return max(_ceiling(parts, d) for d in _directions(parts))
+    worst, how = 0.0, None
+    for direction in _directions(parts):
+        ceiling = _ceiling(parts, direction)
+        if ceiling <= worst or (how and contour.holds(parts, direction, how, worst, delta)):
+            continue
+        value, how = _one_way(parts, direction, delta, ceiling)
+        worst = max(worst, value)
+    return worst
+
+
+def _ceiling(parts: Sequence[Part], direction: Direction) -> float:
+    return math.fsum(p.supremum(direction) for p in parts)
+
+
+def _one_way(
+    parts: Sequence[Part], direction: Direction, delta: float, ceiling: float
+) -> tuple[float, contour.Plan | None]:
+    """epsilon in one direction, and the plan of the contour if that found it."""
+    only = _only(parts)
+    if only is not None and only.releases == 1:
+        single = _single(only, direction, delta, ceiling)
+        if single is not None:
+            return single, None
+    value, how = contour.epsilon(parts, direction, delta)
+    if how is None:
+        value = min(value, lattice.epsilon(parts, direction, delta, value))
+    return min(value, ceiling), how
+
+
+def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> float | None:
+    def excess(e: float) -> float:
+        values = part.profile(np.array([e]), direction)
+        assert values is not None
+        return float(values[0]) * (1.0 + 1e-13) - delta
+
+    if part.profile(np.array([0.0]), direction) is None:
+        return None
+    if excess(0.0) <= 0.0:
+        return 0.0
+    high = ceiling
+    if not math.isfinite(high):
+        high = 1.0
+        while excess(high) > 0.0:
+            high *= 2.0
+    if excess(high) > 0.0:
+        return high
+    root = _root(excess, 0.0, high)
+    return min(high, _nudge(max(root, 1e-300), 1.0 + 1e-15, _at_most(excess)))
+
+
+def _at_most(excess: Callable[[float], float]) -> Callable[[float], bool]:
+    return lambda e: excess(e) <= 0.0
+
+
+def delta(loss: PrivacyLoss, epsilon: float) -> float:
+    """The smallest delta known to hold at `epsilon`."""
+    parts = loss.parts
+    failure = _failure(parts)
+    finite = 0.0
+    only = _only(parts)
+    if isinstance(only, Gaussian):
+        finite = gaussian_delta(only.mu, epsilon)
+    elif parts:
+        for direction in _directions(parts):
+            if _ceiling(parts, direction) > epsilon:
+                finite = max(finite, _delta_one_way(parts, direction, epsilon))
+    return min(1.0, failure + (1.0 - failure) * finite)
+
+
+def _delta_one_way(parts: Sequence[Part], direction: Direction, epsilon: float) -> float:
+    only = _only(parts)
+    if only is not None and only.releases == 1:
+        values = only.profile(np.array([epsilon]), direction)
+        if values is not None:
+            return float(values[0]) * (1.0 + 1e-13)
+    value, tight = contour.delta(parts, direction, epsilon)
+    if not tight:
+        value = min(value, lattice.delta(parts, direction, epsilon, value))
+    return value
+
+
+def _failure(parts: Sequence[Part]) -> float:
+    survive = math.fsum(math.log1p(-p.failure) for p in parts)
+    return -math.expm1(survive)
