@@ -35,7 +35,7 @@ def _coins(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int
     return np.asarray((words < limit) | sure)
 
 
-def _exp_wholeone(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
+def _exp_fraction(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
     """Exact coins with probability exp(-gamma), gamma = above[index[i]] / whole in [0, 1].
 
     Toss coins with probabilities gamma/1, gamma/2, gamma/3, ... until one fails; the number K of
@@ -56,7 +56,7 @@ def _exp_wholeone(stream: Stream, index: NDArray[np.intp], above: list[int], who
 
 def _exp_one(stream: Stream, n: int) -> Bools:
     """n exact coins with probability exp(-1)."""
-    return _exp_wholeone(stream, np.zeros(n, dtype=np.intp), [1], 1)
+    return _exp_fraction(stream, np.zeros(n, dtype=np.intp), [1], 1)
 
 
 def bernoulli_exp(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
@@ -64,7 +64,7 @@ def bernoulli_exp(stream: Stream, index: NDArray[np.intp], above: list[int], who
 
     exp(-gamma) is a product of floor(gamma) factors exp(-1) and one exp(-(gamma - floor(gamma))).
     """
-    out = _exp_wholeone(stream, index, [a % whole for a in above], whole)
+    out = _exp_fraction(stream, index, [a % whole for a in above], whole)
     # more than 2^40 factors in a row never succeed within the life of the universe
     left = np.array([min(a // whole, 2**40) for a in above], dtype=np.int64)[index]
     while len(running := np.flatnonzero(out & (left > 0))):

@@ -1,0 +1,188 @@
+"""Laplace and Gaussian noise, real and discrete: loss, calibration, order of payment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privet.bounds import Bounded, Sensitivity, categories, clip_l1, clip_l2, count
+from privet.errors import InvalidArgument, PrivetError, Unattainable
+from privet.guarantee import Adjacency, Assumption, Backing, Standing
+from privet.loss import PrivacyLoss
+from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
+from privet.noise import grid, seeded
+
+ALL: list[Mechanism] = [
+    Laplace(scale=3.0),
+    Gaussian(scale=3.0),
+    DiscreteLaplace(scale=3.0),
+    DiscreteGaussian(scale=3.0),
+]
+REPLACE = Adjacency.REPLACE_ONE
+
+
+class Book:
+    """A ledger that writes down what happens, or refuses."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.entries: list[tuple[PrivacyLoss, str]] = []
+        self.full = full
+
+    def charge(self, loss: PrivacyLoss, *, what: str) -> None:
+        if self.full:
+            raise PrivetError("the cap is reached")
+        self.entries.append((loss, what))
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_paid_before_drawn(mechanism: Mechanism) -> None:
+    """A refused release leaves the source untouched; an accepted one is on the books."""
+    total, rng, book = count([True] * 5), seeded(0), Book()
+    with pytest.raises(PrivetError, match="cap"):
+        mechanism.release(total, rng=rng, ledger=Book(full=True), what="x")
+    assert np.array_equal(rng.uint64(4), seeded(0).uint64(4))
+    mechanism.release(total, rng=rng, ledger=book, what="how many", adjacency=REPLACE)
+    ((loss, what),) = book.entries
+    assert what == "how many" and loss == mechanism.loss(total, adjacency=REPLACE)
+    assert loss.neighbours is REPLACE
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_release_is_the_value_with_noise_of_that_scale(mechanism: Mechanism) -> None:
+    votes = categories(np.repeat(np.arange(4), [10, 20, 30, 40]), 4).histogram()
+    rng = seeded(1)
+    draws = np.array([mechanism.release(votes, rng=rng) for _ in range(1500)])
+    assert draws.shape == (1500, 4)
+    spread = 3.0 * (math.sqrt(2) if "Laplace" in type(mechanism).__name__ else 1.0)
+    assert np.allclose(draws.mean(axis=0), votes.value, atol=6 * spread / math.sqrt(1500))
+    assert np.allclose(draws.std(axis=0), spread, rtol=0.15)
+    step = 1.0 if "Discrete" in type(mechanism).__name__ else grid.spacing(3.0)
+    assert np.array_equal(np.rint(draws / step) * step, draws)
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_frozen_and_explained(mechanism: Mechanism) -> None:
+    with pytest.raises(FrozenInstanceError):
+        mechanism.scale = 1.0  # type: ignore[attr-defined]
+    g = mechanism.guarantee(count([True]), delta=1e-6, adjacency=REPLACE)
+    assert g.standing is Standing.PROVED and g.adjacency is REPLACE and g.theorem
+    assert g.assumptions[0].backing is Backing.ENFORCED
+    assert g.assumptions[-1].backing is Backing.ASSUMED
+    assert mechanism.guarantee(1.0, delta=1e-6).assumptions[0].backing is Backing.ASSUMED
+
+
+def test_losses() -> None:
+    one = count([True])
+    assert Laplace(scale=2.0).loss(one).epsilon(0.0) == pytest.approx(0.5)
+    assert DiscreteLaplace(scale=2.0).loss(one).epsilon(0.0) == pytest.approx(0.5)
+    assert Gaussian(scale=2.0).loss(one).mu == pytest.approx(0.5)
+    assert DiscreteGaussian(scale=2.0).loss(one).rho == pytest.approx(0.125)
+    votes = categories([0], 3).histogram()
+    assert Laplace(scale=2.0).loss(votes, adjacency=REPLACE).epsilon(0.0) == pytest.approx(1.0)
+    assert Gaussian(scale=1.0).loss(votes, adjacency=REPLACE).mu == pytest.approx(math.sqrt(2))
+
+
+def test_more_noise_more_privacy_and_replace_one_costs_more() -> None:
+    total = clip_l1(np.ones((2, 3)), 1.0).sum()
+    for small, large in zip(ALL, [Laplace(scale=6.0), Gaussian(scale=6.0)], strict=False):
+        assert large.loss(total).epsilon(1e-6) < small.loss(total).epsilon(1e-6)
+    for m in ALL:
+        assert m.loss(total).epsilon(1e-6) < m.loss(total, adjacency=REPLACE).epsilon(1e-6)
+
+
+def test_rounding_is_inside_the_declared_sensitivity() -> None:
+    m = Gaussian(scale=100.0)  # a grid coarser than the value's
+    total = clip_l2(np.ones((2, 400)), 1.0).sum()
+    assert total.spacing < grid.spacing(100.0)
+    assert m.sensitivity(total) == pytest.approx(1.0 + 20 * grid.spacing(100.0), rel=1e-14)
+    assert Gaussian(scale=0.01).sensitivity(total) == 1.0  # on the grid already: free
+    lap = Laplace(scale=100.0)
+    assert lap.sensitivity(1.0, dimension=7) == pytest.approx(
+        1 + 7 * grid.spacing(100.0), rel=1e-14
+    )
+    assert DiscreteLaplace(scale=5.0).sensitivity(0.3) == 1.0  # rounding to integers
+    assert DiscreteLaplace(scale=5.0, step=0.125).sensitivity(0.3) == 0.375
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-3, 1e4), st.floats(0.01, 20.0), st.floats(-12.0, -2.0), st.integers(1, 10**6))
+def test_calibration_meets_the_target_and_wastes_nothing(
+    sensitivity: float, epsilon: float, log_delta: float, d: int
+) -> None:
+    delta = 10.0**log_delta
+    g = Gaussian.for_budget(sensitivity, epsilon=epsilon, delta=delta, dimension=d)
+    assert g.loss(sensitivity, dimension=d).delta(epsilon) <= delta * (1 + 1e-9)
+    less = Gaussian(scale=g.scale * 0.9999)
+    assert less.loss(sensitivity, dimension=d).delta(epsilon) > delta or d > 1000
+    lap = Laplace.for_budget(sensitivity, epsilon=epsilon)
+    assert lap.loss(sensitivity).epsilon(0.0) <= epsilon
+    assert lap.scale == pytest.approx(sensitivity / epsilon, rel=1e-5)
+
+
+def test_calibration_to_a_value() -> None:
+    total = count([True])
+    assert Laplace.for_budget(total, epsilon=0.5).scale == pytest.approx(2.0)
+    two = Gaussian.for_budget(total, epsilon=1.0, delta=1e-5, adjacency=REPLACE)
+    assert two.scale == pytest.approx(3.7306, rel=1e-4)
+
+
+def test_an_impossible_target_is_named() -> None:
+    with pytest.raises(Unattainable, match="rounding"):
+        Laplace.for_budget(1.0, epsilon=1e-3, dimension=10**9)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, "x"])
+@pytest.mark.parametrize("kind", [Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian])
+def test_bad_scales(kind: type, scale: object) -> None:
+    with pytest.raises(InvalidArgument, match="scale must be"):
+        kind(scale=scale)
+
+
+def test_bad_budgets() -> None:
+    for epsilon in (0.0, -1.0, math.nan):
+        with pytest.raises(InvalidArgument, match="epsilon must be"):
+            Laplace.for_budget(1.0, epsilon=epsilon)
+        with pytest.raises(InvalidArgument, match="epsilon must be"):
+            Gaussian.for_budget(1.0, epsilon=epsilon, delta=1e-5)
+    for delta in (0.0, 1.0, 1.5, math.nan):
+        with pytest.raises(InvalidArgument, match="delta must be"):
+            Gaussian.for_budget(1.0, epsilon=1.0, delta=delta)
+    for sensitivity in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InvalidArgument, match="sensitivity must be"):
+            Laplace.for_budget(sensitivity, epsilon=1.0)
+
+
+def test_only_bounded_values_are_released() -> None:
+    for raw in (3.0, np.ones(3), [1.0]):
+        with pytest.raises(InvalidArgument, match="bounded must be a Bounded value"):
+            Laplace(scale=1.0).release(raw, rng=seeded(0))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="rng must be a noise source"):
+        Laplace(scale=1.0).release(count([True]), rng=np.random.default_rng())  # type: ignore[arg-type]
+    unknown = Sensitivity(l1=math.inf, l2=1.0)
+    claim = Assumption(text="test", backing=Backing.ASSUMED)
+    v = Bounded(value=np.ones(2), add_remove=unknown, replace_one=unknown, assumption=claim)
+    with pytest.raises(InvalidArgument, match="finite L1 sensitivity"):
+        Laplace(scale=1.0).release(v, rng=seeded(0))
+    assert Gaussian(scale=1.0).release(v, rng=seeded(0)).shape == (2,)
+    with pytest.raises(InvalidArgument, match="step must be a power of two"):
+        DiscreteLaplace(scale=1.0, step=0.3)
+    with pytest.raises(InvalidArgument, match="between"):
+        DiscreteGaussian(scale=1e20)
+
+
+def test_a_single_laplace_dominates_vector_releases() -> None:
+    """1 - e^((t - a - b)/2) is at least delta of two coordinates moved by a and b, numerically."""
+    for a, b in [(0.1, 0.2), (0.5, 0.5), (1.0, 3.0), (0.01, 4.0)]:
+        x = np.linspace(-40, 40, 400_001)
+        p = np.exp(-np.abs(x)) / 2 * (x[1] - x[0])
+        first = np.abs(x - a) - np.abs(x)
+        for t in np.linspace(0.0, a + b, 7):
+            s = t - first  # what the second coordinate has to exceed
+            inner = np.where(s > b, 0.0, -np.expm1(np.minimum(s - b, 0.0) / 2))
+            inner = np.where(s < -b, -np.expm1(np.minimum(s, 0.0)), inner)
+            assert np.sum(p * inner) <= -math.expm1((t - a - b) / 2) + 1e-6
