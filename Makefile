@@ -1,0 +1,61 @@
+# Everything happens in .venv, made on first use; needs Python 3.11 and make.
+#   make demo    accounting, a private release, its ledger and pictures, in demo-output/
+#   make test    every test, slow ones too
+#   make check   format, lint, types, import contracts, quick tests: under a minute
+#   make bench   benchmarks beside the peers
+#   make docs    the documentation, warnings are errors: docs/_build/html/index.html
+#   make clean   remove what these made, and .venv
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.privet-ready
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+JOBS   ?= 2
+
+# data that cannot be shipped, where it lies beside the project
+ifneq ($(wildcard ../shared/data/.),)
+export PRIVET_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: all demo test quick check bench docs format clean
+all: check
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt -e '.[train,plot,test,docs,peers]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/privet demo --out demo-output
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+quick: $(READY)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+
+bench: $(READY)
+	for b in benchmarks/[a-z]*.py; do \
+	  name=$$(basename $$b .py); \
+	  if grep -q '__main__' $$b; then echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; fi; \
+	done
+
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist demo-output docs/_build docs/_generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,18 @@
+"""What every test and doctest shares."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# One thread a worker: pytest-xdist already uses every core.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Times vary on shared machines, so no deadline; the same examples in every run.
+settings.register_profile(
+    "privet", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("privet")
