@@ -1,0 +1,213 @@
+"""What every public feature extractor is: a fixed map of a record into the unit ball."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.errors import InvalidArgument
+
+Array = NDArray[np.float32]
+
+MARGIN = 1e-6
+"""Rows are scaled to norm 1 - MARGIN: float32 rounding adds less, so no norm exceeds 1."""
+
+
+class Features(ABC):
+    """A public map from records to rows of L2 norm at most 1, one record at a time.
+
+    **Guarantee**: `transform` treats rows independently, reads no statistics of the data it is
+    given, and every row it returns has L2 norm at most `bound`. A record of non-finite features
+    becomes the zero row of its stage. So a record changes one row, and a sum over rows has add-remove
+    sensitivity `bound`.
+
+    **Assumes**: whatever the extractor was built from (a seed, drawn strokes, a user's module) is
+    public.
+    """
+
+    bound: float = 1.0
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """Rows of features, float32, each in the unit ball."""
+        with np.errstate(over="ignore", invalid="ignore"):  # such records become zero rows
+            return unit_rows(self._raw(x))
+
+    def then(self, other: Features) -> Composed:
+        """This extractor followed by another."""
+        return Composed(self, other)
+
+    @abstractmethod
+    def _raw(self, x: NDArray[Any]) -> Array:
+        """Features before they are scaled to the unit ball: one row for each record."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of columns `transform` returns."""
+
+    @property
+    @abstractmethod
+    def recipe(self) -> str:
+        """Everything that determines the map, as text: one recipe, one map."""
+
+
+class Composed(Features):
+    """One extractor after another; the unit ball of the first is the domain of the second.
+
+    >>> import numpy as np
+    >>> from privet.nets.features import RandomProjection
+    >>> first = RandomProjection(n_inputs=64, n_features=32)
+    >>> both = first.then(RandomProjection(n_inputs=32, n_features=8))
+    >>> both.transform(np.ones((3, 64))).shape
+    (3, 8)
+    """
+
+    def __init__(self, first: Features, second: Features) -> None:
+        self.first, self.second = first, second
+        self.bound = second.bound
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """The second extractor's features of the first one's."""
+        return self.second.transform(self.first.transform(x))
+
+    def _raw(self, x: NDArray[Any]) -> Array:
+        return self.second._raw(self.first.transform(x))
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the second extractor."""
+        return self.second.n_features
+
+    @property
+    def recipe(self) -> str:
+        """Both recipes in order."""
+        return f"{self.first.recipe} | {self.second.recipe}"
+
+
+class SideBySide(Features):
+    """The features of several extractors in one row, each given an equal share of the norm.
+
+    >>> import numpy as np
+    >>> from privet.nets.features import RandomProjection
+    >>> two = SideBySide(*(RandomProjection(n_inputs=9, n_features=4, seed=k) for k in range(2)))
+    >>> two.transform(np.eye(9)).shape
+    (9, 8)
+    """
+
+    def __init__(self, *parts: Features) -> None:
+        if not parts:
+            raise InvalidArgument("parts", parts, "at least one extractor")
+        self.parts = parts
+
+    def _raw(self, x: NDArray[Any]) -> Array:
+        return np.hstack([part.transform(x) for part in self.parts])
+
+    @property
+    def n_features(self) -> int:
+        """Columns of all parts."""
+        return sum(part.n_features for part in self.parts)
+
+    @property
+    def recipe(self) -> str:
+        """The recipes of the parts."""
+        return "(" + " & ".join(part.recipe for part in self.parts) + ")"
+
+
+class Cached(Features):
+    """An extractor that keeps its results on disk, keyed by its recipe and its input's content.
+
+    **Caution**: features of private records are private. They are written only because you asked
+    for this wrapper, unprotected except by file permissions (readable by the owner alone).
+    """
+
+    def __init__(self, inner: Features, folder: str | os.PathLike[str] | None = None) -> None:
+        self.inner = inner
+        self.bound = inner.bound
+        self.folder = cache_folder(folder) / "features"
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """The inner extractor's features, from disk where they are already there."""
+        key = content_key(self.inner.recipe, x)
+        return stored(self.folder / f"{key}.npy", lambda: self.inner.transform(x))
+
+    def _raw(self, x: NDArray[Any]) -> Array:
+        return self.transform(x)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the inner extractor."""
+        return self.inner.n_features
+
+    @property
+    def recipe(self) -> str:
+        """The inner recipe: a cache does not change the map."""
+        return self.inner.recipe
+
+
+def unit_rows(rows: NDArray[Any]) -> Array:
+    """Scale each row to norm 1 - MARGIN; zero rows and rows that are not finite become zero.
+
+    >>> import numpy as np
+    >>> unit_rows(np.array([[3.0, 4.0], [np.nan, 1.0], [0.0, 0.0]])).round(3).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.0, 0.0]]
+    """
+    out = np.array(rows, dtype=np.float32)  # a copy: the caller's rows stay as they are
+    for start in range(0, len(out), 4096):  # in pieces, to bound the float64 temporaries
+        part = out[start : start + 4096]
+        largest = np.abs(part).max(axis=1, keepdims=True, initial=0.0)
+        usable = np.isfinite(largest) & (largest > 0)
+        part /= np.where(usable, largest, 1.0)  # by the largest entry first: squares stay finite
+        norms = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float64))[:, None]
+        part *= ((1.0 - MARGIN) / np.where(usable, norms, 1.0)).astype(np.float32)
+        part[~usable[:, 0]] = 0.0
+    return out
+
+
+def images(x: NDArray[Any], shape: tuple[int, ...]) -> Array:
+    """Records as float32 images of `shape`: flat rows are reshaped, bytes are divided by 255."""
+    x = np.asarray(x)
+    if x.ndim < 2 or int(np.prod(x.shape[1:])) != int(np.prod(shape)):
+        raise InvalidArgument(
+            "x", x.shape, f"an array of records of shape {shape}, or flat rows of it"
+        )
+    scale = np.float32(1 / 255) if x.dtype == np.uint8 else np.float32(1)
+    return x.reshape(-1, *shape).astype(np.float32) * scale
+
+
+def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Where what can be computed again is kept: the argument, `$PRIVET_CACHE`, ~/.cache/privet."""
+    if folder is not None:
+        return Path(folder)
+    return Path(os.environ.get("PRIVET_CACHE") or Path.home() / ".cache" / "privet")
+
+
+def content_key(recipe: str, x: NDArray[Any]) -> str:
+    """A name for the result of `recipe` on `x`: SHA-256 of the recipe, dtype, shape and bytes."""
+    digest = hashlib.sha256(f"{recipe}\n{x.dtype}\n{x.shape}\n".encode())
+    digest.update(np.ascontiguousarray(x).data)
+    return digest.hexdigest()[:32]
+
+
+def stored(path: Path, compute: Callable[[], Array]) -> Array:
+    """Read an array from `path`, or compute it and write it there, whole or not at all."""
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    value = compute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, value, allow_pickle=False)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return value

@@ -1,0 +1,136 @@
+"""Random features: a projection, and a layer of random convolutions. Public by a seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.nets.features.base import Array, Features, images
+from privet.nets.features.scattering import group_normalise
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class RandomProjection(Features):
+    """Rows times a random matrix with orthonormal columns: fewer coordinates, angles nearly kept.
+
+    **Guarantee**: that of `Features`; the matrix depends on the seed alone.
+
+    >>> import numpy as np
+    >>> RandomProjection(n_inputs=20, n_features=5).transform(np.eye(20)).shape
+    (20, 5)
+    """
+
+    def __init__(self, *, n_inputs: int, n_features: int, seed: int = 0) -> None:
+        self.n_inputs = _check.count("n_inputs", n_inputs)
+        self._n_features = _check.count("n_features", n_features)
+        if self._n_features > self.n_inputs:
+            raise InvalidArgument("n_features", n_features, f"at most n_inputs={n_inputs}")
+        self.seed = int(seed)
+        gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
+        self._matrix = np.linalg.qr(gaussian)[0].astype(np.float32)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the matrix."""
+        return self._n_features
+
+    @property
+    def recipe(self) -> str:
+        """Sizes and seed."""
+        return f"random-projection-1 {self.n_inputs}->{self.n_features} seed={self.seed}"
+
+    def _raw(self, x: NDArray[Any]) -> Array:
+        return images(x, (self.n_inputs,)) @ self._matrix
+
+
+class RandomConvolutions(Features):
+    """Random filters on contrast-normalised patches, rectified both ways and pooled on a grid.
+
+    For filters w_k of mean zero and norm 1 and patches p of standard deviation s(p), with a soft
+    threshold b,  r_k(p) = <w_k, p> / (s(p) + c);  the features are the averages of max(r_k - b, 0)
+    and of max(-r_k - b, 0) over each of `grid` x `grid` regions, group-normalised within the image.
+
+    **Guarantee**: that of `Features`; the filters depend on the seed alone.
+
+    After Coates and Ng, "Learning feature representations with k-means", 2012, filters random.
+
+    >>> import numpy as np
+    >>> front = RandomConvolutions(shape=(8, 8), filters=16, patch=3, grid=2)
+    >>> front.transform(np.ones((5, 64), dtype=np.float32)).shape
+    (5, 128)
+    """
+
+    def __init__(
+        self,
+        *,
+        shape: tuple[int, ...],
+        filters: int = 256,
+        patch: int = 6,
+        grid: int = 4,
+        threshold: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        self.shape = tuple(_check.count("shape", side) for side in shape)
+        if len(self.shape) not in (2, 3):
+            raise InvalidArgument("shape", shape, "(height, width) or (height, width, colours)")
+        self.filters = _check.count("filters", filters)
+        self.patch = _check.count("patch", patch, minimum=2)
+        self.grid = _check.count("grid", grid)
+        if min(self.shape[:2]) < self.patch + self.grid - 1:
+            expected = (
+                f"at least {self.patch + self.grid - 1} pixels on each side for this patch, grid"
+            )
+            raise InvalidArgument("shape", shape, expected)
+        self.threshold = _check.non_negative("threshold", threshold)
+        self.seed = int(seed)
+        self.colours = self.shape[2] if len(self.shape) == 3 else 1
+
+    @property
+    def n_features(self) -> int:
+        """Two signs of each filter on each region."""
+        return 2 * self.filters * self.grid**2
+
+    @property
+    def recipe(self) -> str:
+        """Every setting."""
+        kind = f"filters={self.filters} patch={self.patch} grid={self.grid} b={self.threshold}"
+        return f"random-convolutions-1 {self.shape} {kind} seed={self.seed}"
+
+    def _raw(self, x: NDArray[Any]) -> Array:
+        import torch
+
+        pictures = images(x, self.shape).reshape(-1, *self.shape[:2], self.colours)
+        pictures = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
+        bank = self._bank()
+        out = np.empty((len(pictures), self.n_features), dtype=np.float32)
+        with torch.no_grad():
+            for start in range(0, len(pictures), 64):
+                part = torch.from_numpy(pictures[start : start + 64])
+                out[start : start + 64] = self._pooled(part, bank).numpy()
+        return group_normalise(out, 2 * self.filters if self.grid > 1 else 1)
+
+    def _bank(self) -> Tensor:
+        import torch
+
+        size = (self.filters, self.colours, self.patch, self.patch)
+        bank = np.random.default_rng(self.seed).standard_normal(size)
+        bank -= bank.mean(axis=(1, 2, 3), keepdims=True)
+        bank /= np.sqrt((bank**2).sum(axis=(1, 2, 3), keepdims=True))
+        return torch.from_numpy(bank.astype(np.float32))
+
+    def _pooled(self, part: Tensor, bank: Tensor) -> Tensor:
+        import torch
+        from torch.nn import functional
+
+        mean = functional.avg_pool2d(part, self.patch, stride=1).mean(dim=1, keepdim=True)
+        square = functional.avg_pool2d(part * part, self.patch, stride=1).mean(dim=1, keepdim=True)
+        spread = (square - mean * mean).clamp_min(0).sqrt()
+        response = functional.conv2d(part, bank) / (spread + 0.05)
+        both = torch.cat([response - self.threshold, -response - self.threshold], dim=1).relu()
+        return functional.adaptive_avg_pool2d(both, self.grid).flatten(1)

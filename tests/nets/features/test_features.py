@@ -1,0 +1,188 @@
+"""Public features: one record, one row of the unit ball; kymatio as the reference for scattering."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from privet.errors import InvalidArgument
+from privet.nets.features import (
+    Cached,
+    Features,
+    FromModule,
+    RandomConvolutions,
+    RandomProjection,
+    Scattering,
+    SideBySide,
+    StrokeBasis,
+    StrokeNet,
+    draw_glyphs,
+    unit_rows,
+)
+
+
+def extractors(folder: Path) -> dict[str, Features]:
+    scattering = Scattering(shape=(12, 12))
+    small = {
+        "n_features": 6,
+        "side": 12,
+        "glyphs": 12,
+        "views": 3,
+        "screened": 20,
+        "folder": folder,
+    }
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 7), torch.nn.Tanh())
+    return {
+        "scattering": scattering,
+        "colour": Scattering(shape=(12, 4, 3), groups=9),
+        "convolutions": RandomConvolutions(shape=(12, 12), filters=5, patch=4, grid=2),
+        "projection": RandomProjection(n_inputs=144, n_features=9),
+        "basis": StrokeBasis(scattering, **small),
+        "net": StrokeNet(side=12, width=2, steps=2, batch=4, folder=folder),
+        "side": SideBySide(scattering, RandomConvolutions(shape=(12, 12), filters=3)),
+        "composed": scattering.then(RandomProjection(n_inputs=729, n_features=8)),
+        "module": FromModule(module, n_features=7),
+        "cached": Cached(scattering, folder),
+    }
+
+
+NAMES = tuple(extractors(Path("/nowhere")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_extractor_is_a_bounded_map_of_single_records(name: str, tmp_path: Path) -> None:
+    front = extractors(tmp_path)[name]
+    rng = np.random.default_rng(0)
+    x = rng.random((9, 144)).astype(np.float32)
+    x[3] *= 1e30
+    x[4] = np.nan
+    x[5] = 0
+    rows = front.transform(x)
+    assert rows.shape == (9, front.n_features) and rows.dtype == np.float32
+    assert np.isfinite(rows).all()
+    assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= front.bound == 1.0
+    if name != "basis":  # there the zero row of the inner features is moved by the mean
+        assert (rows[4] == 0).all()
+    # row i does not depend on the others, nor on their order
+    np.testing.assert_allclose(front.transform(x[::-1])[::-1], rows, atol=2e-5)
+    np.testing.assert_allclose(front.transform(x[:2]), rows[:2], atol=2e-5)
+    # the same recipe is the same map, made anew
+    again = extractors(tmp_path)[name]
+    if name != "module":
+        assert again.recipe == front.recipe
+        np.testing.assert_allclose(again.transform(x), rows, atol=2e-5)
+
+
+def test_recipes_differ_where_maps_do(tmp_path: Path) -> None:
+    recipes = [front.recipe for name, front in extractors(tmp_path).items() if name != "cached"]
+    recipes += [RandomProjection(n_inputs=144, n_features=9, seed=1).recipe]
+    recipes += [Scattering(shape=(12, 12), groups=None).recipe]
+    assert len(set(recipes)) == len(recipes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales", "angles"),
+    [((28, 28), 2, 8), ((16, 12), 2, 6), ((32, 32), 3, 4), ((9, 14), 1, 8)],
+)
+def test_scattering_agrees_with_kymatio(shape: tuple[int, int], scales: int, angles: int) -> None:
+    frontend = pytest.importorskip("kymatio.scattering2d.frontend.torch_frontend")
+    x = np.random.default_rng(0).random((18, *shape)).astype(np.float32)
+    reference = frontend.ScatteringTorch2D(J=scales, shape=shape, L=angles)(torch.from_numpy(x))
+    for threads in (1, 2):
+        ours = Scattering(shape=shape, scales=scales, angles=angles, groups=None, threads=threads)
+        np.testing.assert_allclose(ours.coefficients(x), reference.numpy(), atol=2e-6)
+
+
+def test_scattering_of_bytes_and_of_colours() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+    front = Scattering(shape=(8, 8, 3), groups=27)
+    np.testing.assert_allclose(front.transform(x), front.transform(x / 255.0), atol=1e-6)
+    grey = Scattering(shape=(8, 8), groups=None)
+    each = np.concatenate([grey.coefficients(x[..., k]) for k in range(3)], axis=1)
+    np.testing.assert_allclose(front.coefficients(x), each, atol=1e-6)
+
+
+def test_unit_rows_hold_the_bound_at_every_scale() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 4000)).astype(np.float32)
+    rows *= np.logspace(-35, 34, 200, dtype=np.float64)[:, None].astype(np.float32)
+    norms = np.linalg.norm(unit_rows(rows).astype(np.float64), axis=1)
+    assert norms.max() <= 1.0 and norms.min() > 0.99999
+    assert (unit_rows(np.array([[np.inf, 1.0], [0.0, 0.0]])) == 0).all()
+
+
+def test_cached_features_are_read_back_and_belong_to_the_owner(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((3, 144)).astype(np.float32)
+    front = Cached(Scattering(shape=(12, 12)), tmp_path)
+    first = front.transform(x)
+    (file,) = (tmp_path / "features").iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    before = file.stat().st_mtime_ns
+    np.testing.assert_array_equal(front.transform(x), first)
+    assert file.stat().st_mtime_ns == before
+    front.transform(x + 1)
+    assert len(list((tmp_path / "features").iterdir())) == 2
+
+
+def test_glyphs_are_seeded_line_drawings() -> None:
+    first = draw_glyphs(glyphs=40, views=4, rng=np.random.default_rng(3))
+    second = draw_glyphs(glyphs=40, views=4, rng=np.random.default_rng(3))
+    np.testing.assert_array_equal(first, second)
+    assert first.min() >= 0 and first.max() <= 1
+    assert (first.max(axis=(2, 3)) > 0.5).all()  # every drawing has ink
+    assert 0.04 < first.mean() < 0.3  # and is mostly ground
+    flat = first.reshape(40, 4, -1)
+    within = ((flat - flat.mean(axis=1, keepdims=True)) ** 2).sum(axis=2).mean()
+    across = ((flat - flat.mean(axis=(0, 1))) ** 2).sum(axis=2).mean()
+    assert within < 0.75 * across  # views of a glyph are more alike than glyphs
+
+
+def test_a_stroke_basis_tells_glyphs_apart_better_than_its_inner_features(tmp_path: Path) -> None:
+    inner = Scattering(shape=(16, 16))
+    basis = StrokeBasis(
+        inner, n_features=30, side=16, glyphs=150, views=6, screened=150, folder=tmp_path
+    )
+    fresh = draw_glyphs(glyphs=60, views=2, rng=np.random.default_rng(99), side=16)
+
+    def found(front: Features) -> float:
+        a, b = front.transform(fresh[:, 0]), front.transform(fresh[:, 1])
+        a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+        return float(((a @ b.T).argmax(axis=1) == np.arange(60)).mean())
+
+    assert found(basis) > found(inner)
+
+
+def test_a_module_that_mixes_records_is_refused() -> None:
+    class Mixing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x - x.mean(dim=0)
+
+    with pytest.raises(InvalidArgument, match="apart"):
+        FromModule(Mixing(), n_features=4).transform(np.random.default_rng(0).random((5, 4)))
+    with pytest.raises(InvalidArgument, match="n_features"):
+        FromModule(torch.nn.Linear(4, 3), n_features=4).transform(np.ones((5, 4)))
+
+
+def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
+    wrong = [
+        lambda: Scattering(shape=(3, 3)),
+        lambda: Scattering(shape=(8,)),
+        lambda: Scattering(shape=(8, 8), groups=7),
+        lambda: Scattering(shape=(8, 8)).transform(np.ones((2, 63))),
+        lambda: Scattering(shape=(8, 8)).transform(np.ones(64)),
+        lambda: RandomProjection(n_inputs=3, n_features=4),
+        lambda: RandomConvolutions(shape=(5, 5)),
+        lambda: RandomConvolutions(shape=(5,)),
+        lambda: StrokeBasis(Scattering(shape=(8, 8)), n_features=2000),
+        lambda: StrokeNet(steps=0),
+        lambda: SideBySide(),
+        lambda: draw_glyphs(glyphs=0, views=1, rng=np.random.default_rng(0)),
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidArgument) as error:
+            call()
+        assert "\n" not in str(error.value)
