@@ -18,6 +18,7 @@ from privet.bounds import Bounded, Sensitivity
 from privet.guarantee import Assumption, Backing
 from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
+from privet.noise.continuous import BLOCK, unit
 from privet.noise.tensor import add_gaussian_, gaussian_
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_gaussian_law(draw: Callable[[Source, int], np.ndarray]) -> None:
     powers = {1: (0, 1), 2: (1, 2), 3: (0, 15), 4: (3, 96), 5: (0, 945), 6: (15, 10170)}
     for k, (mean, variance) in powers.items():
         assert abs(np.mean(x**k) - mean) < 5 * math.sqrt(variance / n)
-    for lag in (1, 15 * 1024, 7):  # also between the two of a Box-Muller pair
+    for lag in (1, BLOCK // 2, 7):  # also between the two of a Box-Muller pair
         r = np.mean(x[:-lag] * x[lag:])
         assert abs(r) < 5 / math.sqrt(n)
         assert abs(np.mean(x[:-lag] ** 2 * x[lag:] ** 2) - 1.0) < 5 * math.sqrt(8 / n)
@@ -97,12 +98,11 @@ def test_gaussian_tail_rates() -> None:
 
 
 def test_the_far_tail_by_importance() -> None:
-    """Given that the first 26 digits of u are zero, u is uniform below 2^-26 and the radius beyond 6.
+    """Where the first 26 digits of u are zero, u is uniform below 2^-26 and the radius beyond 6.
 
     Words with those digits set to zero go through the code under test; the exceedances must follow
     exp(-r^2/2) there.
     """
-    from privet.noise.continuous import unit
 
     stream = seeded(106).stream
     words = stream.words(2_000_000) & np.uint64(2**37 - 1)  # u uniform in (0, 2^-26)

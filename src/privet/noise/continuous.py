@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 LOW_63 = np.int64(2**63 - 1)
 FINE = 2**53
-BLOCK = 30 * 1024
+BLOCK = 24 * 1024
 """Outputs made at a time: they fit the cache, and torch does not wake other threads below 2^15."""
 CHUNK = 8 * BLOCK
 """Outputs made from one key; larger requests are cut into chunks with a key each."""
@@ -79,18 +79,26 @@ def gaussian(stream: Stream, n: int) -> Floats:
             part = out[i : min(i + BLOCK, stop)]
             half = (len(part) + 1) // 2
             words = own.words(2 * half)
-            r = np.sqrt(-2.0 * np.log(unit(own, words[:half])))
+            r = np.log(unit(own, words[:half]))
+            r *= -2.0
+            np.sqrt(r, out=r)
             theta = words[half:].view(np.int64) * (math.pi * 2.0**-63)
-            part[:half] = r * np.cos(theta)
-            part[half:] = (r * np.sin(theta))[: len(part) - half]
+            np.multiply(r, np.cos(theta), out=part[:half])
+            rest = len(part) - half
+            np.multiply(r[:rest], np.sin(theta[:rest]), out=part[half:])
     return out
 
 
 def laplace(stream: Stream, n: int) -> Floats:
     """Standard Laplace draws: the top bit of a word is the sign, the others make -ln u."""
-    words = stream.words(n)
-    size = -np.log(unit(stream, words))
-    return np.where(words >> np.uint64(63), -size, size)
+    out = np.empty(n)
+    for own, start, stop in pieces(stream, n):
+        for i in range(start, stop, BLOCK):
+            part = out[i : min(i + BLOCK, stop)]
+            words = own.words(len(part))
+            np.log(unit(own, words), out=part)
+            np.negative(part, out=part, where=words.view(np.int64) >= 0)
+    return out
 
 
 def bernoulli(stream: Stream, n: int, p: Fraction) -> NDArray[np.bool_]:
