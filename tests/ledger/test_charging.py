@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import math
 import pickle
 import threading
@@ -234,10 +236,8 @@ def test_threads_share_one_ledger(ledger: Ledger) -> None:
 
     def work() -> None:
         for _ in range(10):
-            try:
+            with contextlib.suppress(BudgetExceeded):
                 done.append(ledger.charge(Pure(epsilon_each=0.1), what="x").sequence)
-            except BudgetExceeded:
-                pass
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for t in threads:
@@ -273,7 +273,7 @@ def test_the_total_is_the_composition_of_the_entries(charged: list[PrivacyLoss])
         assert entries[-1].spent == ledger.spent()
         spent = [e.spent for e in entries]
         # each epsilon is at most 0.2% over the truth, so the next may come out that much smaller
-        assert all(b >= a * 0.998 - 5e-4 for a, b in zip(spent, spent[1:], strict=False))
+        assert all(b >= a * 0.998 - 5e-4 for a, b in itertools.pairwise(spent))
 
 
 def test_ten_thousand_charges_are_not_quadratic() -> None:
@@ -313,9 +313,10 @@ def test_fingerprints_depend_on_type_shape_and_content(tmp_path: Path) -> None:
     (tmp_path / "a").rename(tmp_path / "b")
     assert fingerprint(tmp_path) != whole
     assert fingerprint(x).startswith("sha256:")
-    for bad in ((), (np.array([object()]),)):
-        with pytest.raises(InvalidArgument):
-            fingerprint(*bad)
+    with pytest.raises(InvalidArgument):
+        fingerprint()
+    with pytest.raises(InvalidArgument):
+        fingerprint(np.array([object()]))
     with pytest.raises(InvalidArgument):
         fingerprint(x, key=b"")
     with pytest.raises(FileNotFoundError):

@@ -93,7 +93,7 @@ def test_create_never_overwrites(path: Path) -> None:
 
 def test_create_does_not_adopt_the_log_of_a_deleted_ledger(path: Path) -> None:
     path.rename(path.with_name("ledger.db-wal"))
-    with pytest.raises(LedgerError, match="ledger.db-wal of an earlier database"):
+    with pytest.raises(LedgerError, match=r"ledger\.db-wal of an earlier database"):
         Ledger.create(path, cap_epsilon=1.0, cap_delta=1e-5)
 
 
@@ -207,7 +207,7 @@ def test_the_tables_refuse_edits(path: Path) -> None:
         "DELETE FROM entries",
         "UPDATE terms SET body = 'x'",
     ):
-        with pytest.raises(sqlite3.IntegrityError, match="append-only|are fixed"):
+        with pytest.raises(sqlite3.IntegrityError, match=r"append-only|are fixed"):
             edit(path, statement)
     edit(path, UNLOCK[0])
     with pytest.raises(LedgerTampered, match="triggers"):

@@ -116,6 +116,7 @@ class FileStore:
         with GUARD, _translated(self.path, self.timeout):
             connection = connect(self.path, self.timeout)
             try:
+                connection.execute("PRAGMA synchronous=FULL")
                 with _begin(connection, write=write, patience=self.timeout):
                     _check_format(connection, self.path)
                     yield connection
@@ -124,12 +125,11 @@ class FileStore:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """An existing database, every commit on disk before it returns."""
+    """An existing database; SQLite itself waits up to `timeout` for a lock."""
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=timeout
     )
     connection.text_factory = bytes  # damaged text must reach the hash check, not fail to decode
-    connection.execute("PRAGMA synchronous=FULL")
     return connection
 
 
@@ -314,4 +314,6 @@ def _translated(path: Path, timeout: float) -> Iterator[None]:
             raise LedgerError(path, "cannot be opened", _WRITABLE) from e
         if code == sqlite3.SQLITE_CORRUPT:
             raise LedgerTampered(path, f"is damaged ({e})", "restore a copy") from e
-        raise LedgerError(path, f"SQLite says: {e}") from e
+        raise LedgerError(path, f"SQLite says: {' '.join(str(e).split())}") from e
+    except UnicodeDecodeError as e:  # SQLite quotes damaged text in its message
+        raise LedgerTampered(path, "is damaged (text that is not UTF-8)", "restore a copy") from e
