@@ -19,9 +19,6 @@ from privet.guarantee import Adjacency, Assumption, Backing, Guarantee
 from privet.loss import PrivacyLoss
 from privet.noise import Source, grid
 
-UP = 1.0 + 2.0**-50
-"""One factor that covers the rounding of a few float64 operations."""
-
 ADD_REMOVE = Adjacency.ADD_REMOVE
 
 SECRET_KEY = Assumption(
@@ -160,6 +157,21 @@ def bare_sensitivity(of: Bounded | float, adjacency: Adjacency, norm: str) -> fl
         both = of.sensitivity(adjacency)
         of = both.l1 if norm == "l1" else both.l2
     return _check.positive("sensitivity", of)
+
+
+def round_up(x: Fraction) -> float:
+    """The smallest float64 number that is not below x.
+
+    >>> round_up(Fraction(1, 2)), round_up(Fraction(1, 3)) > 1 / 3
+    (0.5, True)
+    """
+    y = float(x)
+    return y if Fraction(y) >= x else math.nextafter(y, math.inf)
+
+
+def ratio_up(above: float, below: float) -> float:
+    """above / below, rounded up."""
+    return round_up(Fraction(above) / Fraction(below))
 
 
 def exact_ratio(scale: float, step: float) -> Fraction:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency, Assumption, Backing
 from privet.mechanisms.base import (
     ADD_REMOVE,
-    UP,
     Mechanism,
     bare_sensitivity,
     exact_ratio,
+    ratio_up,
+    round_up,
     smallest_scale,
     widened,
 )
@@ -72,7 +75,7 @@ class Gaussian(Mechanism):
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Gaussian:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
-        return losses.Gaussian(mu=delta / self.scale * UP, adjacency=adjacency)
+        return losses.Gaussian(mu=ratio_up(delta, self.scale), adjacency=adjacency)
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         noise = rng.gaussian(value.shape, self.scale)
@@ -89,14 +92,14 @@ class Gaussian(Mechanism):
         dimension: int = 1,
     ) -> Gaussian:
         """The least noise that is (epsilon, delta)-private for this value or sensitivity."""
-        mu = losses.gaussian_mu(epsilon, delta) / UP
+        mu = losses.gaussian_mu(epsilon, delta)
         bare = bare_sensitivity(of, adjacency, "l2")
 
         def needed(scale: float) -> float:
             own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
-            return own / mu * UP
+            return ratio_up(own, mu)
 
-        return cls(scale=smallest_scale(needed, bare / mu * UP))
+        return cls(scale=smallest_scale(needed, ratio_up(bare, mu)))
 
 
 @final
@@ -141,9 +144,40 @@ class DiscreteGaussian(Mechanism):
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.ZCDP:
-        mu = self.sensitivity(of, adjacency=adjacency, dimension=dimension) / self.scale
-        return losses.ZCDP(rho=mu * mu / 2.0 * UP, adjacency=adjacency)
+        delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
+        rho = (Fraction(delta) / Fraction(self.scale)) ** 2 / 2
+        return losses.ZCDP(rho=round_up(rho), adjacency=adjacency)
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         noise = rng.discrete_gaussian(value.shape, exact_ratio(self.scale, self.step))
         return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
+
+    @classmethod
+    def for_budget(
+        cls,
+        of: Bounded | float,
+        *,
+        epsilon: float,
+        delta: float,
+        step: float = 1.0,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> DiscreteGaussian:
+        """The least noise, to one part in 10^9, whose stated loss is (epsilon, delta)-private."""
+        epsilon, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
+        bare_sensitivity(of, adjacency, "l2")
+
+        def enough(scale: float) -> bool:
+            own = cls(scale=scale, step=step)
+            return own.loss(of, adjacency=adjacency, dimension=dimension).epsilon(delta) <= epsilon
+
+        high = step
+        while not enough(high):
+            high *= 2.0
+        low = high / 2.0
+        while enough(low):
+            low, high = low / 2.0, low
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return cls(scale=high, step=step)

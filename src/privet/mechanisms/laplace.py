@@ -14,10 +14,10 @@ from privet.bounds import Bounded
 from privet.guarantee import Adjacency, Assumption, Backing
 from privet.mechanisms.base import (
     ADD_REMOVE,
-    UP,
     Mechanism,
     bare_sensitivity,
     exact_ratio,
+    ratio_up,
     smallest_scale,
     widened,
 )
@@ -39,7 +39,7 @@ class Laplace(Mechanism):
     >>> from privet.bounds import count
     >>> total = count([True, False, True])
     >>> Laplace(scale=2.0).guarantee(total).epsilon
-    0.5000000000000004
+    0.5
 
     Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in Private Data Analysis"
     (2006), proposition 1.
@@ -70,7 +70,7 @@ class Laplace(Mechanism):
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Laplace:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
-        return losses.Laplace(epsilon_each=delta / self.scale * UP, adjacency=adjacency)
+        return losses.Laplace(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         noise = rng.laplace(value.shape, self.scale)
@@ -91,9 +91,9 @@ class Laplace(Mechanism):
 
         def needed(scale: float) -> float:
             own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
-            return own / epsilon * UP * UP
+            return ratio_up(own, epsilon)
 
-        return cls(scale=smallest_scale(needed, bare / epsilon * UP * UP))
+        return cls(scale=smallest_scale(needed, ratio_up(bare, epsilon)))
 
 
 @final
@@ -109,7 +109,7 @@ class DiscreteLaplace(Mechanism):
 
     >>> from privet.bounds import count
     >>> DiscreteLaplace(scale=2.0).loss(count([True])).epsilon(0.0)
-    0.5000000000000004
+    0.5
 
     Ghosh, Roughgarden and Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms" (2009).
     """
@@ -137,8 +137,25 @@ class DiscreteLaplace(Mechanism):
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Pure:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
-        return losses.Pure(epsilon_each=delta / self.scale * UP, adjacency=adjacency)
+        return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         noise = rng.discrete_laplace(value.shape, exact_ratio(self.scale, self.step))
         return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
+
+    @classmethod
+    def for_budget(
+        cls,
+        of: Bounded | float,
+        *,
+        epsilon: float,
+        step: float = 1.0,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> DiscreteLaplace:
+        """The least noise that is epsilon-private for this value or sensitivity."""
+        epsilon = _check.positive("epsilon", epsilon)
+        bare_sensitivity(of, adjacency, "l1")
+        any_scale = cls(scale=step, step=step)
+        own = any_scale.sensitivity(of, adjacency=adjacency, dimension=dimension)
+        return cls(scale=ratio_up(own, epsilon), step=step)

@@ -36,7 +36,7 @@ class RandomisedResponse:
     [70.0, 30.0]
 
     Warner (1965); Kairouz, Oh and Viswanath, "Extremal Mechanisms for Local Differential Privacy"
-    (2014), eq. 6.
+    (2014).
     """
 
     classes: int
@@ -50,7 +50,7 @@ class RandomisedResponse:
     @property
     def theorem(self) -> str:
         """The statement that the loss rests on."""
-        return "randomised response (Warner 1965; Kairouz, Oh and Viswanath 2014, eq. 6)"
+        return "randomised response (Warner 1965; Kairouz, Oh and Viswanath 2014)"
 
     @property
     def _false(self) -> float:
