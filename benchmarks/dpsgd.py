@@ -42,9 +42,13 @@ def losses_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     )
 
 
-def _noise_into(total: Tensor, std: float) -> None:
-    """Add Gaussian noise to the flat sum."""
-    total.add_(torch.empty_like(total).normal_(0.0, std))
+def _noise_into(total: Tensor, std: float, divisor: float) -> None:
+    """Add Gaussian noise to the flat sum and divide by the batch size, a cache-sized piece at a time."""
+    flat = total.view(-1)
+    buffer = torch.empty(min(len(flat), 2**16), dtype=flat.dtype)
+    for piece in flat.split(2**16):
+        noise = buffer[: len(piece)].normal_(0.0, std / divisor)
+        torch.add(noise, piece, alpha=1.0 / divisor, out=piece)
 
 
 def plain(case: Case, *, channels_last: bool) -> Step:
@@ -75,8 +79,8 @@ def ours(case: Case) -> Step:
 
     def step() -> None:
         engine.accumulate(losses_of, x, y, micro_batch=case.micro_batch, into=total.reset())
-        _noise_into(total.flat, NOISE_MULTIPLIER * total.sensitivity)
-        total.assign_to(model, divisor=len(x))
+        _noise_into(total.flat, NOISE_MULTIPLIER * total.sensitivity, len(x))
+        total.assign_to(model)
         optimizer.step()
 
     return step
@@ -149,8 +153,8 @@ def vmap(case: Case) -> Step:
         weights = (1.0 / norms).clamp(max=1.0)
         for n in names:
             total = torch.tensordot(weights, gradients[n], dims=1)
-            _noise_into(total, NOISE_MULTIPLIER)
-            parameters[n].grad = total.div_(len(x))
+            _noise_into(total, NOISE_MULTIPLIER, len(x))
+            parameters[n].grad = total
         optimizer.step()
 
     return step

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A network, the shape of its inputs, the batch, and our micro-batch."""
+    """A network, the shape of its inputs, the batch, and a micro-batch to force on the engine."""
 
     name: str
     network: Callable[[], nn.Module]
     shape: tuple[int, ...]
     classes: int
     batch: int
-    micro_batch: int
+    micro_batch: int | None = None
     dense_targets: bool = False
 
     def build(self) -> tuple[nn.Module, Tensor, Tensor]:
@@ -119,11 +119,11 @@ def _double(inputs: int, outputs: int) -> nn.Module:
 CASES = {
     case.name: case
     for case in (
-        Case(name="mnist-256", network=mnist_cnn, shape=(1, 28, 28), classes=10, batch=256, micro_batch=64),
-        Case(name="mnist-1800", network=mnist_cnn, shape=(1, 28, 28), classes=10, batch=1800, micro_batch=64),
-        Case(name="cifar-64", network=cifar_cnn, shape=(3, 32, 32), classes=10, batch=64, micro_batch=32),
-        Case(name="resnet8-128", network=resnet8, shape=(3, 32, 32), classes=10, batch=128, micro_batch=64),
-        Case(name="mlp-512", network=mlp, shape=(1, 28, 28), classes=10, batch=512, micro_batch=512),
-        Case(name="unet3d-4", network=UNet3d, shape=(1, 32, 32, 32), classes=2, batch=4, micro_batch=4, dense_targets=True),
+        Case(name="mnist-256", network=mnist_cnn, shape=(1, 28, 28), classes=10, batch=256),
+        Case(name="mnist-1800", network=mnist_cnn, shape=(1, 28, 28), classes=10, batch=1800),
+        Case(name="cifar-64", network=cifar_cnn, shape=(3, 32, 32), classes=10, batch=64),
+        Case(name="resnet8-128", network=resnet8, shape=(3, 32, 32), classes=10, batch=128),
+        Case(name="mlp-512", network=mlp, shape=(1, 28, 28), classes=10, batch=512),
+        Case(name="unet3d-4", network=UNet3d, shape=(1, 32, 32, 32), classes=2, batch=4, dense_targets=True),
     )
 }  # fmt: skip

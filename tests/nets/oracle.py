@@ -58,10 +58,11 @@ def oracle(
 def layer_of_parameters(engine: PerExampleGradients) -> dict[str, int]:
     """The index of the layer every parameter is clipped with."""
     plan, out = engine._plan, {}
+    names = plan.names
     for _, recorded in plan.modules:
         for site in recorded.sites:
             for target in site.targets:
-                out[plan.name_of(target.parameter)] = plan.layer_of(site)
+                out[names[id(target.parameter)]] = plan.layer_of(site)
     return out
 
 

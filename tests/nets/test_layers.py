@@ -19,6 +19,7 @@ from privet.errors import InvalidArgument
 from privet.nets import AutomaticClipping, FlatClipping, PerExampleGradients, PerLayerClipping
 from privet.nets.per_example.choice import Chooser
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
 B = 6
 
 

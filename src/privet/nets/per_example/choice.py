@@ -38,7 +38,7 @@ class Chooser:
         key = site.key(seen)
         name = self.choices.get(key)
         if name is None:
-            name = self._fastest(kernels, seen) if self.how == "measured" else _cheapest(kernels)
+            name = self._fastest(kernels, site, seen) if self.how == "measured" else _cheapest(kernels)
             self.choices[key] = name
         for kernel in kernels:
             if kernel.name == name:
@@ -47,16 +47,19 @@ class Chooser:
             f"choices[{key!r}]", name, f"one of {[kernel.name for kernel in kernels]}"
         )
 
-    def _fastest(self, kernels: list[Kernel], seen: Captured) -> str:
+    def _fastest(self, kernels: list[Kernel], site: Site, seen: Captured) -> str:
+        scratch = [t.of(torch.zeros_like(t.parameter)) for t in site.targets]
         limit = _HOPELESS * min(kernel.cost for kernel in kernels)
         seconds: dict[str, list[float]] = {k.name: [] for k in kernels if k.cost <= limit}
         weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64)
+        # one thread: count its own time only, so that a busy machine does not decide
+        clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         for _ in range(_REPETITIONS):
             for kernel in kernels:
                 if kernel.name in seconds:
-                    start = time.perf_counter()
-                    kernel.run().weighted_sum(weights, None)
-                    seconds[kernel.name].append(time.perf_counter() - start)
+                    start = clock()
+                    kernel.run().add_weighted(weights, None, scratch)
+                    seconds[kernel.name].append(clock() - start)
         return min(seconds, key=lambda name: min(seconds[name]))
 
 

@@ -51,10 +51,41 @@ def weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry
 def loop(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
     """One weight-gradient call an example."""
     out = x.new_empty(x.shape[0] // views, *shape)
+    halve = views == 1 and _halving_pays(dy, shape, geometry)
+    if halve:
+        x, geometry = _pad_first_axis(x, geometry)
     for i in range(out.shape[0]):
         rows = slice(i * views, (i + 1) * views)
-        out[i] = weight_gradient(x[rows], dy[rows], shape, geometry)
+        some_x, some_dy = x[rows], dy[rows]
+        if halve:
+            some_x, some_dy = _halves(some_x, some_dy, shape, geometry)
+        out[i] = weight_gradient(some_x, some_dy, shape, geometry)
     return out.view(1, out.shape[0], -1)
+
+
+def _halving_pays(dy: Tensor, shape: torch.Size, geometry: Geometry) -> bool:
+    """torch sends a single image through a slow path (no oneDNN), except for large kernels."""
+    small = min(shape[-2:]) <= 3
+    return small and geometry.groups == 1 and dy.shape[2] % 2 == 0
+
+
+def _pad_first_axis(x: Tensor, geometry: Geometry) -> tuple[Tensor, Geometry]:
+    first, *rest = geometry.padding
+    if first == 0:
+        return x, geometry
+    padded = F.pad(x, [0, 0] * len(rest) + [first, first])
+    return padded, geometry._replace(padding=(0, *rest))
+
+
+def _halves(
+    x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry
+) -> tuple[Tensor, Tensor]:
+    """One image as a batch of two: its upper and lower half (of the output), with their borders."""
+    half = dy.shape[2] // 2
+    step, reach = geometry.stride[0], geometry.dilation[0] * (shape[2] - 1) + 1
+    span = (half - 1) * step + reach
+    upper, lower = x[:, :, :span], x[:, :, half * step : half * step + span]
+    return torch.cat([upper, lower]), torch.cat([dy[:, :, :half], dy[:, :, half:]])
 
 
 def grouped(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
@@ -129,21 +160,29 @@ def rowwise(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views:
             1,
         ),
     ).reshape(n, height, out_w * k_w * channels)
-    g = _pixels(dy).view(n, out_h * out_w, -1).transpose(1, 2)
-    out = x.new_empty(k_h, n, g.shape[1], k_w * channels)
+    g = _pixels(dy).view(n, out_h * out_w, -1)
+    out = x.new_empty(k_h, n, g.shape[2] * k_w * channels)
     for i in range(k_h):
         top = i * geometry.dilation[0]
         rows = columns[:, top : top + out_h].view(n, out_h * out_w, k_w * channels)
-        torch.bmm(g, rows, out=out[i])
+        left, right = (rows, g) if _narrow(shape) else (g, rows)
+        torch.bmm(left.transpose(1, 2), right, out=out[i].view(n, left.shape[2], right.shape[2]))
     if views > 1:
         out = out.view(k_h, n // views, views, -1).sum(2)
     return out.view(k_h, n // views, -1)
 
 
 def finish_rowwise(total: Tensor, shape: torch.Size) -> Tensor:
-    """(k_h, O * k_w * C) to (O, C, k_h, k_w)."""
+    """(k_h, O * k_w * C), or (k_h, k_w * C * O) if that is narrow, to (O, C, k_h, k_w)."""
     o, c, k_h, k_w = shape
+    if _narrow(shape):
+        return total.view(k_h, k_w, c, o).permute(3, 2, 0, 1)
     return total.view(k_h, o, k_w, c).permute(1, 3, 0, 2)
+
+
+def _narrow(shape: torch.Size) -> bool:
+    """Whether a kernel row has fewer inputs than the layer has outputs; the longer side goes last."""
+    return shape[1] * shape[3] < shape[0]
 
 
 class Instantiating(NamedTuple):

@@ -7,6 +7,7 @@ convolution with input and output gradient exchanged. Conv1d is Conv2d on images
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -20,6 +21,7 @@ from privet.nets.per_example.measured import (
     Kernel,
     Measured,
     Target,
+    add_bias,
     chunks,
     kept,
     silenced,
@@ -93,18 +95,10 @@ class ConvolutionSite(Site):
             norms = self._exact_norms(kernel, x, dy, views)
             return self._contraction(seen, norms)
         values = kernel.run(x, dy, shape, geometry, views)
-        bias = self._bias(seen) if self.has_bias else None
-        measured = kept(
+        return kept(
             values,
             lambda total: [kernel.finish(total, shape).reshape(self.weight_shape)],
-            None if bias is None else squared_norms(bias),
-        )
-        if bias is None:
-            return measured
-        inner = measured.weighted_sum
-        return Measured(
-            measured.squared_norms,
-            lambda w, bad: [*inner(w, bad), w.to(bias.dtype) @ silenced(bias, bad)],
+            self._bias(seen) if self.has_bias else None,
         )
 
     def _exact_norms(
@@ -130,18 +124,20 @@ class ConvolutionSite(Site):
         if bias is not None:
             norms = norms + squared_norms(bias)
 
-        def weighted_sum(weights: Tensor, bad: Tensor | None) -> list[Tensor]:
+        def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
             x, dy = self._operands(seen)
             rows = weights if seen.views == 1 else weights.repeat_interleave(seen.views)
             bad_rows = None
             if bad is not None:
                 offsets = torch.arange(seen.views)
                 bad_rows = (bad.unsqueeze(1) * seen.views + offsets).view(-1)
-            x, dy = silenced(x, bad_rows), weighted_rows(silenced(dy, bad_rows), rows)
-            out = [conv_kernels.weight_gradient(x, dy, self.shape, self.geometry)]
-            out[0] = out[0].reshape(self.weight_shape)
-            if bias is not None:
-                out.append(weights.to(bias.dtype) @ silenced(bias, bad))
-            return out
+            x, dy = silenced(x, bad_rows), silenced(dy, bad_rows)
+            if x[0].numel() < dy[0].numel():
+                x = weighted_rows(x, rows)
+            else:
+                dy = weighted_rows(dy, rows)
+            weight = conv_kernels.weight_gradient(x, dy, self.shape, self.geometry)
+            into[0].add_(weight.reshape(self.weight_shape))
+            add_bias(bias, weights, bad, into)
 
-        return Measured(norms, weighted_sum)
+        return Measured(norms, add_weighted)

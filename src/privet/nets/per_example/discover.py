@@ -34,11 +34,9 @@ class Plan:
     def layer_of(self, site: Site) -> int:
         return self.layer_by_component[self.components[id(site)]]
 
-    def name_of(self, parameter: nn.Parameter) -> str:
-        return self._names[id(parameter)]
-
     @property
-    def _names(self) -> dict[int, str]:
+    def names(self) -> dict[int, str]:
+        """Names of the parameters by id."""
         return {id(p): name for name, p in self.parameters.items()}
 
     def is_current(self, model: nn.Module) -> bool:

@@ -27,6 +27,8 @@ from privet.nets.per_example.measured import Captured, Measured, Target
 from privet.nets.per_example.tape import Tape, Use
 from privet.nets.ready import refuse_cross_example
 
+_MICRO_BATCH_BYTES = 8 * 2**20
+
 
 class PerExampleGradients:
     """Clips each example's gradient of a model and sums them.
@@ -60,6 +62,7 @@ class PerExampleGradients:
         self._chooser = Chooser(kernel_choice, choices or {})
         self._tape: Tape | None = None
         self._checked: set[int] = set()
+        self._suggested: dict[Any, int] = {}
         self._plan = self._discover()
 
     def _discover(self) -> Plan:
@@ -154,7 +157,7 @@ class PerExampleGradients:
         self,
         loss_fn: Callable[..., Tensor],
         *tensors: Tensor,
-        micro_batch: int = 64,
+        micro_batch: int | None = None,
         clipping: Clipping | None = None,
         views: int = 1,
         into: ClippedSum | None = None,
@@ -162,8 +165,11 @@ class PerExampleGradients:
         """The clipped sum over a batch of any size, a few examples at a time.
 
         `loss_fn(model, *tensors)` gives one loss a row. `micro_batch` counts examples; it bounds
-        memory and keeps the work in cache, and does not change the result beyond rounding.
+        memory and keeps the work in cache, and does not change the result beyond rounding. Left to
+        itself it follows from shapes alone (see `suggest_micro_batch`).
         """
+        if micro_batch is None:
+            micro_batch = self.suggest_micro_batch(loss_fn, *tensors, views=views)
         size = _check.count("micro_batch", micro_batch) * _check.count("views", views)
         total = self.zeros() if into is None else into
         chosen = clipping if clipping is not None else self.clipping
@@ -174,6 +180,26 @@ class PerExampleGradients:
                 losses = loss_fn(self.model, *part)
             self.clipped_sum(losses, clipping=chosen, views=views, into=total)
         return total
+
+    def suggest_micro_batch(
+        self, loss_fn: Callable[..., Tensor], *tensors: Tensor, views: int = 1
+    ) -> int:
+        """The power of two of examples whose largest layer output is about 8 MB.
+
+        One example is run forward, without gradients and without touching the random state, to see
+        the shapes; the answer is remembered by the shape of the inputs.
+        """
+        key = (views, *[tuple(t.shape[1:]) for t in tensors])
+        if key not in self._suggested:
+            if tensors[0].shape[0] == 0:
+                return 1
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                with self.recording():
+                    loss_fn(self.model, *[t[:views] for t in tensors])
+            assert self._tape is not None
+            largest, self._tape = max(1, self._tape.largest_row * views), None
+            self._suggested[key] = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
+        return self._suggested[key]
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
         tape, self._tape = self._tape, None
@@ -278,11 +304,11 @@ class PerExampleGradients:
         weights = clipping.weights(squares, self.layers)
         if bad is not None:
             weights = weights.index_fill(1, bad, 0.0)
+        names = self._plan.names
         for layer, some in parts.items():
             for measured, targets in some:
-                sums = measured.weighted_sum(weights[layer], bad)
-                for target, value in zip(targets, sums, strict=True):
-                    target.of(total.gradients[self._plan.name_of(target.parameter)]).add_(value)
+                into = [t.of(total.gradients[names[id(t.parameter)]]) for t in targets]
+                measured.add_weighted(weights[layer], bad, into)
         total.examples_unprotected += examples
         total.non_finite_unprotected += 0 if bad is None else len(bad)
         total.norms.append(norms)

@@ -34,18 +34,15 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
         _norms(_instantiate([(s, c.examples(part)) for s, c in seen], targets)) for part in parts
     ]
 
-    def weighted_sum(weights: Tensor, bad: Tensor | None) -> list[Tensor]:
-        totals = [torch.zeros_like(t.parameter) for t in targets.values()]
+    def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
         for part in parts:
             some = _instantiate([(s, c.examples(part)) for s, c in seen], targets)
             inside = None
             if bad is not None:
                 inside = bad[(bad >= part.start) & (bad < part.stop)] - part.start
-            for total, value in zip(totals, _sums(some, weights[part], inside), strict=True):
-                total += value
-        return totals
+            _add(some, weights[part], inside, into)
 
-    return Measured(torch.cat(norms), weighted_sum), tuple(targets.values())
+    return Measured(torch.cat(norms), add_weighted), tuple(targets.values())
 
 
 def _instantiate(seen: Seen, targets: dict[int, Target]) -> list[Tensor]:
@@ -64,13 +61,13 @@ def _norms(gradients: list[Tensor]) -> Tensor:
     return torch.stack([squared_norms(g.view(g.shape[0], -1)) for g in gradients]).sum(0)
 
 
-def _sums(gradients: list[Tensor], weights: Tensor, bad: Tensor | None) -> list[Tensor]:
-    out = []
-    for g in gradients:
+def _add(
+    gradients: list[Tensor], weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]
+) -> None:
+    for g, target in zip(gradients, into, strict=True):
         usable = g if bad is None else g.index_fill(0, bad, 0.0)
-        out.append(torch.tensordot(weights.to(g.dtype), usable, dims=1))
-    return out
+        target.add_(torch.tensordot(weights.to(g.dtype), usable, dims=1))
 
 
 def _measured(gradients: list[Tensor]) -> Measured:
-    return Measured(_norms(gradients), lambda weights, bad: _sums(gradients, weights, bad))
+    return Measured(_norms(gradients), lambda w, bad, into: _add(gradients, w, bad, into))

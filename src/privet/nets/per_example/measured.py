@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-KEEP_BYTES = 32 * 2**20
+KEEP_BYTES = 64 * 2**20
 """Per-example gradients of a layer are kept up to this size, and taken in chunks above it."""
 
 _BLOCK = 1024
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 TOLERATED = 1e-5
 """Largest relative uncertainty of a squared Gram norm before the row is recomputed exactly."""
+_DEVIATIONS = 16.0
 
 
 class Target(NamedTuple):
@@ -54,12 +55,12 @@ class Captured(NamedTuple):
 class Measured:
     """Squared norms (examples,) in float64, and the weighted sum of per-example gradients.
 
-    `weighted_sum(weights, bad)` returns one tensor a target; rows listed in `bad` are silenced
-    before they are multiplied, so that 0 * NaN never reaches the sum.
+    `add_weighted(weights, bad, into)` adds it to `into`, one tensor a target; rows listed in `bad`
+    are silenced before they are multiplied, so that 0 * NaN never reaches the sum.
     """
 
     squared_norms: Tensor
-    weighted_sum: Callable[[Tensor, Tensor | None], Sequence[Tensor]]
+    add_weighted: Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
 
 
 class Kernel(NamedTuple):
@@ -99,43 +100,57 @@ def weighted_rows(tensor: Tensor, weights: Tensor) -> Tensor:
 def gram_squared_norms(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """<A_i, B_i> for Gram matrices (examples, T, T), rounded up, and the rows it is too vague for.
 
-    With A = U U^T and B = G G^T, <A, B> = ||U^T G||^2. Rounding perturbs an entry A_pq by about
-    u ||U_p|| ||U_q||, hence A by at most u tr(A) in Frobenius norm, and <A, B> by at most
-    u (tr(A) ||B|| + ||A|| tr(B)) (Cauchy-Schwarz). That is added, so the norm is an over-estimate;
-    where it is not small beside <A, B> (the terms cancel) the caller must compute the row exactly.
+    With A = U U^T and B = G G^T, <A, B> = ||U^T G||^2. Rounding perturbs an entry A_pq by some
+    u ||U_p|| ||U_q||. Were all these errors to conspire, <A, B> would be off by up to
+    u (tr(A) ||B|| + ||A|| tr(B)) (Cauchy-Schwarz); being independent they add up to about
+    u (max diag(A) ||B|| + ||A|| max diag(B)). The former is added, up to a relative `TOLERATED`, so
+    the norm is an over-estimate; where sixteen times the latter exceeds that (the terms cancel), the
+    caller must compute the row exactly.
 
-    **Assumes** that the rounding errors of one inner product do not all point the same way.
+    **Assumes** that the rounding errors of different entries are independent.
     """
     examples = first.shape[0]
-    trace_first = first.diagonal(dim1=1, dim2=2).sum(1).double()
-    trace_second = second.diagonal(dim1=1, dim2=2).sum(1).double()
-    a, b = first.reshape(examples, -1), second.reshape(examples, -1)
     inner = (first * second).sum(2).double().sum(1)
     unit = _UNIT_ROUNDOFF.get(first.dtype, 2.0**-8)
-    size_a = torch.linalg.vector_norm(a, dim=1).double()
-    size_b = torch.linalg.vector_norm(b, dim=1).double()
-    error = unit * (trace_first * size_b + size_a * trace_second)
-    vague = error > TOLERATED * inner
-    return inner + error, vague.nonzero().view(-1)
+    size = [torch.linalg.vector_norm(m.reshape(examples, -1), dim=1).double() for m in (first, second)]
+    diagonal = [m.diagonal(dim1=1, dim2=2).double() for m in (first, second)]
+    worst = unit * (diagonal[0].sum(1) * size[1] + size[0] * diagonal[1].sum(1))
+    usual = unit * (diagonal[0].amax(1) * size[1] + size[0] * diagonal[1].amax(1))
+    vague = _DEVIATIONS * usual > TOLERATED * inner
+    return inner + torch.minimum(worst, TOLERATED * inner), vague.nonzero().view(-1)
 
 
 def kept(
-    values: Tensor, finish: Callable[[Tensor], Sequence[Tensor]], more: Tensor | None = None
+    values: Tensor,
+    finish: Callable[[Tensor], Sequence[Tensor]],
+    bias: Tensor | None = None,
 ) -> Measured:
     """Measured from instantiated per-example gradients.
 
     `values` is (parts, examples, width): every part holds a slice of each example's gradient;
-    `finish` turns the weighted sum (parts, width) into parameter shapes. `more` adds squared norms.
+    `finish` turns the weighted sum (parts, width) into parameter shapes. `bias` (examples, outputs)
+    is the gradient of one more target.
     """
     total = sum((squared_norms(part) for part in values), start=values.new_zeros(()).double())
-    if more is not None:
-        total = total + more
+    if bias is not None:
+        total = total + squared_norms(bias)
 
-    def weighted_sum(weights: Tensor, bad: Tensor | None) -> Sequence[Tensor]:
+    def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
         usable = values if bad is None else values.index_fill(1, bad, 0.0)
-        return finish(torch.matmul(weights.to(values.dtype), usable))
+        sums = finish(torch.matmul(weights.to(values.dtype), usable))
+        for target, value in zip(into, sums, strict=bias is None):
+            target.add_(value)
+        add_bias(bias, weights, bad, into)
 
-    return Measured(total, weighted_sum)
+    return Measured(total, add_weighted)
+
+
+def add_bias(
+    bias: Tensor | None, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]
+) -> None:
+    """Add the weighted sum of per-example bias gradients, if there are any, to the last target."""
+    if bias is not None:
+        into[-1].add_(weights.to(bias.dtype) @ silenced(bias, bad))
 
 
 def chunks(examples: int, bytes_each: int, budget: int = KEEP_BYTES) -> list[slice]:

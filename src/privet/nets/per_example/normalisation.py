@@ -12,8 +12,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.measured import Captured, Kernel, Measured, Target, kept
+from privet.nets.per_example.measured import Captured, Kernel, Measured, Target, chunks, kept
 from privet.nets.per_example.sites import Site, fold_views
+
+_CACHE_BYTES = 2**20
 
 
 class _AffineSite(Site):
@@ -57,7 +59,7 @@ class LayerNormSite(_AffineSite):
             *mean, rstd = statistics
             parts.append((x - mean[0] if mean else x) * rstd * g)
         parts += [g] if self.has_bias else []
-        return [fold_views(p.sum(axes) if axes else p, views) for p in parts]
+        return [fold_views(_reduced(p, axes), views) for p in parts]
 
 
 @final
@@ -67,12 +69,17 @@ class GroupNormSite(_AffineSite):
     def per_example(self, seen: Captured) -> list[Tensor]:
         x, g, views, statistics = seen
         axes = tuple(range(2, g.dim()))
-        channels = g.shape[1]
         parts = []
         if self.has_weight:
-            mean, rstd = (s.repeat_interleave(channels // s.shape[1], 1) for s in statistics)
-            centred = x - mean.view(*mean.shape, *[1] * len(axes))
-            product = centred.mul_(g)
-            parts.append((product.sum(axes) if axes else product) * rstd)
-        parts += [g.sum(axes) if axes else g] if self.has_bias else []
+            each = g.shape[1] // statistics[0].shape[1]
+            mean, rstd = (s.repeat_interleave(each, 1) for s in statistics)
+            centre = mean.view(*mean.shape, *[1] * len(axes))
+            some = chunks(x.shape[0], max(1, x[0].numel()) * x.element_size(), _CACHE_BYTES)
+            products = [_reduced((x[s] - centre[s]).mul_(g[s]), axes) for s in some]
+            parts.append(torch.cat(products) * rstd)
+        parts += [_reduced(g, axes)] if self.has_bias else []
         return [fold_views(p, views) for p in parts]
+
+
+def _reduced(t: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return t.sum(axes) if axes else t

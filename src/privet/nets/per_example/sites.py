@@ -20,6 +20,7 @@ from privet.nets.per_example.measured import (
     Kernel,
     Measured,
     Target,
+    add_bias,
     chunks,
     gram_squared_norms,
     kept,
@@ -117,57 +118,48 @@ class LinearSite(Site):
     def _outer(self, a: Tensor, g: Tensor) -> Measured:
         square_a, square_g = squared_norms(a), squared_norms(g)
         norms = (square_a + 1.0) * square_g if self.has_bias else square_a * square_g
+        return self._contraction(a, g, norms, g if self.has_bias else None)
 
-        def weighted_sum(weights: Tensor, bad: Tensor | None) -> list[Tensor]:
-            g_w = weighted_rows(silenced(g, bad), weights)
-            return [g_w.t() @ silenced(a, bad)] + ([g_w.sum(0)] if self.has_bias else [])
+    def _contraction(self, a: Tensor, g: Tensor, norms: Tensor, bias: Tensor | None) -> Measured:
+        """One product of all rows, with the weights on the narrower side."""
 
-        return Measured(norms, weighted_sum)
+        def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+            left, right = silenced(g, bad), silenced(a, bad)
+            if a.shape[-1] < g.shape[-1]:
+                right = weighted_rows(right, weights)
+            else:
+                left = weighted_rows(left, weights)
+            into[0].addmm_(left.flatten(0, -2).t(), right.flatten(0, -2))
+            add_bias(bias, weights, bad, into)
 
-    def _contraction(self, a: Tensor, g: Tensor, norms: Tensor, bias: Tensor) -> Measured:
-        def weighted_sum(weights: Tensor, bad: Tensor | None) -> list[Tensor]:
-            g_w = weighted_rows(silenced(g, bad), weights).flatten(0, 1)
-            weight = g_w.t() @ silenced(a, bad).flatten(0, 1)
-            w = weights.to(bias.dtype)
-            return [weight] + ([w @ silenced(bias, bad)] if self.has_bias else [])
-
-        return Measured(norms, weighted_sum)
+        return Measured(norms, add_weighted)
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         n, _, i = a.shape
         o = g.shape[2]
-        bias = g.sum(1)
-        more = squared_norms(bias) if self.has_bias else None
+        bias = g.sum(1) if self.has_bias else None
         if n * i * o * a.element_size() <= KEEP_BYTES:
             values = torch.bmm(g.transpose(1, 2), a).view(1, n, o * i)
-            measured = kept(values, lambda total: [total.view(o, i)], more)
-            if not self.has_bias:
-                return measured
-            inner = measured.weighted_sum
-            return Measured(
-                measured.squared_norms,
-                lambda w, bad: [*inner(w, bad), w.to(bias.dtype) @ silenced(bias, bad)],
-            )
-        norms = self._exact_norms(a, g)
-        return self._contraction(a, g, norms if more is None else norms + more, bias)
+            return kept(values, lambda total: [total.view(o, i)], bias)
+        return self._contraction(a, g, self._with_bias(self._exact_norms(a, g), bias), bias)
+
+    def _with_bias(self, norms: Tensor, bias: Tensor | None) -> Tensor:
+        return norms if bias is None else norms + squared_norms(bias)
 
     def _exact_norms(self, a: Tensor, g: Tensor) -> Tensor:
         width = a.shape[2] * g.shape[2]
         parts = chunks(a.shape[0], width * a.element_size())
-        return torch.cat([
-            squared_norms(torch.bmm(g[s].transpose(1, 2), a[s]).flatten(1)) for s in parts
-        ])
+        norms = [squared_norms(torch.bmm(g[s].transpose(1, 2), a[s]).flatten(1)) for s in parts]
+        return torch.cat(norms)
 
     def _gram(self, a: Tensor, g: Tensor) -> Measured:
-        bias = g.sum(1)
+        bias = g.sum(1) if self.has_bias else None
         norms, vague = gram_squared_norms(
             torch.bmm(a, a.transpose(1, 2)), torch.bmm(g, g.transpose(1, 2))
         )
         if len(vague):
             norms[vague] = self._exact_norms(a[vague], g[vague])
-        if self.has_bias:
-            norms = norms + squared_norms(bias)
-        return self._contraction(a, g, norms, bias)
+        return self._contraction(a, g, self._with_bias(norms, bias), bias)
 
 
 @final
@@ -199,12 +191,11 @@ class EmbeddingSite(Site):
         norms = torch.zeros(examples, dtype=torch.float64)
         norms.index_add_(0, keys // self.vocabulary, squared_norms(sums))
 
-        def weighted_sum(weights: Tensor, bad: Tensor | None) -> list[Tensor]:
+        def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
             g_w = weighted_rows(silenced(g, bad), weights).flatten(0, 1)
-            total = g.new_zeros(self.vocabulary, self.width)
-            return [total.index_add_(0, index.view(-1), g_w)]
+            into[0].index_add_(0, index.view(-1), g_w.to(into[0].dtype))
 
-        return Measured(norms, weighted_sum)
+        return Measured(norms, add_weighted)
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         index, g = self._flat(seen)

@@ -40,17 +40,22 @@ class Use:
 
 
 class Tape:
-    """The uses of one forward pass, and the function that receives their gradients."""
+    """The uses of one forward pass, and the function that receives their gradients.
+
+    `largest_row` is the size in bytes of the largest row of any input or output of a layer.
+    """
 
     def __init__(self) -> None:
         self.uses: list[Use] = []
         self.anchor = torch.zeros((), requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
+        self.largest_row = 0
 
     def tap(
         self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
     ) -> Tensor:
         """Return y, noting that `site` made it from `a`; a site of None is frozen."""
+        self.largest_row = max(self.largest_row, _row_bytes(y), _row_bytes(a))
         if site is None or not torch.is_grad_enabled():
             return y
         use = self.note(site, a, statistics, rows=y.shape[0])
@@ -69,6 +74,10 @@ class Tape:
         use = self.note(site, parameter, (), rows)
         out: Tensor = _Copies.apply(parameter, self.anchor, self, use)  # type: ignore[no-untyped-call]
         return out
+
+
+def _row_bytes(t: Tensor) -> int:
+    return t.element_size() * t.numel() // max(1, t.shape[0]) if t.dim() else 0
 
 
 class _Tap(torch.autograd.Function):
