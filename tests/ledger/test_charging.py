@@ -10,6 +10,7 @@ import pickle
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -312,7 +313,7 @@ def test_fingerprints_depend_on_type_shape_and_content(tmp_path: Path) -> None:
     assert len({fingerprint(a) for a in same}) == 1
     changed = x.copy()
     changed[1, 2] = np.nextafter(changed[1, 2], 10)
-    different = [x, x.T, x.astype(np.float32), x.reshape(6), changed, x.tobytes()]
+    different: list[Any] = [x, x.T, x.astype(np.float32), x.reshape(6), changed, x.tobytes()]
     assert len({fingerprint(a) for a in different}) == len(different)
     assert fingerprint(x, x) != fingerprint(x)
     assert fingerprint(b"ab", b"c") != fingerprint(b"a", b"bc")
