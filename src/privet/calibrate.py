@@ -1,0 +1,319 @@
+"""Settings for a target epsilon: monotone searches that only return what was seen to meet it.
+
+Every search keeps a bracket: one end known to be over the target, the other known to meet it. The
+end that meets it is returned, with the epsilon that was computed for it, so that an accountant that
+is not perfectly smooth can make a result a little less tight but never too weak. Between the ends
+the search takes log epsilon to be nearly linear in the log of the setting (false position, Illinois
+variant).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privet import _check
+from privet.errors import InvalidArgument, Unattainable
+from privet.guarantee import Adjacency
+from privet.loss import PrivacyLoss, SampledGaussian
+from privet.loss.closed_form import closed_form_ratio
+
+RELATIVE_TOLERANCE = 1e-4
+"""How close to the target a search tries to come, relative to epsilon."""
+_MOST_EVALUATIONS = 80
+_NOISE_LIMITS = (1e-3, 1e7)
+_SMALLEST_RATE = 1e-12
+_MOST_STEPS = 10**12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """A setting that meets a target: its value, and the epsilon and loss it really has."""
+
+    value: float
+    epsilon: float
+    delta: float
+    loss: PrivacyLoss
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping."""
+        return {"value": self.value, "epsilon": self.epsilon, "delta": self.delta}
+
+
+def search(
+    loss_of: Callable[[float], PrivacyLoss],
+    *,
+    epsilon: float,
+    delta: float,
+    start: float,
+    limits: tuple[float, float],
+    more_is_private: bool = True,
+) -> Calibrated:
+    """The setting x nearest to the target, where epsilon(loss_of(x)) falls (or rises) with x.
+
+    With `more_is_private` the smallest x that meets the target is sought, otherwise the largest.
+
+    **Guarantee**: the epsilon of the result, as computed by the loss itself, is at most the target.
+    **Assumes**: monotone (else the result may be far from the best, but still meets the target).
+
+    >>> from privet.loss import Gaussian
+    >>> found = search(
+    ...     lambda z: Gaussian(mu=1.0 / z), epsilon=1.0, delta=1e-5, start=1.0, limits=(1e-3, 1e3)
+    ... )
+    >>> found.epsilon <= 1.0, round(found.value, 2)
+    (True, 3.73)
+    """
+    target, delta = _check.positive("epsilon", epsilon), _check.delta_or_zero("delta", delta)
+    sign = 1.0 if more_is_private else -1.0
+    seen: dict[float, Calibrated] = {}
+
+    def look(s: float) -> float:
+        """log(epsilon / target) at the setting e^(sign s); above 0 is over the target."""
+        x = min(max(math.exp(sign * s), limits[0]), limits[1])
+        loss = loss_of(x)
+        e = loss.epsilon(delta)
+        seen[s] = Calibrated(value=x, epsilon=e, delta=delta, loss=loss)
+        return math.log(max(e, 1e-12 * target) / target) if e > 0 else -30.0
+
+    ends = sorted(sign * math.log(x) for x in limits)
+    good, bad = _bracket(look, sign * math.log(start), ends[0], ends[1])
+    if good is None:
+        worst = seen[ends[1]]
+        raise Unattainable(
+            f"epsilon {target:g} at delta {delta:g} is out of reach: {worst.value:g}, "
+            f"the end of the search, still gives epsilon {worst.epsilon:.4g}"
+        )
+    if bad is not None:
+        good = _narrow(look, good, bad)
+    return seen[good[0]]
+
+
+Point = tuple[float, float]
+
+
+def _bracket(
+    look: Callable[[float], float], start: float, low: float, high: float
+) -> tuple[Point | None, Point | None]:
+    """(a point that meets the target, one that does not), either None if the limits have none."""
+    s, step = min(max(start, low), high), 0.1
+    value = look(s)
+    here = (s, value)
+    if value > 0:
+        while s < high:
+            # epsilon falls roughly like 1/x for small, like 1/x^2 for large epsilon
+            s, step = min(high, s + max(step, min(value, 2.0))), 2.0 * step
+            bad, value = here, look(s)
+            here = (s, value)
+            if value <= 0:
+                return here, bad
+        return None, here
+    while s > low:
+        s, step = max(low, s - step), 2.0 * step
+        good, value = here, look(s)
+        here = (s, value)
+        if value > 0:
+            return good, here
+    return here, None
+
+
+def _narrow(look: Callable[[float], float], good: Point, bad: Point) -> Point:
+    weight = {True: 1.0, False: 1.0}
+    last: bool | None = None
+    for _ in range(_MOST_EVALUATIONS):
+        if good[1] > -RELATIVE_TOLERANCE or abs(good[0] - bad[0]) < 1e-9:
+            break
+        a, b = weight[True] * good[1], weight[False] * bad[1]
+        # aim a little inside the target, so that the step lands on the side that counts
+        share = (-0.3 * RELATIVE_TOLERANCE - a) / (b - a) if b > a else 0.5
+        share = min(max(share, 0.02), 0.98)
+        s = good[0] + share * (bad[0] - good[0])
+        value = look(s)
+        met = value <= 0
+        if met:
+            good = (s, value)
+        else:
+            bad = (s, value)
+        weight = {met: 1.0, not met: weight[not met] / 2.0 if last is met else 1.0}
+        last = met
+    return good
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+) -> Calibrated:
+    """The least noise multiplier for which Poisson-sampled Gaussian steps meet the target.
+
+    **Guarantee**: the loss it returns has epsilon at most the target at `delta` (exact accounting).
+    **Assumes**: what `privet.loss.SampledGaussian` assumes.
+
+    >>> found = noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
+    >>> found.epsilon <= 1.0, found.epsilon > 0.999, round(found.value, 2)
+    (True, True, 1.41)
+    """
+    q, t = _rate(sample_rate), _check.count("steps", steps)
+    target = _check.positive("epsilon", epsilon)
+    u = closed_form_ratio(target, _check.open_unit("delta", delta))
+
+    def loss_of(z: float) -> PrivacyLoss:
+        return SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t, adjacency=adjacency)
+
+    try:
+        return search(
+            loss_of,
+            epsilon=target,
+            delta=delta,
+            start=min(max(q * math.sqrt(t) / u, 0.4), 1e6),
+            limits=_NOISE_LIMITS,
+        )
+    except Unattainable as e:
+        raise Unattainable(
+            f"no noise multiplier up to {_NOISE_LIMITS[1]:g} reaches epsilon {target:g} at delta "
+            f"{delta:g} with sample rate {q:g} and {t} steps; take fewer steps, a smaller sample "
+            f"rate or a larger epsilon"
+        ) from e
+
+
+def steps(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    noise_multiplier: float,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+) -> Calibrated:
+    """The most steps that fit under the target, a whole number (to 1 in 10^5 where it is large).
+
+    >>> found = steps(epsilon=1.0, delta=1e-5, sample_rate=0.01, noise_multiplier=1.41)
+    >>> found.epsilon <= 1.0, 950 < found.value < 1050
+    (True, True)
+    """
+    q, z = _rate(sample_rate), _check.positive("noise_multiplier", noise_multiplier)
+    target, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
+
+    def at(t: int) -> Calibrated:
+        loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t, adjacency=adjacency)
+        return Calibrated(value=t, epsilon=loss.epsilon(delta), delta=delta, loss=loss)
+
+    good = at(1)
+    if good.epsilon > target:
+        enough = _one_step_noise(target, delta, q, adjacency)
+        raise Unattainable(
+            f"one step with sample rate {q:g} and noise multiplier {z:g} already costs epsilon "
+            f"{good.epsilon:.4g}, over {target:g}; a noise multiplier of {enough:.4g} allows one"
+        )
+    guess = (closed_form_ratio(target, delta) * z / q) ** 2
+    bad: Calibrated | None = None
+    t = int(min(max(2.0, guess), _MOST_STEPS))
+    while bad is None:
+        found = at(t)
+        if found.epsilon > target:
+            bad = found
+        else:
+            good, t = found, int(t * 1.5) + 1
+            if t > _MOST_STEPS:
+                return good
+    while bad.value - good.value > max(1.0, 1e-5 * good.value):
+        a, b = math.log(good.value), math.log(bad.value)
+        low, high = math.log(max(good.epsilon, 1e-9)), math.log(bad.epsilon)
+        share = (math.log(target) - low) / max(high - low, 1e-12)
+        t = round(math.exp(a + min(max(share, 0.05), 0.95) * (b - a)))
+        found = at(int(min(max(t, good.value + 1), bad.value - 1)))
+        good, bad = (found, bad) if found.epsilon <= target else (good, found)
+    return good
+
+
+def sample_rate(
+    *,
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    steps: int,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+) -> Calibrated:
+    """The largest sample rate that meets the target.
+
+    >>> found = sample_rate(epsilon=1.0, delta=1e-5, noise_multiplier=1.41, steps=1000)
+    >>> found.epsilon <= 1.0, round(found.value, 3)
+    (True, 0.01)
+    """
+    z, t = _check.positive("noise_multiplier", noise_multiplier), _check.count("steps", steps)
+    target, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
+
+    def loss_of(q: float) -> PrivacyLoss:
+        return SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t, adjacency=adjacency)
+
+    guess = closed_form_ratio(target, delta) * z / math.sqrt(t)
+    try:
+        return search(
+            loss_of,
+            epsilon=target,
+            delta=delta,
+            start=min(guess, 1.0),
+            limits=(_SMALLEST_RATE, 1.0),
+            more_is_private=False,
+        )
+    except Unattainable as e:
+        raise Unattainable(
+            f"no sample rate above {_SMALLEST_RATE:g} reaches epsilon {target:g} at delta "
+            f"{delta:g} with noise multiplier {z:g} and {t} steps; raise the noise or take fewer steps"
+        ) from e
+
+
+def scale_schedule(*, epsilon: float, delta: float, schedule: SampledGaussian) -> Calibrated:
+    """The least factor on every noise multiplier of a schedule that meets the target.
+
+    `value` is the factor and `loss` the scaled schedule. The form of the schedule stays: rates, and
+    noise relative between steps, are yours.
+
+    >>> plan = SampledGaussian(sample_rate=[0.01, 0.02], noise_multiplier=[1.0, 2.0], steps=500)
+    >>> found = scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
+    >>> found.epsilon <= 1.0, found.value > 1.0
+    (True, True)
+    """
+    if not isinstance(schedule, SampledGaussian):
+        raise InvalidArgument("schedule", type(schedule).__name__, "a SampledGaussian")
+    q, z, n = schedule.groups
+    if len(q) == 0:
+        raise InvalidArgument("schedule", "every sample rate 0", "a schedule that reads the data")
+    target = _check.positive("epsilon", epsilon)
+    u = closed_form_ratio(target, _check.open_unit("delta", delta))
+
+    def loss_of(factor: float) -> PrivacyLoss:
+        return SampledGaussian(
+            sample_rate=q, noise_multiplier=factor * z, steps=n, adjacency=schedule.adjacency
+        )
+
+    smallest = float(np.min(z))
+    start = max(math.sqrt(float(np.sum(n * (q / z) ** 2))) / u, 0.4 / smallest)
+    limits = (_NOISE_LIMITS[0] / smallest, _NOISE_LIMITS[1] / smallest)
+    try:
+        return search(loss_of, epsilon=target, delta=delta, start=start, limits=limits)
+    except Unattainable as e:
+        raise Unattainable(
+            f"no factor up to {limits[1]:g} brings the schedule to epsilon {target:g} at delta "
+            f"{delta:g}; take fewer steps, smaller rates or a larger epsilon"
+        ) from e
+
+
+def _rate(value: float) -> float:
+    q = _check.unit("sample_rate", value)
+    if q == 0.0:
+        raise InvalidArgument(
+            "sample_rate", value, "a number in (0, 1]", "a rate of 0 costs nothing"
+        )
+    return q
+
+
+def _one_step_noise(epsilon: float, delta: float, q: float, adjacency: Adjacency) -> float:
+    return noise_multiplier(
+        epsilon=epsilon, delta=delta, sample_rate=q, steps=1, adjacency=adjacency
+    ).value

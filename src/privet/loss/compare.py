@@ -1,0 +1,235 @@
+"""Every accountant side by side, and where the closed form can be believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.guarantee import Guarantee
+from privet.loss.base import Array, PrivacyLoss
+from privet.loss.closed_form import closed_form_claim, unsampled
+from privet.loss.gaussian import Gaussian
+from privet.loss.renyi import moments_guarantee, renyi_guarantee
+from privet.loss.sampled import SampledGaussian
+
+EXACT_TOLERANCE = 2e-3
+"""Exact accounting is at most this much (relative) above the truth; 5e-4 absolute below .02."""
+
+
+class Verdict(Enum):
+    """What exact accounting says about a claimed epsilon."""
+
+    VALID = "valid bound"
+    """At least the exact upper bound: nothing is under-reported."""
+    UNDECIDED = "undecided"
+    """Below the exact upper bound by less than that may be above the truth."""
+    UNDER_REPORTS = "under-reports"
+    """Below what the release really costs."""
+
+
+def judge(claimed: float, exact: float) -> Verdict:
+    """Hold a claimed epsilon against an exact one that is never too small and nearly never too big.
+
+    >>> judge(1.136, 0.947).value, judge(4.917, 6.188).value
+    ('valid bound', 'under-reports')
+    """
+    if claimed >= exact:
+        return Verdict.VALID
+    slack = EXACT_TOLERANCE * exact if exact > 0.02 else 5e-4
+    return Verdict.UNDECIDED if claimed >= exact - slack else Verdict.UNDER_REPORTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What each accountant says of one loss at one delta; `closed_form` is None where it has none.
+
+    `exact`, `rdp` and `moments` are upper bounds, from tight to loose; the closed form is the
+    paper's claim.
+    """
+
+    delta: float
+    exact: Guarantee
+    closed_form: Guarantee | None
+    rdp: Guarantee
+    moments: Guarantee
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the closed form is a valid bound here."""
+        if self.closed_form is None:
+            return None
+        return judge(self.closed_form.epsilon, self.exact.epsilon)
+
+    @property
+    def ratio(self) -> float:
+        """exact / closed form: above 1 the claim under-reports by this factor; NaN without one."""
+        if self.closed_form is None or self.closed_form.epsilon == 0.0:
+            return math.nan
+        return self.exact.epsilon / self.closed_form.epsilon
+
+    def explain(self) -> str:
+        """The verdict in a few words."""
+        if self.closed_form is None or self.verdict is None:
+            return "the closed form does not speak of this loss"
+        if self.verdict is Verdict.VALID:
+            loose = (
+                self.closed_form.epsilon / self.exact.epsilon if self.exact.epsilon else math.inf
+            )
+            return f"valid here, {loose - 1.0:.0%} loose" if loose < 10 else "valid here, loose"
+        if self.verdict is Verdict.UNDECIDED:
+            return "too close to tell"
+        short = self.ratio
+        if short < 1.995:
+            return f"under-reports: the truth is {100.0 * (short - 1.0):.2g}% more"
+        return f"under-reports: the truth is {short:.1f} times as much"
+
+    def rows(self) -> Iterator[tuple[str, Guarantee]]:
+        """Name and guarantee of each accountant that has an answer."""
+        for name in ("exact", "closed_form", "rdp", "moments"):
+            value = getattr(self, name)
+            if value is not None:
+                yield name, value
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping, `accountants.NAME.epsilon` and so on."""
+        out: dict[str, Any] = {
+            name: {k: v for k, v in g.to_dict().items() if k not in ("delta", "adjacency")}
+            for name, g in self.rows()
+        }
+        if self.verdict is None:
+            out["closed_form"] = None
+        else:
+            out["closed_form"] |= {
+                "valid_bound": self.verdict is Verdict.VALID,
+                "verdict": self.verdict.value,
+                "exact_over_claim": self.ratio if math.isfinite(self.ratio) else None,
+            }
+        return {
+            "delta": self.delta,
+            "adjacency": self.exact.adjacency.value,
+            "accountants": out,
+        }
+
+
+def accountants(loss: PrivacyLoss, delta: float) -> Comparison:
+    """Every accountant's epsilon for one loss, with standing and verdict.
+
+    **Guarantee**: `exact`, `rdp` and `moments` are proved; `closed_form` is a claim unless every
+    sample rate is 1.
+
+    >>> steps = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=10_000)
+    >>> table = accountants(steps, 1e-5)
+    >>> [(name, round(g.epsilon, 2), g.standing.value) for name, g in table.rows()][:2]
+    [('exact', 6.19, 'proved'), ('closed_form', 4.92, 'claimed')]
+    >>> table.explain()
+    'under-reports: the truth is 26% more'
+    """
+    delta = _check.open_unit("delta", delta)
+    gaussian = all(isinstance(p, Gaussian | SampledGaussian) for p in loss.parts)
+    return Comparison(
+        delta=delta,
+        exact=loss.guarantee(delta),
+        closed_form=closed_form_claim(loss, delta) if gaussian else None,
+        rdp=renyi_guarantee(loss, delta),
+        moments=moments_guarantee(loss, delta),
+    )
+
+
+TABLE = (
+    (0.01, 4.0, 10_000),
+    (0.01, 2.0, 10_000),
+    (0.01, 1.5, 10_000),
+    (0.01, 1.0, 10_000),
+    (0.01, 0.5, 1_000),
+    (0.001, 0.5, 10_000),
+)
+"""(sample rate, noise multiplier, steps) of the table that shows where the closed form fails."""
+
+
+def table(delta: float = 1e-5) -> list[tuple[SampledGaussian, Comparison]]:
+    """The comparison for each row of `TABLE`."""
+    losses = [SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t) for q, z, t in TABLE]
+    return [(loss, accountants(loss, delta)) for loss in losses]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidityMap:
+    """Closed form and exact epsilon on a grid: a row for each rate, a column for each noise."""
+
+    sample_rates: Array
+    noise_multipliers: Array
+    steps: int
+    delta: float
+    claimed: Array
+    exact: Array
+
+    @property
+    def ratio(self) -> Array:
+        """exact / closed form; above 1 the closed form under-reports."""
+        return np.asarray(self.exact / self.claimed)
+
+    @property
+    def valid(self) -> Array:
+        """Whether the closed form is at least the exact epsilon."""
+        return np.asarray(self.claimed >= self.exact)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping; `valid[i][j]` belongs to rate i and noise multiplier j."""
+        return {
+            "steps": self.steps,
+            "delta": self.delta,
+            "sample_rates": self.sample_rates.tolist(),
+            "noise_multipliers": self.noise_multipliers.tolist(),
+            "closed_form": self.claimed.tolist(),
+            "exact": self.exact.tolist(),
+            "valid": self.valid.tolist(),
+        }
+
+
+def validity_map(
+    *,
+    steps: int,
+    delta: float,
+    sample_rates: Sequence[float] | Array | None = None,
+    noise_multipliers: Sequence[float] | Array | None = None,
+) -> ValidityMap:
+    """Where the closed form is a valid bound: the (rate, noise) plane for a number of steps.
+
+    >>> m = validity_map(
+    ...     steps=1000, delta=1e-5, sample_rates=[0.01, 1.0], noise_multipliers=[0.5, 8.0]
+    ... )
+    >>> m.valid.tolist()
+    [[False, True], [True, True]]
+    """
+    t, d = _check.count("steps", steps), _check.open_unit("delta", delta)
+    rates = np.geomspace(1e-4, 1.0, 21) if sample_rates is None else np.asarray(sample_rates, float)
+    noises = (
+        np.geomspace(0.3, 30.0, 25)
+        if noise_multipliers is None
+        else np.asarray(noise_multipliers, float)
+    )
+    if rates.ndim != 1 or noises.ndim != 1 or not len(rates) or not len(noises):
+        raise InvalidArgument("grid", (rates.shape, noises.shape), "two lists of numbers")
+    claimed, exact = np.empty((len(rates), len(noises))), np.empty((len(rates), len(noises)))
+    for i, q in enumerate(rates):
+        for j, z in enumerate(noises):
+            loss = SampledGaussian(sample_rate=float(q), noise_multiplier=float(z), steps=t)
+            claimed[i, j] = closed_form_claim(loss, d).epsilon
+            exact[i, j] = (
+                Gaussian(mu=math.sqrt(t) / float(z)) if unsampled(loss) else loss
+            ).epsilon(d)
+    return ValidityMap(
+        sample_rates=rates,
+        noise_multipliers=noises,
+        steps=t,
+        delta=d,
+        claimed=claimed,
+        exact=exact,
+    )
