@@ -1,0 +1,1 @@
+"""One folder a paper; the methods do not import each other."""

@@ -1,0 +1,105 @@
+"""Paying for steps before they are made, in blocks, so that a crash can only lose money."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.errors import BudgetExceeded, InvalidArgument
+from privet.ledger import Entry, Ledger
+from privet.loss import PrivacyLoss, compose
+from privet.methods.dpsgd.sampling import Sampler
+
+_TOKEN = re.compile(r":steps (\d+)-(\d+)$")
+
+
+@final
+class Meter:
+    """Charges the steps of one run, a block at a time, each block before its first step.
+
+    Tokens are "<run>:steps a-b". When a *seeded* run is resumed, a step that is made again is the
+    same release (same batch, same noise), so what this run charged before still covers it. A
+    *secure* run draws new batches and new noise: a step made again is a new release, so tokens
+    carry a name of the attempt and everything after the checkpoint is charged again.
+
+    **Guarantee**: `covers(t)` is true only after the cost of step t is durable in the ledger; the
+    sum of the run's charges is at least the cost of all steps it ever made, in all attempts.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        sampler: Sampler,
+        noise_multipliers: NDArray[np.float64],
+        run: str,
+        secret: bool,
+        block: int,
+        start: int,
+    ) -> None:
+        if ledger.adjacency is not sampler.adjacency:
+            raise InvalidArgument(
+                "ledger", ledger.adjacency.value, f"one for {sampler.adjacency.value} neighbours"
+            )
+        self.ledger, self.sampler, self.block = ledger, sampler, block
+        self._z = noise_multipliers
+        self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
+        before = [e for e in ledger.entries() if e.token is not None and _is_of(e.token, run)]
+        self.entries: list[Entry] = before
+        self._until = start
+        if not secret:
+            ends = [int(m.group(2)) for e in before if (m := _TOKEN.search(e.token or ""))]
+            self._until = max([start, *(end + 1 for end in ends)])
+        self.exhausted: BudgetExceeded | None = None
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """All that this run has charged, in all attempts."""
+        return compose((e.loss for e in self.entries), adjacency=self.sampler.adjacency)
+
+    @property
+    def charged_until(self) -> int:
+        """The first step that is not paid for."""
+        return self._until
+
+    def covers(self, step: int) -> bool:
+        """Whether the step is paid for; pays for the next block if need be and possible."""
+        if step < self._until:
+            return True
+        stop = min(self.sampler.steps, step + self.block)
+        while stop > step:
+            try:
+                self._charge(step, stop)
+                return True
+            except BudgetExceeded as error:
+                self.exhausted = error
+                stop = self._affordable(step, stop - 1)
+        return False
+
+    def _charge(self, start: int, stop: int) -> None:
+        entry = self.ledger.charge(
+            self.sampler.loss(self._z, start=start, stop=stop),
+            what=f"DP-SGD, steps {start} to {stop - 1}",
+            token=f"{self._prefix}:steps {start}-{stop - 1}",
+        )
+        self.entries.append(entry)
+        self._until = stop
+
+    def _affordable(self, start: int, most: int) -> int:
+        """The largest stop <= most whose steps fit under the cap (start if none does)."""
+        low, high = start, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.ledger.affords(self.sampler.loss(self._z, start=start, stop=middle)):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def _is_of(token: str, run: str) -> bool:
+    return token.startswith((f"{run}:", f"{run}/"))

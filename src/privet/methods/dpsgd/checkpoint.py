@@ -1,0 +1,158 @@
+"""Save and resume: one safetensors file, replaced whole or not at all, nothing pickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from privet import _check
+from privet.errors import InvalidArgument, PrivetError
+
+FORMAT = 1
+NAME = "checkpoint.safetensors"
+
+
+class CheckpointError(PrivetError):
+    """A checkpoint that cannot be used, and why."""
+
+    def __init__(self, path: Any, problem: str, hint: str = "") -> None:
+        self.path, self.problem, self.hint = path, problem, hint
+        super().__init__(f"checkpoint {path}: {problem}" + (f"; {hint}" if hint else ""))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Where a run is saved, and after how many steps each time.
+
+    If the folder holds a checkpoint of the same run, training goes on from it. What is stored
+    (weights, optimiser state, averages) is a function of released sums only, so the file is as
+    private as what was charged for it. Exact counts, such as of bad rows, are not stored.
+    """
+
+    folder: Path
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+        _check.count("every", self.every)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / NAME
+
+    def write(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Replace the checkpoint: written beside it, flushed to disk, then renamed."""
+        plain = {
+            k: t.detach().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()
+        }
+        note = json.dumps({"format": FORMAT, **facts}, allow_nan=False)
+        write_atomically(self.path, save(plain, metadata={"privet": note}))
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The tensors and facts of the checkpoint, or None where there is none."""
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                facts = json.loads((file.metadata() or {})["privet"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise CheckpointError(self.path, f"is not one of ours ({error})") from None
+        if facts["format"] != FORMAT:
+            raise CheckpointError(self.path, f"has format {facts['format']}, expected {FORMAT}")
+        return tensors, facts
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a part.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "a", b"x")
+    ...     (Path(folder) / "a").read_bytes()
+    b'x'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def pack_model(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return {f"model/{name}": t for name, t in model.state_dict().items()}
+
+
+@torch.no_grad()
+def unpack_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Write saved parameters and buffers into the model, keeping its memory layout."""
+    mine = model.state_dict()
+    theirs = {n.removeprefix("model/"): t for n, t in tensors.items() if n.startswith("model/")}
+    if {n: t.shape for n, t in mine.items()} != {n: t.shape for n, t in theirs.items()}:
+        raise CheckpointError("of the model", "has other parameters than the model given")
+    for name, t in mine.items():
+        t.copy_(theirs[name])
+
+
+def pack_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimiser's state as tensors and JSON-ready settings."""
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    scalars: dict[str, dict[str, Any]] = {}
+    for index, entries in state["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                scalars.setdefault(str(index), {})[name] = value
+    facts = {"scalars": scalars, "groups": state["param_groups"]}
+    try:
+        json.dumps(facts, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "optimizer", type(optimizer).__name__, "one whose settings are numbers, words and lists"
+        ) from None
+    return tensors, facts
+
+
+def unpack_optimizer(
+    optimizer: Optimizer, tensors: dict[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Restore what `pack_optimizer` gave, each tensor in the layout of its parameter."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    state: dict[int, dict[str, Any]] = {
+        int(index): dict(values) for index, values in facts["scalars"].items()
+    }
+    for name, value in tensors.items():
+        if not name.startswith("optimizer/"):
+            continue
+        _, index, key = name.split("/", 2)
+        parameter = parameters[int(index)]
+        if value.shape == parameter.shape:
+            value = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})

@@ -1,0 +1,107 @@
+"""One run in several processes: shards of a sample, one noise, the same weights everywhere.
+
+Every process clips the part of the sample that lies in its shard of the records. The sums are added
+up in the first process, which adds the noise, once, and sends the result to all. Sampling a union
+of disjoint shards by independent coins is Poisson sampling of the whole, so the guarantee is that
+of one process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from privet.errors import PrivetError
+
+
+class Processes(ABC):
+    """The processes of a run; number 0 pays, adds noise and writes files."""
+
+    rank: int
+    world: int
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that pays, adds noise and writes."""
+        return self.rank == 0
+
+    @abstractmethod
+    def sum_to_first_(self, tensor: Tensor) -> None:
+        """Add up a tensor over the processes, in place, in the first one only."""
+
+    @abstractmethod
+    def from_first_(self, tensor: Tensor) -> None:
+        """Overwrite a tensor by that of the first process."""
+
+    @abstractmethod
+    def word_from_first(self, value: Any) -> Any:
+        """A small value of the first process, everywhere; an error there is raised everywhere."""
+
+
+@final
+class Alone(Processes):
+    """One process."""
+
+    rank, world = 0, 1
+
+    def sum_to_first_(self, tensor: Tensor) -> None:
+        pass
+
+    def from_first_(self, tensor: Tensor) -> None:
+        pass
+
+    def word_from_first(self, value: Any) -> Any:
+        if isinstance(value, PrivetError):
+            raise value
+        return value
+
+
+@final
+class Together(Processes):
+    """The processes of torch.distributed's default group, as `torchrun` starts them."""
+
+    def __init__(self) -> None:
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def sum_to_first_(self, tensor: Tensor) -> None:
+        dist.reduce(tensor, dst=0)
+
+    def from_first_(self, tensor: Tensor) -> None:
+        dist.broadcast(tensor, src=0)
+
+    def word_from_first(self, value: Any) -> Any:
+        failed = isinstance(value, PrivetError)
+        box = [(failed, str(value) if failed else value) if self.first else None]
+        dist.broadcast_object_list(box, src=0)
+        assert box[0] is not None
+        bad, word = box[0]
+        if bad:
+            raise value if self.first else PrivetError(f"process 0: {word}")
+        return word
+
+
+def current() -> Processes:
+    """`Together` where torch.distributed is initialised with more than one process, else `Alone`.
+
+    >>> current().world
+    1
+    """
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        return Together()
+    return Alone()
+
+
+def same_everywhere(processes: Processes, tensors: list[Tensor]) -> None:
+    """Give all processes the first one's tensors, so that they start from the same weights."""
+    with torch.no_grad():
+        for tensor in tensors:
+            if tensor.is_contiguous():
+                processes.from_first_(tensor)
+            else:
+                plain = tensor.contiguous()
+                processes.from_first_(plain)
+                tensor.copy_(plain)

@@ -1,0 +1,382 @@
+"""Your own training loop, made private: Poisson batches in, one noisy step out, paid beforehand.
+
+The steps are Algorithm 1 of tight-privacy-cost: sample with q_t, clip every example's gradient to
+C_t, add up, add noise, divide by the expected batch q_t N, descend with any torch optimiser.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from privet.errors import InvalidArgument, PrivetError
+from privet.guarantee import Adjacency, Guarantee
+from privet.ledger import Entry, Ledger
+from privet.loss import PrivacyLoss, from_dict
+from privet.mechanisms.base import SECRET_KEY
+from privet.methods.dpsgd import checkpoint as saved
+from privet.methods.dpsgd.averaging import Average
+from privet.methods.dpsgd.charging import Meter
+from privet.methods.dpsgd.claim import closed_form_claim
+from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
+from privet.methods.dpsgd.records import Batch, Records, views_of
+from privet.methods.dpsgd.release import release_count, release_sum_
+from privet.methods.dpsgd.run import (
+    ASSUMPTIONS,
+    Diagnostics,
+    Settings,
+    UnprotectedDiagnostic,
+    digest,
+)
+from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
+from privet.methods.dpsgd.schedule import Schedule
+from privet.nets import PerExampleGradients
+from privet.noise import Source
+
+
+@final
+class Training:
+    """A private run; make one with `private` and use it as a context manager."""
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimizer: Optimizer,
+        records: Records,
+        schedule: Schedule,
+        sampler: Sampler,
+        engine: PerExampleGradients,
+        ledger: Ledger,
+        delta: float,
+        rng: Source,
+        average: Average | None,
+        settings: Settings,
+        processes: Processes | None = None,
+    ) -> None:
+        self.model, self.optimizer, self.schedule, self.sampler = (
+            model,
+            optimizer,
+            schedule,
+            sampler,
+        )
+        self.delta, self.diagnostics = delta, Diagnostics()
+        self._records, self._engine, self._rng, self._average = records, engine, rng, average
+        self._settings = settings
+        self._processes = current() if processes is None else processes
+        self._bound = float(schedule.bounds[0])
+        self._step = 0
+        self._batch: Batch | None = None
+        self._recording: AbstractContextManager[None] | None = None
+        self._total = engine.zeros()
+        self._loss_sum = 0.0
+        self.run = self._open()
+        self._meter = Meter(
+            ledger=ledger,
+            sampler=sampler,
+            noise_multipliers=schedule.noise_multipliers,
+            run=self.run,
+            secret=rng.secret,
+            block=settings.charge_block,
+            start=self._step,
+        )
+        self._state = self._account(None)
+
+    # The loop
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop_recording()
+        if self.diagnostics.non_finite and kind is None:
+            warnings.warn(
+                f"{self.diagnostics.non_finite} gradients of single examples were not finite and "
+                "counted as zero (exact, so for the owner of the data only)",
+                UnprotectedDiagnostic,
+                stacklevel=2,
+            )
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self._step < self.schedule.steps and self._paid(self._step):
+            t = self._step
+            self._total.reset()
+            self._loss_sum = 0.0
+            mine = shard(
+                self.sampler.indices(t),
+                n=len(self._records),
+                rank=self._processes.rank,
+                world=self._processes.world,
+            )
+            for k, (indices, last) in enumerate(micro_batches(mine, self._settings.micro_batch)):
+                self._batch = Batch(tensors=self._rows(indices, t, k), step=t, last=last)
+                self._recording = self._engine.recording()
+                self._recording.__enter__()
+                yield self._batch
+                if self._batch is not None:
+                    raise PrivetError("training.step(losses) must be called once for every batch")
+
+    def step(self, losses: Tensor) -> None:
+        """Take the losses of the batch just given, one a row; its last part completes the step."""
+        batch = self._batch
+        if batch is None:
+            raise PrivetError("training.step(losses) was called without a new batch")
+        self._stop_recording()
+        self._batch = None
+        s = self._settings
+        if losses.shape[:1] != (len(batch),):
+            raise InvalidArgument(
+                "losses",
+                tuple(losses.shape),
+                f"one for each of {len(batch)} rows",
+                "reduction='none'",
+            )
+        if len(losses):
+            self._engine.clipped_sum(
+                losses, clipping=s.clipping(self._bound), views=s.views, into=self._total
+            )
+            self._loss_sum += float(losses.detach().double().sum())
+        if batch.last:
+            self._finish(batch.step)
+
+    def _rows(
+        self, indices: np.ndarray[Any, np.dtype[np.int64]], t: int, k: int
+    ) -> tuple[Tensor, ...]:
+        tensors = self._records.take(indices)
+        s = self._settings
+        if s.views == 1 and s.augment is None:
+            return tensors
+        generator = torch.Generator()
+        stream = self._rng.child("augment", t, self._processes.rank, k)
+        generator.manual_seed(int(stream.uint64(1)[0] >> np.uint64(1)))
+        return views_of(tensors, s.views, s.augment, generator)
+
+    def _paid(self, t: int) -> bool:
+        if t >= self._state["until"]:
+            self._state = self._account(t)
+        return t < int(self._state["until"])
+
+    def _account(self, step: int | None) -> dict[str, Any]:
+        """The state of the meter, which the first process keeps; it pays for `step` if given."""
+        answer: dict[str, Any] | PrivetError = {}
+        if self._processes.first:
+            try:
+                if step is not None:
+                    self._meter.covers(step)
+                answer = {
+                    "until": self._meter.charged_until,
+                    "loss": self._meter.loss.to_dict(),
+                    "exhausted": self._meter.exhausted is not None,
+                }
+            except PrivetError as error:
+                answer = error
+        return dict(self._processes.word_from_first(answer))
+
+    def _finish(self, t: int) -> None:
+        """The release: everything after this function's noise is post-processing."""
+        total, expected = self._total, self.sampler.expected_batch(t)
+        z = float(self.schedule.noise_multipliers[t])
+        adaptive = self.schedule.adaptive
+        gradient_z = z if adaptive is None else adaptive.gradient_multiplier(z, expected)
+        norms = total.norms_unprotected
+        within = int((norms <= self._bound).sum())
+        self._note(total.examples_unprotected, within, total.non_finite_unprotected)
+        self._processes.sum_to_first_(total.flat)
+        if self._processes.first:
+            release_sum_(
+                total.flat,
+                sensitivity=self._settings.clipping(self._bound).sensitivity(self._engine.layers),
+                noise_multiplier=gradient_z,
+                source=self._rng.child("noise", t),
+            )
+        self._processes.from_first_(total.flat)
+        if adaptive is not None:
+            counts = torch.tensor([within, len(norms)], dtype=torch.int64)
+            self._processes.sum_to_first_(counts)
+            noisy = 0.0
+            if self._processes.first:
+                noisy = release_count(
+                    int(counts[0]),
+                    int(counts[1]),
+                    scale=adaptive.noise_of_count(z, expected),
+                    source=self._rng.child("count", t),
+                )
+            noisy = float(self._processes.word_from_first(noisy))
+            self._bound = adaptive.next(self._bound, noisy, expected)
+        elif t + 1 < self.schedule.steps:
+            self._bound = float(self.schedule.bounds[t + 1])
+        total.assign_to(self.model, divisor=expected)
+        if self._settings.learning_rates is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = float(self._settings.learning_rates[t])
+        self.optimizer.step()
+        if self._average is not None:
+            self._average.update()
+        self._step = t + 1
+        where = self._settings.checkpoints
+        if where is not None and (
+            self._step % where.every == 0 or self._step == self.schedule.steps
+        ):
+            self.save()
+
+    def _note(self, examples: int, within: int, non_finite: int) -> None:
+        d = self.diagnostics
+        d.examples += examples
+        d.clipped += examples - within
+        d.non_finite += non_finite
+        if examples:
+            d.loss = self._loss_sum / (examples * self._settings.views)
+
+    def _stop_recording(self) -> None:
+        if self._recording is not None:
+            recording, self._recording = self._recording, None
+            recording.__exit__(None, None, None)
+
+    # What it costs
+
+    @property
+    def steps_done(self) -> int:
+        """How many steps have been made."""
+        return self._step
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the ledger's cap ended the run before its schedule did."""
+        return bool(self._state["exhausted"]) and self._step < self.schedule.steps
+
+    @property
+    def bound(self) -> float:
+        """C_t of the next step."""
+        return self._bound
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """All that this run has charged so far, in all attempts: at least what was released."""
+        return from_dict(self._state["loss"])
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The ledger entries of this run (in the first process)."""
+        return tuple(self._meter.entries)
+
+    @property
+    def epsilon_spent(self) -> float:
+        """epsilon of the steps charged so far, at `delta`; reading it changes nothing."""
+        return self.loss.epsilon(self.delta)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is proved about all steps charged so far."""
+        proved = self.loss.guarantee(
+            self.delta, theorem="exact composition of Gaussian releases on random samples"
+        )
+        return replace(proved, assumptions=(*self.sampler.assumptions, *ASSUMPTIONS, SECRET_KEY))
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What the paper's closed form states for the steps charged so far (add-remove only)."""
+        if self.sampler.adjacency is not Adjacency.ADD_REMOVE:
+            return None
+        t = int(self._state["until"])
+        if t == 0:
+            return None
+        return closed_form_claim(
+            self.sampler.rates[:t], self.schedule.noise_multipliers[:t], self.delta
+        )
+
+    def averaged_model(self) -> nn.Module:
+        """A copy of the model with the moving average of its weights."""
+        if self._average is None:
+            raise InvalidArgument("ema", None, "a decay in (0, 1), given to `private`")
+        return self._average.model()
+
+    # Save and resume
+
+    def save(self) -> Path | None:
+        """Write a checkpoint now (done by itself every so many steps)."""
+        where = self._settings.checkpoints
+        if where is None or not self._processes.first:
+            return None
+        tensors, optimizer = saved.pack_optimizer(self.optimizer)
+        tensors |= saved.pack_model(self.model) | {"torch_rng": torch.get_rng_state()}
+        facts: dict[str, Any] = {
+            "run": self.run,
+            "step": self._step,
+            "bound": self._bound,
+            "same": self._sameness(),
+            "optimizer": optimizer,
+            "choices": self._engine.choices,
+        }
+        if self._average is not None:
+            tensors |= {f"average/{name}": t for name, t in self._average.tensors.items()}
+            facts["averaged"] = self._average.steps
+        where.write(tensors, facts)
+        return where.path
+
+    def _open(self) -> str:
+        """Restore the last checkpoint, or start; returns the name of the run."""
+        same_everywhere(self._processes, [*self.model.parameters(), *self.model.buffers()])
+        where = self._settings.checkpoints
+        found = None if where is None else where.read()
+        started = self._processes.word_from_first(found is not None)
+        if started and found is not None:
+            self._restore(*found)
+            return str(found[1]["run"])
+        self.run = str(self._processes.word_from_first(f"dpsgd-{secrets.token_hex(8)}"))
+        self.save()
+        return self.run
+
+    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        now, then = self._sameness(), facts["same"]
+        for what, value in now.items():
+            if then.get(what) != value:
+                raise saved.CheckpointError(
+                    self._settings.checkpoints and self._settings.checkpoints.path,
+                    f"belongs to a run with another {what}",
+                    "go on with the settings it began with, or start anew in another folder",
+                )
+        saved.unpack_model(self.model, tensors)
+        saved.unpack_optimizer(self.optimizer, tensors, facts["optimizer"])
+        if self._average is not None:
+            for name, t in self._average.tensors.items():
+                t.copy_(tensors[f"average/{name}"])
+            self._average.steps = int(facts["averaged"])
+        self._engine.choices = facts["choices"]
+        self._step, self._bound = int(facts["step"]), float(facts["bound"])
+        torch.set_rng_state(tensors["torch_rng"])
+
+    def _sameness(self) -> dict[str, Any]:
+        """What must not change between the attempts of one run, in digests."""
+        s = self.schedule
+        shapes = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
+        layers = self._engine.layers
+        out = {
+            "schedule": digest(s.rates, s.noise_multipliers, s.bounds, repr(s.adaptive)),
+            "sampler": f"{type(self.sampler).__name__} {digest(self.sampler.rates)}",
+            "expected batch": self.sampler.expected_batch(0),
+            "model": digest(repr(shapes), self._settings.clipping(1.0).sensitivity(layers)),
+            "micro_batch or views": [self._settings.micro_batch, self._settings.views],
+            "ema": None if self._average is None else self._average.decay,
+            "kind of noise source": "secure" if self._rng.secret else "seeded",
+        }
+        if not self._rng.secret:  # noise comes again, so it must meet the same sums
+            own = self._rng.child("sameness")
+            out["seed"] = f"{int(own.uint64(1)[0]):016x}"
+            out["data set"] = self._records.fingerprint(own.uint64(4).tobytes())
+        return out

@@ -1,0 +1,167 @@
+"""`private`: what turns a model, an optimiser and a data set into a private run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.ledger import Ledger
+from privet.methods.dpsgd.averaging import Average
+from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.distributed import Processes, current
+from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.records import Augment, records_of
+from privet.methods.dpsgd.run import MakeClipping, Settings
+from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
+from privet.methods.dpsgd.schedule import Schedule, Values, values
+from privet.nets import Clipping, FlatClipping, PerExampleGradients
+from privet.nets.per_example.choice import KernelChoice
+from privet.noise import Source
+
+
+def flat_clipping(bound: float) -> Clipping:
+    """Every example's whole gradient scaled to norm at most `bound`."""
+    return FlatClipping(bound=bound)
+
+
+def private(
+    model: nn.Module,
+    optimizer: Optimizer,
+    dataset: Any,
+    schedule: Schedule,
+    *,
+    rng: Source,
+    ledger: Ledger | None = None,
+    delta: float | None = None,
+    n_public: int | None = None,
+    sampler: Sampler | None = None,
+    clipping: MakeClipping = flat_clipping,
+    micro_batch: int = 256,
+    views: int = 1,
+    augment: Augment | None = None,
+    ema: float | None = None,
+    learning_rates: Values | None = None,
+    checkpoints: Checkpoints | None = None,
+    charge_block: int | None = None,
+    kernel_choice: KernelChoice | None = None,
+    processes: Processes | None = None,
+) -> Training:
+    """A private training run around your own loop.
+
+    ```
+    with private(model, optimizer, (x, y), schedule, ledger=ledger, rng=secure()) as training:
+        for batch in training:
+            training.step(loss_fn(model(batch.x), batch.y))     # one loss a row
+    print(training.guarantee)
+    ```
+
+    Each step t draws a Poisson sample with rate q_t (or what `sampler` says), and hands it out in
+    parts of at most `micro_batch` rows: `batch.last` marks the end of a step. `training.step` clips
+    every example's gradient to C_t and adds up; with the last part it adds Gaussian noise of
+    standard deviation z_t C_t once, divides by the expected batch, and lets the optimiser step. An
+    empty sample is one batch of no rows, and a step like any other.
+
+    - `ledger`: charged before release, `charge_block` steps at a time (a quarter of the schedule,
+      or with checkpoints as many as lie between two of them, unless told); when its cap is reached
+      the loop ends and `training.stopped_early` is true. None: one that only counts (kept in the
+      checkpoint's folder, if there is one).
+    - `delta`: for `epsilon_spent` and `guarantee`; the ledger's unless told.
+    - `n_public`: the nominal number of records, in the divisor. The true number is a secret under
+      add-remove adjacency; if this is left out, you declare it public.
+    - `clipping`: makes the rule from C_t, such as `lambda c: PerLayerClipping(bound=c)`.
+    - `views`, `augment`: each example appears `views` times, every appearance changed by
+      `augment(rows, generator)`; an example's gradient is the mean over its views, then clipped.
+    - `ema`: decay of a moving average of the weights, see `training.averaged_model`.
+    - `learning_rates`: eta_t for all groups of the optimiser; left alone if None.
+    - `checkpoints`: where to save; a run found there goes on from its last checkpoint, a seeded one
+      bit for bit as if it had never stopped.
+    - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
+      secure one, unless told.
+    - under `torchrun` (torch.distributed initialised) the processes share each step.
+
+    **Guarantee**: `training.guarantee`: exact composition of all steps charged, per record.
+
+    **Assumes** what `training.guarantee.assumptions` lists; above all that an example's loss
+    depends on that example only, and that the loop body does nothing else with the batch.
+
+    >>> import torch
+    >>> from privet.noise import seeded
+    >>> model = torch.nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> data = torch.randn(100, 2), torch.randn(100, 1)
+    >>> schedule = Schedule(steps=5, sample_rate=0.2, noise_multiplier=2.0)
+    >>> with private(model, optimizer, data, schedule, delta=1e-5, rng=seeded(0)) as training:
+    ...     for batch in training:
+    ...         training.step((model(batch.x) - batch.y).square().mean(1))
+    >>> training.steps_done, round(training.epsilon_spent, 2)
+    (5, 1.21)
+    """
+    records = records_of(dataset)
+    if not isinstance(rng, Source):
+        raise InvalidArgument(
+            "rng", rng, "a noise source", "use privet.noise.secure() or seeded(1)"
+        )
+    if delta is None and ledger is None:
+        raise InvalidArgument("delta", None, "a number in (0, 1) where no ledger is given")
+    if delta is None:
+        assert ledger is not None
+        delta = ledger.cap_delta
+    delta = _check.open_unit("delta", delta)
+    if sampler is None:
+        sampler = PoissonSampler(n=len(records), rates=schedule.rates, rng=rng, n_public=n_public)
+    elif sampler.steps != schedule.steps:
+        raise InvalidArgument(
+            "sampler", f"{sampler.steps} steps", f"one for {schedule.steps} steps"
+        )
+    elif not (sampler.rates == schedule.rates).all():
+        raise InvalidArgument("sampler", sampler.rates, "one with the rates of the schedule")
+    processes = current() if processes is None else processes
+    if ledger is None:
+        ledger = _counting_ledger(delta, sampler, checkpoints if processes.first else None)
+    how: KernelChoice = kernel_choice or ("measured" if rng.secret else "cost-model")
+    if charge_block is None:
+        charge_block = -(-schedule.steps // 4)
+        if checkpoints is not None:
+            charge_block = max(checkpoints.every, -(-schedule.steps // 20))
+    rates = (
+        None if learning_rates is None else values("learning_rates", learning_rates, schedule.steps)
+    )
+    return Training(
+        model=model,
+        optimizer=optimizer,
+        records=records,
+        schedule=schedule,
+        sampler=sampler,
+        engine=PerExampleGradients(model, kernel_choice=how),
+        ledger=ledger,
+        delta=delta,
+        rng=rng,
+        average=None if ema is None else Average(model, decay=ema),
+        settings=Settings(
+            clipping=clipping,
+            micro_batch=_check.count("micro_batch", micro_batch),
+            views=_check.count("views", views),
+            augment=augment,
+            learning_rates=rates,
+            checkpoints=checkpoints,
+            charge_block=_check.count("charge_block", charge_block),
+        ),
+        processes=processes,
+    )
+
+
+def _counting_ledger(delta: float, sampler: Sampler, checkpoints: Checkpoints | None) -> Ledger:
+    """A ledger without a cap; in a file where the run itself is kept in files."""
+    kind = sampler.adjacency
+    if checkpoints is None:
+        return Ledger.in_memory(cap_epsilon=math.inf, cap_delta=delta, adjacency=kind)
+    path = checkpoints.folder / "run.ledger"
+    if path.exists():
+        return Ledger.open(path)
+    checkpoints.folder.mkdir(parents=True, exist_ok=True)
+    return Ledger.create(path, cap_epsilon=math.inf, cap_delta=delta, adjacency=kind)

@@ -1,0 +1,78 @@
+"""What belongs to a run besides its steps: settings, diagnostics, and what its promise rests on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privet.guarantee import Assumption, Backing
+from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.records import Augment
+from privet.methods.dpsgd.schedule import Array
+from privet.nets import Clipping
+
+MakeClipping = Callable[[float], Clipping]
+
+
+class UnprotectedDiagnostic(UserWarning):
+    """Something exact about single records: for the owner of the data, not for publication."""
+
+
+@dataclass(kw_only=True)
+class Diagnostics:
+    """Exact facts about the run, *not* covered by its guarantee: look, but do not publish."""
+
+    examples: int = 0
+    clipped: int = 0
+    non_finite: int = 0
+    loss: float = float("nan")
+    """Mean loss of the last step that had examples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a run does besides its schedule; none of it changes the price."""
+
+    clipping: MakeClipping
+    micro_batch: int
+    views: int
+    augment: Augment | None
+    learning_rates: Array | None
+    checkpoints: Checkpoints | None
+    charge_block: int
+
+
+def _told(backing: Backing, *texts: str) -> tuple[Assumption, ...]:
+    return tuple(Assumption(text=text, backing=backing) for text in texts)
+
+
+ASSUMPTIONS = (
+    *_told(
+        Backing.ENFORCED,
+        "every example's gradient is clipped to C_t",
+        "every step is charged before it is made",
+    ),
+    *_told(
+        Backing.TESTED,
+        "an example's loss depends on that example only",
+        "float32 rounding of the sum stays within the room left under the clipping bound",
+        "the noise is normal on its grid",
+    ),
+    *_told(
+        Backing.ASSUMED,
+        "the initial model and all settings were chosen without these records",
+        "batches leave the loop only through training.step",
+    ),
+)
+
+
+def digest(*parts: Any) -> str:
+    """A short name for arrays and whatever has a repr."""
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return h.hexdigest()[:16]

@@ -1,0 +1,263 @@
+"""Who takes part in a step: samplers that state their own price.
+
+Symbols: q_t the rate of step t, N the public number of records, z_t the noise multiplier (standard
+deviation of the noise over the L2 bound of one record's contribution), T the number of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Assumption, Backing
+from privet.loss import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
+from privet.noise import Source
+
+Indices = NDArray[np.int64]
+Numbers = Sequence[float] | NDArray[np.float64]
+
+
+class Sampler(ABC):
+    """Draws the records of every step, and knows what Gaussian releases on them cost.
+
+    The accounting is a method of the object that draws, so the two cannot disagree.
+    """
+
+    steps: int
+    adjacency: Adjacency
+
+    @abstractmethod
+    def indices(self, step: int) -> Indices:
+        """The records of this step, ascending; a seeded sampler gives the same ones again."""
+
+    @abstractmethod
+    def expected_batch(self, step: int) -> float:
+        """The public divisor of the step's sum, which never depends on who was drawn."""
+
+    @abstractmethod
+    def loss(
+        self, noise_multipliers: Numbers, *, start: int = 0, stop: int | None = None
+    ) -> PrivacyLoss:
+        """The cost of steps start, ..., stop-1, given the noise multiplier of *every* step."""
+
+    @property
+    @abstractmethod
+    def rates(self) -> NDArray[np.float64]:
+        """q_t for every step."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the price rests on, and how we know it."""
+
+    def _part(
+        self, noise_multipliers: Numbers, start: int, stop: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        z = np.asarray(noise_multipliers, dtype=np.float64)
+        if z.shape != (self.steps,):
+            raise InvalidArgument(
+                "noise_multipliers", z.shape, f"one for each of {self.steps} steps"
+            )
+        end = self.steps if stop is None else stop
+        if not 0 <= start <= end <= self.steps:
+            raise InvalidArgument("steps", (start, end), f"a range within 0 to {self.steps}")
+        return self.rates[start:end], z[start:end]
+
+
+def poisson_loss(
+    rates: NDArray[np.float64],
+    noise_multipliers: NDArray[np.float64],
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+) -> PrivacyLoss:
+    """The cost of Gaussian releases on Poisson samples: exact where nothing is sampled (q = 1).
+
+    With q_t = 1 the steps are plain Gaussian releases, whose 1/z_t^2 (4/z_t^2 for replace-one) add
+    up to mu^2; all others are `SampledGaussian`.
+
+    >>> round(poisson_loss(np.ones(4), np.full(4, 2.0)).parts[0].mu, 9)
+    1.0
+    """
+    full = rates >= 1.0
+    losses: list[PrivacyLoss] = []
+    if np.any(full):
+        per_record = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
+        mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * (1 + 2.0**-50)
+        losses.append(Gaussian(mu=mu, adjacency=adjacency))
+    some = ~full & (rates > 0.0)
+    if np.any(some):
+        pairs, count = np.unique(
+            np.stack([rates[some], noise_multipliers[some]]), axis=1, return_counts=True
+        )
+        losses.append(
+            SampledGaussian(
+                sample_rate=pairs[0], noise_multiplier=pairs[1], steps=count, adjacency=adjacency
+            )
+        )
+    return compose(losses, adjacency=adjacency)
+
+
+@final
+class PoissonSampler(Sampler):
+    """Every record joins step t by its own coin of probability exactly q_t.
+
+    Batches vary in size and may be empty; an empty batch is a step like any other. The divisor is
+    q_t N with the *public* N, whatever the true number of records.
+
+    **Guarantee**: `loss` prices what `indices` draws. Coins are exact (compared with q_t bit by
+    bit) and come from the child stream ("sample", t) of `rng`, so a resumed seeded run draws the
+    same batches, and a secure one draws new ones.
+
+    **Assumes** that `n_public` and the rates were not chosen by looking at the records.
+
+    >>> from privet.noise import seeded
+    >>> sampler = PoissonSampler(n=1000, rates=[0.1] * 50, rng=seeded(0))
+    >>> sampler.expected_batch(0), sampler.steps
+    (100.0, 50)
+    >>> round(sampler.loss([1.0] * 50).epsilon(1e-5), 2)
+    5.15
+    """
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        rates: Numbers,
+        rng: Source,
+        n_public: int | None = None,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    ) -> None:
+        self.n = _check.count("n", n, minimum=0)
+        self.n_public = self.n if n_public is None else _check.count("n_public", n_public)
+        self._declared = n_public is not None
+        q = np.array(rates, dtype=np.float64)
+        if q.ndim != 1 or len(q) == 0:
+            raise InvalidArgument("rates", q.shape, "one rate for each step, at least one")
+        for value in q:
+            _check.unit("rates", value)
+        if np.any(q <= 0.0):
+            raise InvalidArgument("rates", float(q.min()), "numbers in (0, 1]")
+        q.flags.writeable = False
+        self._rates, self._rng = q, rng
+        self.steps = len(q)
+        self.adjacency = adjacency
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        return self._rates
+
+    def indices(self, step: int) -> Indices:
+        coins = self._rng.child("sample", step).bernoulli(self.n, float(self._rates[step]))
+        return np.flatnonzero(coins).astype(np.int64)
+
+    def expected_batch(self, step: int) -> float:
+        return float(self._rates[step]) * self.n_public
+
+    def loss(
+        self, noise_multipliers: Numbers, *, start: int = 0, stop: int | None = None
+    ) -> PrivacyLoss:
+        q, z = self._part(noise_multipliers, start, stop)
+        return poisson_loss(q, z, self.adjacency)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        public = (
+            f"the nominal number of records, {self.n_public}, was declared public"
+            if self._declared
+            else f"the number of records, {self.n_public}, is public (n_public was not given)"
+        )
+        return (
+            Assumption(
+                text="records join a step by independent exact coins", backing=Backing.ENFORCED
+            ),
+            Assumption(text="the divisor is the expected batch size", backing=Backing.ENFORCED),
+            Assumption(text=public, backing=Backing.ASSUMED),
+        )
+
+
+@final
+class FixedSizeSampler(Sampler):
+    """A uniformly random batch of fixed size in every step, drawn afresh without replacement.
+
+    Here the number of records is public, so neighbours differ by replacing one record, and the
+    price is that of `FixedSizeGaussian`: never that of Poisson sampling.
+
+    **Guarantee**: `loss` prices what `indices` draws.
+
+    >>> from privet.noise import seeded
+    >>> sampler = FixedSizeSampler(n=1000, batch_sizes=[100] * 50, rng=seeded(0))
+    >>> len(sampler.indices(0)), sampler.adjacency.value
+    (100, 'replace-one')
+    """
+
+    adjacency = Adjacency.REPLACE_ONE
+
+    def __init__(self, *, n: int, batch_sizes: Sequence[int], rng: Source) -> None:
+        self.n = _check.count("n", n)
+        sizes = [_check.count("batch_sizes", b) for b in batch_sizes]
+        if not sizes:
+            raise InvalidArgument(
+                "batch_sizes", batch_sizes, "one size for each step, at least one"
+            )
+        if max(sizes) > self.n:
+            raise InvalidArgument("batch_sizes", max(sizes), f"at most the {self.n} records")
+        self.batch_sizes = tuple(sizes)
+        self.steps = len(sizes)
+        self._rng = rng
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        return np.array(self.batch_sizes, dtype=np.float64) / self.n
+
+    def indices(self, step: int) -> Indices:
+        return self._rng.child("sample", step).sample(self.n, self.batch_sizes[step])
+
+    def expected_batch(self, step: int) -> float:
+        return float(self.batch_sizes[step])
+
+    def loss(
+        self, noise_multipliers: Numbers, *, start: int = 0, stop: int | None = None
+    ) -> PrivacyLoss:
+        q, z = self._part(noise_multipliers, start, stop)
+        if len(q) == 0:
+            return compose([], adjacency=self.adjacency)
+        return FixedSizeGaussian(sample_rate=q, noise_multiplier=z)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption(text="batches are exactly uniform subsets", backing=Backing.ENFORCED),
+            Assumption(
+                text=f"the number of records, {self.n}, is public", backing=Backing.ENFORCED
+            ),
+        )
+
+
+def shard(indices: Indices, *, n: int, rank: int, world: int) -> Indices:
+    """The records of a step that belong to one of several processes: contiguous disjoint shards.
+
+    >>> shard(np.array([0, 3, 5, 9]), n=10, rank=1, world=2).tolist()
+    [5, 9]
+    """
+    low, high = rank * n // world, (rank + 1) * n // world
+    first, last = np.searchsorted(indices, [low, high])
+    return indices[first:last]
+
+
+def micro_batches(indices: Indices, size: int) -> Iterator[tuple[Indices, bool]]:
+    """Parts of at most `size` records, and whether each is the last; an empty batch is one part.
+
+    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(3), 2)]
+    [([0, 1], False), ([2], True)]
+    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(0), 2)]
+    [([], True)]
+    """
+    count = max(1, -(-len(indices) // size))
+    for k in range(count):
+        yield indices[k * size : (k + 1) * size], k == count - 1
