@@ -1,6 +1,7 @@
 """What a privacy loss is: something with an epsilon for every delta, that adds up.
 
-Every loss is a sum of independent *parts*. A part describes a dominating pair (P, Q) of output laws, one
+Every loss is a sum of independent *parts*. A part describes a dominating pair (P, Q) of output
+laws, one
 for each direction of the neighbouring relation, through three views that the accountants use: its
 moment generating function, its privacy profile, and its largest possible loss.
 """
@@ -12,14 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.errors import Incomparable
+from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing, Unit
+
+if TYPE_CHECKING:
+    from privet.loss.dots import Dots
 
 Array = NDArray[Any]
 
@@ -35,7 +39,8 @@ class Direction(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Quadrature:
-    """Equidistant points order + i k spacing, k = 0 .. count-1, on a vertical line of the complex plane."""
+    """Equidistant points order + i k spacing, k = 0 .. count-1, on a vertical line of the complex
+    plane."""
 
     order: float
     spacing: float
@@ -53,7 +58,8 @@ class Quadrature:
 class PrivacyLoss(ABC):
     """What one or many releases cost.
 
-    With L = log dP/dQ under P, delta(epsilon) = E[(1 - e^(epsilon - L))_+], and losses of independent or
+    With L = log dP/dQ under P, delta(epsilon) = E[(1 - e^(epsilon - L))_+], and losses of
+    independent or
     adaptively composed releases add. `epsilon` and `delta` round towards less privacy.
     """
 
@@ -154,6 +160,16 @@ class Part(PrivacyLoss):
         """The distinct elementary releases and how often each occurs."""
 
     @property
+    def free(self) -> bool:
+        """Whether nothing about a unit can be learned from it."""
+        return self.failure == 0.0 and all(self.supremum(d) == 0.0 for d in Direction)
+
+    @property
+    def distinct(self) -> int:
+        """How many distinct elementary releases there are."""
+        return 1
+
+    @property
     def failure(self) -> float:
         """The probability of an unbounded loss, kept apart from the rest (0 for most)."""
         return 0.0
@@ -163,14 +179,16 @@ class Part(PrivacyLoss):
         """The largest loss that can occur; its epsilon at delta = 0."""
 
     def tail(self, direction: Direction, cut: float) -> float:
-        """A bound of the probability that `log_mgf(..., cut=cut)` leaves out, at most `releases * cut`."""
+        """A bound of the probability that `log_mgf(..., cut=cut)` leaves out, at most `releases *
+        cut`."""
         return 0.0
 
     @abstractmethod
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         """log E[e^(order L)] (or an upper bound of it) at real orders above 0.
 
-        A part may leave out its largest losses, of probability at most `cut` a release, and report them in `tail`:
+        A part may leave out its largest losses, of probability at most `cut` a release, and report
+        them in `tail`:
         a few huge but hopelessly rare losses would otherwise rule the transform.
         """
 
@@ -178,11 +196,24 @@ class Part(PrivacyLoss):
     def log_mgf_on(
         self, line: Quadrature, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array] | None:
-        """The same on a vertical line, with a bound of the absolute error of each value; None if unknown."""
+        """The same on a vertical line, with a bound of the absolute error of each value; None if
+        unknown."""
 
     @abstractmethod
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         """delta of ONE elementary release at any real epsilons; None if there is no single one."""
+
+    def dots(self, direction: Direction, *, step: float, first: int, last: int) -> Dots:
+        """ONE elementary release on the grid first * step .. last * step; see `privet.loss.dots`.
+        ONE elementary release on the grid first * step .. last * step; see `privet.loss.dots`."""
+        from privet.loss.dots import from_profile
+
+        def profile(epsilon: Array) -> Array:
+            values = self.profile(epsilon, direction)
+            assert values is not None
+            return values
+
+        return from_profile(profile, step=step, first=first, last=last)
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -203,8 +234,12 @@ def compose(losses: Iterable[PrivacyLoss], *, adjacency: Adjacency | None = None
         if adjacency is None:
             adjacency = loss.neighbours
         elif loss.neighbours is not adjacency:
-            raise Incomparable(adjacency.value, loss.neighbours.value, "losses of different adjacency")
+            raise Incomparable(
+                adjacency.value, loss.neighbours.value, "losses of different adjacency"
+            )
         for part in loss.parts:
+            if part.free:
+                continue
             for i, present in enumerate(merged):
                 if type(present) is type(part) and (both := present.merge(part)) is not None:
                     merged[i] = both
@@ -226,8 +261,7 @@ def from_dict(d: Mapping[str, Any]) -> PrivacyLoss:
     for fields in d["parts"]:
         settings = {k: v for k, v in fields.items() if k != "kind"}
         if fields["kind"] not in kinds:
-            from privet.errors import InvalidArgument
-
             raise InvalidArgument("kind", fields["kind"], f"one of {', '.join(sorted(kinds))}")
-        parts.append(kinds[fields["kind"]](adjacency=adjacency, **settings))
+        build: Any = kinds[fields["kind"]]
+        parts.append(build(adjacency=adjacency, **settings))
     return compose(parts, adjacency=adjacency)

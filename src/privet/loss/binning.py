@@ -1,13 +1,17 @@
 """Many distinct steps at the price of a few: a grid of nodes that dominates every step.
 
-Lemma (docs/theory/contour.md). At every epsilon the privacy profile of a sampled Gaussian (or Laplace) step is convex
-in the total variation s of the unsampled release, and convex in the rate q. So the step is dominated by
-a public lottery between its neighbouring nodes with the same mean s and mean q, and a lottery's moment generating function is
+Lemma (docs/theory/contour.md). At every epsilon the privacy profile of a sampled Gaussian (or
+Laplace) step is convex
+in the total variation s of the unsampled release, and convex in the rate q. So the step is
+dominated by
+a public lottery between its neighbouring nodes with the same mean s and mean q, and a lottery's
+moment generating function is
 the mixture of the nodes': M = sum_c weight_c M_c. Within a cell,
 
     sum over steps of log(M_00 (1 + a x + b y + a b c))
 
-is a function of the positions (a, b) in [0,1]^2 only; it is summed exactly up to a stated error by interpolating it
+is a function of the positions (a, b) in [0,1]^2 only; it is summed exactly up to a stated error by
+interpolating it
 at Chebyshev points, so that a step costs a few multiplications whatever the number of frequencies.
 """
 
@@ -46,7 +50,8 @@ class Cells:
     """Indices of the nodes of each cell: low-low, high rate, high variation, both high."""
     counts: Array
     weights: Array
-    """Interpolation weights, one (rate point, variation point) table a cell; each sums to the cell's count."""
+    """Interpolation weights, one (rate point, variation point) table a cell; each sums to the
+    cell's count."""
     members: tuple[tuple[Array, Array, Array], ...]
     """Positions (a, b) and multiplicities of the steps of each cell."""
 
@@ -163,7 +168,8 @@ def _cells(
 
 
 def gaussian_cells(q: Array, z: Array, counts: Array, *, round_up: bool) -> Cells:
-    """Cells for Gaussian steps; `round_up` moves each step to the node with less noise, where only that is proved."""
+    """Cells for Gaussian steps; `round_up` moves each step to the node with less noise, where only
+    that is proved."""
     mu = 1.0 / z
     rate_nodes = _axis(q, 1.03)
     mu_nodes = _axis(mu, 1.0 + 1.5e-3) if round_up else _variation_axis(mu)

@@ -2,9 +2,10 @@
 
 With K(z) = sum of log E[e^(z L_t)] over the parts and any order lambda > 0,
 
-    delta(epsilon) = 1/(2 pi) * integral of e^(K(z) - z epsilon) / (z (z + 1)) dw,   z = lambda + i w,
+    delta(epsilon) = 1/(2 pi) * integral of e^(K(z) - z epsilon) / (z (z + 1)) dw,  z = lambda + iw,
 
-because 1/(z (z+1)) is the Laplace transform of (1 - e^(-y))_+. Four approximations, each of which raises the
+because 1/(z (z+1)) is the Laplace transform of (1 - e^(-y))_+. Four approximations, each of which
+raises the
 result (proofs in docs/theory/contour.md):
 
 1. the trapezoid rule of period P = 2 pi / spacing gives sum_m e^(lambda m P) delta(epsilon + m P);
@@ -52,7 +53,8 @@ class Renyi:
         return total
 
     def on(self, line: Quadrature) -> tuple[Array, Array] | None:
-        """K on a vertical line and a bound of its error; None where a part knows real orders only."""
+        """K on a vertical line and a bound of its error; None where a part knows real orders only.
+        K on a vertical line and a bound of its error; None where a part knows real orders only."""
         total, errors = np.zeros(line.count, dtype=complex), np.zeros(line.count)
         for part in self.parts:
             answer = part.log_mgf_on(line, self.direction, self.cut)
@@ -75,11 +77,14 @@ class Renyi:
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """The best epsilon that the curve gives, and the order that gives it.
 
-        delta <= e^(K(t) - t epsilon) t^t / (t+1)^(t+1) (Canonne, Kamath and Steinke 2020, proposition 12).
+        delta <= e^(K(t) - t epsilon) t^t / (t+1)^(t+1) (Canonne, Kamath and Steinke 2020,
+        proposition 12).
         """
 
         def bound(t: Array) -> Array:
-            return (self.log_mgf(t) - log_delta + t * np.log(t) - (t + 1) * np.log1p(t)) / t
+            return np.asarray(
+                (self.log_mgf(t) - log_delta + t * np.log(t) - (t + 1) * np.log1p(t)) / t
+            )
 
         return _minimise(bound, self.start(log_delta))
 
@@ -87,7 +92,7 @@ class Renyi:
         """The best log delta that the curve gives at `epsilon`, and the order that gives it."""
 
         def bound(t: Array) -> Array:
-            return self.log_mgf(t) - t * epsilon + t * np.log(t) - (t + 1) * np.log1p(t)
+            return np.asarray(self.log_mgf(t) - t * epsilon + t * np.log(t) - (t + 1) * np.log1p(t))
 
         value, order = _minimise(bound, self.start(-1.0 - epsilon))
         return min(0.0, value), order
@@ -116,7 +121,8 @@ def _minimise(f: Callable[[Array], Array], start: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """An upper bound of epsilon -> delta, evaluated from stored values of K on one vertical line."""
+    """An upper bound of epsilon -> delta, evaluated from stored values of K on one vertical line.
+    An upper bound of epsilon -> delta, evaluated from stored values of K on one vertical line."""
 
     line: Quadrature
     scale: float
@@ -130,7 +136,9 @@ class Curve:
         """log of the bound; -inf if it is not positive (it is then below rounding)."""
         turn = np.exp(-1j * self.line.frequencies * epsilon)
         total = float(np.sum((self.weights * turn).real)) + self.slack
-        return self.scale - self.line.order * epsilon + (math.log(total) if total > 0 else -math.inf)
+        return (
+            self.scale - self.line.order * epsilon + (math.log(total) if total > 0 else -math.inf)
+        )
 
 
 def build_curve(log_mgf: Array, errors: Array, line: Quadrature, smoothing: float) -> Curve:
@@ -160,16 +168,16 @@ class Plan:
 
     @property
     def line(self) -> Quadrature:
-        return Quadrature(
-            order=self.order, spacing=2.0 * math.pi / self.period, count=self.points
-        )
+        return Quadrature(order=self.order, spacing=2.0 * math.pi / self.period, count=self.points)
 
 
 def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolerance: float) -> Plan:
     """Order, period, smoothing and number of points for a result near (epsilon, log_delta).
 
-    The copies of delta shifted by the period to the left and right have to be small: e^(-order P) and, by the Renyi curve
-    at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders tried the one that needs the fewest points is taken.
+    The copies of delta shifted by the period to the left and right have to be small: e^(-order P)
+    and, by the Renyi curve
+    at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders tried the one that
+    needs the fewest points is taken.
     """
     orders = order * np.geomspace(0.15, 8.0, 18)
     k = renyi.log_mgf(orders)
@@ -189,14 +197,21 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
         points = max(32, math.ceil(last * period / (2.0 * math.pi)) + 1)
         if level < 30.0 and (best is None or points < best.points):
             best = Plan(cut=renyi.cut, order=lam, period=period, smoothing=smoothing, points=points)
-    return best or Plan(cut=renyi.cut, order=order, period=1.0, smoothing=smoothing, points=_MOST_POINTS + 1)
+    return best or Plan(
+        cut=renyi.cut, order=order, period=1.0, smoothing=smoothing, points=_MOST_POINTS + 1
+    )
 
 
-def epsilon(parts: Sequence[Part], direction: Direction, delta: float) -> tuple[float, Plan | None]:
-    """An epsilon that is never too small, and the plan that found it; None where it may be far from tight.
+def epsilon(
+    parts: Sequence[Part], direction: Direction, delta: float, *, rounds: int
+) -> tuple[float, Plan | None]:
+    """An epsilon that is never too small, and the plan that found it; None where it may be far from
+    tight.
 
-    Tightness is judged by halving the smoothing on the same values of K: if the answer then moves by more than
-    a few parts in 10^5, the plan is refined, and after that the caller should try another accountant.
+    Tightness is judged by halving the smoothing on the same values of K: if the answer then moves
+    by more than
+    a few parts in 10^4, the plan is refined, `rounds` times at most; then the caller should try
+    another accountant.
     """
     releases = sum(p.releases for p in parts)
     renyi = Renyi(parts=parts, direction=direction, cut=_CUT * delta / releases)
@@ -204,7 +219,7 @@ def epsilon(parts: Sequence[Part], direction: Direction, delta: float) -> tuple[
     best, order = renyi.epsilon(target)
     best = max(best, 0.0)
     guess, tolerance = max(best - 3.0 / order, 0.0), tolerance_of(best)
-    for _ in range(7):
+    for _ in range(rounds):
         p = plan(renyi, order=order, epsilon=guess, log_delta=target, tolerance=tolerance)
         answer = renyi.on(p.line) if p.points <= _MOST_POINTS else None
         if answer is None:
@@ -222,7 +237,9 @@ def epsilon(parts: Sequence[Part], direction: Direction, delta: float) -> tuple[
     return best, None
 
 
-def holds(parts: Sequence[Part], direction: Direction, p: Plan, epsilon: float, delta: float) -> bool:
+def holds(
+    parts: Sequence[Part], direction: Direction, p: Plan, epsilon: float, delta: float
+) -> bool:
     """Whether (epsilon, delta) is certain in this direction too, by the plan of the other one."""
     renyi = Renyi(parts=parts, direction=direction, cut=p.cut)
     answer = renyi.on(p.line)
@@ -233,7 +250,8 @@ def holds(parts: Sequence[Part], direction: Direction, p: Plan, epsilon: float, 
 
 
 def _solve(curve: Curve, target: float, high: float) -> float:
-    """The least epsilon in [0, high] at which the bound is at most the target (high if there is none)."""
+    """The least epsilon in [0, high] at which the bound is at most the target (high if there is
+    none)."""
     if curve.log_delta(0.0) <= target:
         return 0.0
     if high <= 0.0 or curve.log_delta(high) > target:
@@ -253,7 +271,9 @@ def delta(parts: Sequence[Part], direction: Direction, epsilon: float) -> tuple[
             return best, True
         renyi = Renyi(parts=parts, direction=direction, cut=_CUT * best / releases)
         _, order = renyi.delta(epsilon)
-        p = plan(renyi, order=order, epsilon=epsilon, log_delta=math.log(best) - 2.0, tolerance=tolerance)
+        p = plan(
+            renyi, order=order, epsilon=epsilon, log_delta=math.log(best) - 2.0, tolerance=tolerance
+        )
         answer = renyi.on(p.line) if p.points <= _MOST_POINTS else None
         if answer is None:
             return best, False

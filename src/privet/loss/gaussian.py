@@ -32,7 +32,7 @@ def _mills(x: Array) -> Array:
 def log_delta(mu: float, epsilon: float) -> float:
     """log of the exact delta of a Gaussian release, for any real epsilon.
 
-    delta = Phi(a) - e^epsilon Phi(b) with a = mu/2 - epsilon/mu, b = a - mu (Balle and Wang 2018, theorem 5).
+    delta = Phi(a) - e^epsilon Phi(b), a = mu/2 - epsilon/mu, b = a - mu (Balle and Wang 2018).
     Since e^epsilon phi(b) = phi(a), it equals phi(a) (R(-a) - R(-b)) with the Mills ratio R. For
     mu < 1 the difference is integrated, R' = x R - 1, so that no digits cancel.
 
@@ -62,7 +62,7 @@ def log_deltas(mu: float, epsilon: Array) -> Array:
         # close to 1: delta = 1 - e^epsilon (1 - delta(-epsilon))
         if np.any(near := (e < 0) & (a > 6.0)):
             bulk = np.where(near, np.log1p(-np.exp(e) * -np.expm1(log_deltas(mu, np.abs(e)))), bulk)
-    return np.where(a > 1.0, bulk, tail)
+    return np.asarray(np.where(a > 1.0, bulk, tail))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

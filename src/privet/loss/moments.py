@@ -6,12 +6,16 @@ Q is the law without the unit, P the law with it when it is sampled, and r = 1 -
     add:          L = -log r under Q,     E[e^(z L)] = E_Q[r^(-z)]
     replace one:  L = log r+ - log r-,    E[e^(z L)] = E_Q[r+^(z+1) r-^(-z)]
 
-The first and the last grow without bound where their probability is hopelessly small, so that they are multiplied by a soft
-cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probability 1 - chi(u) a release counts as a failure instead, and c is
+The first and the last grow without bound where their probability is hopelessly small, so that they
+are multiplied by a soft
+cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probability 1 - chi(u) a release counts as a
+failure instead, and c is
 such that this has probability at most `cut`.
 
-For Gaussian noise the expectation is a trapezoid sum over the real line, with a step that makes its error at most
-e^-41 (bound in docs/theory/contour.md); for Laplace noise two atoms and a Gauss-Legendre sum on [0, 1].
+For Gaussian noise the expectation is a trapezoid sum over the real line, with a step that makes its
+error at most
+e^-41 (bound in docs/theory/contour.md); for Laplace noise two atoms and a Gauss-Legendre sum on [0,
+1].
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ _NEGLIGIBLE = 46.0
 _SOFT = 0.5
 _CHUNK = 2_000_000
 _ONE_THREAD = 250_000
-"""Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more than it gives."""
+"""Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
+than it gives."""
 
 
 def log_ratio(q: Array, t: Array) -> Array:
@@ -52,7 +57,9 @@ def _turns(angle: Array, count: int) -> Array:
     have = 1
     while have < count:
         more = min(have, count - have)
-        np.multiply(out[:, :more], np.exp(1j * have * angle)[:, None], out=out[:, have : have + more])
+        np.multiply(
+            out[:, :more], np.exp(1j * have * angle)[:, None], out=out[:, have : have + more]
+        )
         have += more
     return out
 
@@ -62,7 +69,8 @@ def _characteristic(
 ) -> tuple[Array, Array]:
     """log sum_j e^(log_weight_j + i w_k loss_j) for each row, with a bound of the absolute error.
 
-    With w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node suffice.
+    With w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node
+    suffice.
     """
     top = np.max(log_weight, axis=1, keepdims=True)
     weight = np.exp(log_weight - top)
@@ -110,11 +118,14 @@ def _cut_off(q: Array, z: Array, cut: float) -> Array:
     with np.errstate(divide="ignore"):
         bulk = -ndtri(np.minimum(0.5 * cut / np.maximum(1.0 - q, 1e-300), 1.0))
         moved = -ndtri(np.minimum(0.5 * cut / q, 1.0))
-    return np.maximum(wide * np.maximum(bulk, 0.0), 1.0 / z + wide * np.maximum(moved, 0.0))
+    return np.asarray(
+        np.maximum(wide * np.maximum(bulk, 0.0), 1.0 / z + wide * np.maximum(moved, 0.0))
+    )
 
 
 def _gaussian_step(z: Array, order: Array, last: float, direction: Direction | None) -> Array:
-    """The trapezoid step for which 2 e^(w v/z + v^2/2 + v^2/2s^2 - order log cos(v/2z) - 2 pi v/h) <= e^-41."""
+    """The trapezoid step for which 2 e^(w v/z + v^2/2 + v^2/2s^2 - order log cos(v/2z) - 2 pi v/h)
+    <= e^-41."""
     v = np.geomspace(0.05, 12.0, 48)[None, :]
     angle = v / z[:, None]
     phase = last * angle * (2.0 if direction is None else 1.0)
@@ -134,7 +145,8 @@ def _gaussian_step(z: Array, order: Array, last: float, direction: Direction | N
 def sampled_gaussian(
     q: Array, z: Array, line: Quadrature, direction: Direction | None, cut: float
 ) -> tuple[Array, Array]:
-    """log E[e^(x L)] on the line for each pair (rate, noise multiplier); direction None is replace-one."""
+    """log E[e^(x L)] on the line for each pair (rate, noise multiplier); direction None is replace-
+    one."""
     return _sampled_gaussian(q, z, np.full(len(q), line.order), line, direction, cut)
 
 
@@ -170,10 +182,8 @@ def _sampled_gaussian(
     by_size = np.argsort((high - low) / step)
     for start in range(0, len(q), 64):
         rows = by_size[start : start + 64]
-        lo, hi = _active(
-            q[rows], z[rows], low[rows], high[rows], order[rows], end[rows], direction
-        )
-        m = int(math.ceil(float(np.max((hi - lo) / step[rows])))) + 1
+        lo, hi = _active(q[rows], z[rows], low[rows], high[rows], order[rows], end[rows], direction)
+        m = math.ceil(float(np.max((hi - lo) / step[rows]))) + 1
         fit = max(1, _CHUNK // (m * (2 * math.isqrt(line.count) + 2)))
         for i in range(0, len(rows), fit):
             now, a, b = rows[i : i + fit, None], lo[i : i + fit, None], hi[i : i + fit, None]
@@ -197,11 +207,9 @@ def _active(
     direction: Direction | None,
 ) -> tuple[Array, Array]:
     """Where the integrand is within e^-46 of its peak, found on a coarse grid."""
-    m = max(64, int(math.ceil(2.0 * float(np.max(high - low)))))
+    m = max(64, math.ceil(2.0 * float(np.max(high - low))))
     u = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, m)[None, :]
-    g, _, _ = _gaussian_exponent(
-        u, q[:, None], z[:, None], order[:, None], end[:, None], direction
-    )
+    g, _, _ = _gaussian_exponent(u, q[:, None], z[:, None], order[:, None], end[:, None], direction)
     alive = g > np.max(g, axis=1, keepdims=True) - _NEGLIGIBLE
     first = np.maximum(np.argmax(alive, axis=1) - 1, 0)
     last = np.minimum(m - np.argmax(alive[:, ::-1], axis=1), m - 1)
@@ -237,7 +245,8 @@ def sampled_laplace(
 def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Array]:
     """The same for the profile of a batch of fixed size under replace-one.
 
-    For any profile E[e^(x L)] = x (x+1) * integral of e^(x e) delta(e) de. Here delta(-e) = 1 - e^-e + e^-e delta(e), so
+    For any profile E[e^(x L)] = x (x+1) * integral of e^(x e) delta(e) de. Here delta(-e) = 1 -
+    e^-e + e^-e delta(e), so
 
         E[e^(x L)] = 1 + x (x+1) * integral over e > 0 of (e^(x e) + e^(-(x+1) e)) delta(e) de,
 
@@ -256,13 +265,18 @@ def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Ar
         y, w = y.ravel(), np.tile(weights, panels) * 0.5 * top / panels
         e = log_ratio(q[i : i + 1], y)
         log_w = np.log(w * q[i]) + y - e + np.log(q[i]) + log_deltas(mu, y)
-        up, up_error = _characteristic((log_w + line.order * e)[None], e[None], np.abs(log_w)[None], line)
+        up, up_error = _characteristic(
+            (log_w + line.order * e)[None], e[None], np.abs(log_w)[None], line
+        )
         down, down_error = _characteristic(
             (log_w - (line.order + 1.0) * e)[None], -e[None], np.abs(log_w)[None], line
         )
-        rest = np.exp(up[0]) + np.exp(down[0])
-        value = 1.0 + x * (x + 1.0) * rest
-        size = np.abs(x * (x + 1.0)) * (np.abs(np.exp(up[0])) * up_error[0] + np.abs(np.exp(down[0])) * down_error[0])
-        out[i] = np.log(value)
-        err[i] = (size + 1e-15 + 1e-14 * np.abs(value - 1.0)) / np.maximum(np.abs(value), 1e-290)
+        top = max(0.0, float(up[0, 0].real))
+        rise, fall = np.exp(up[0] - top), np.exp(down[0] - top)
+        value = math.exp(-top) + x * (x + 1.0) * (rise + fall)
+        doubt = np.abs(x * (x + 1.0)) * (
+            np.abs(rise) * (up_error[0] + 1e-14) + np.abs(fall) * down_error[0]
+        )
+        out[i] = np.log(value) + top
+        err[i] = (doubt + 1e-15 * math.exp(-top)) / np.maximum(np.abs(value), 1e-290)
     return out, err

@@ -1,4 +1,5 @@
-"""Losses known by a number: pure epsilon, Laplace noise, (epsilon, delta), zero-concentrated privacy."""
+"""Losses known by a number: pure epsilon, Laplace noise, (epsilon, delta), zero-concentrated
+privacy."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class _Repeated(Part):
 class Pure(_Repeated):
     """A release that is epsilon-private with delta = 0, about which nothing else is known.
 
-    Its dominating pair is randomised response: L = +-epsilon with odds e^epsilon (Kairouz, Oh, Viswanath 2015),
+    Its dominating pair is randomised response: L = +-epsilon with odds e^epsilon (Kairouz, Oh and
+    Viswanath 2015),
     so many of them compose exactly to far less than the sum at any delta > 0.
 
     >>> once = Pure(epsilon_each=0.5)
@@ -100,9 +102,11 @@ class Pure(_Repeated):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(_Repeated):
-    """A release with Laplace noise, epsilon_each = L1 sensitivity / scale: a little less than `Pure`.
+    """A release with Laplace noise, epsilon_each = L1 sensitivity / scale: a little less than
+    `Pure`.
 
-    The pair is Lap(0) against Lap(epsilon_each) in one dimension; by the lemma in docs/theory/losses.md it also
+    The pair is Lap(0) against Lap(epsilon_each) in one dimension; by the lemma in
+    docs/theory/losses.md it also
     dominates a vector release with the same L1 sensitivity.
     delta(t) = 1 - e^((t - epsilon)/2) for |t| <= epsilon.
 
@@ -124,7 +128,7 @@ class Laplace(_Repeated):
         e = self.epsilon_each
         # ((z+1) e^(z e) + z e^(-(z+1) e)) / (2 z + 1), scaled by e^(z e)
         inner = ((z + 1.0) + z * np.exp(-(2.0 * z + 1.0) * e)) / (2.0 * z + 1.0)
-        return z * e + np.log(inner)
+        return np.asarray(z * e + np.log(inner))
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return laplace_profile(np.asarray(epsilon, dtype=float), self.epsilon_each)
@@ -141,7 +145,8 @@ def laplace_profile(t: Array, e: float | Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateDP(_Repeated):
-    """A release known only to be (epsilon, delta)-private: with probability delta anything may happen."""
+    """A release known only to be (epsilon, delta)-private: with probability delta anything may
+    happen."""
 
     epsilon_each: float
     delta_each: float
@@ -175,7 +180,8 @@ class ApproximateDP(_Repeated):
 
 @dataclass(frozen=True, kw_only=True)
 class ZCDP(Part):
-    """A release known to be rho-zCDP: E[e^(t L)] <= e^(rho t (t + 1)) for all t > 0 (Bun and Steinke 2016).
+    """A release known to be rho-zCDP: E[e^(t L)] <= e^(rho t (t + 1)) for all t > 0 (Bun and
+    Steinke 2016).
 
     Known only at real orders, so sums that contain one are bounded by their Renyi curve.
 

@@ -1,10 +1,11 @@
-"""Losses of releases that see only a random part of the data, any rate and any noise at every step."""
+"""Losses of releases that see only a random part of the data, any rate and any noise at every step.
+Losses of releases that see only a random part of the data, any rate and any noise at every step."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -17,11 +18,13 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
 from privet.loss import binning, moments
 from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.loss.dots import Dots, from_density
 from privet.loss.gaussian import log_deltas
 from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
 _MOST_EXACT = 192
+_SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
@@ -34,8 +37,9 @@ def _vector(name: str, values: Numbers, length: int) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Sampled(Part):
-    """Steps of (sample rate, noise multiplier), each occurring `steps` times; numbers or sequences."""
+class Sampled(Part):
+    """Steps of (sample rate, noise multiplier), each occurring `steps` times; numbers or sequences.
+    Steps of (sample rate, noise multiplier), each occurring `steps` times; numbers or sequences."""
 
     sample_rate: Numbers
     noise_multiplier: Numbers
@@ -56,7 +60,12 @@ class _Sampled(Part):
         for name, values, good, expected in (
             ("sample_rate", q, (q >= 0) & (q <= 1), "a number in [0, 1]"),
             ("noise_multiplier", z, (z > 0) & np.isfinite(z), "a finite number above 0"),
-            ("steps", n, (n >= 1) & (n == np.floor(n)) & (n < 1e15), "a whole number of at least 1"),
+            (
+                "steps",
+                n,
+                (n >= 1) & (n == np.floor(n)) & (n < 1e15),
+                "a whole number of at least 1",
+            ),
         ):
             if not np.all(good):
                 raise InvalidArgument(name, float(values[int(np.argmin(good))]), expected)
@@ -78,10 +87,8 @@ class _Sampled(Part):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        assert isinstance(other, _Sampled)
-        same = all(
-            np.array_equal(a, b) for a, b in zip(self.groups, other.groups, strict=True)
-        )
+        assert isinstance(other, Sampled)
+        same = all(np.array_equal(a, b) for a, b in zip(self.groups, other.groups, strict=True))
         return same and self.adjacency is other.adjacency
 
     def __hash__(self) -> int:
@@ -112,9 +119,16 @@ class _Sampled(Part):
     def releases(self) -> int:
         return int(np.sum(self.groups[2]))
 
+    @property
+    def distinct(self) -> int:
+        return len(self.groups[0])
+
     def singles(self) -> list[tuple[Part, int]]:
         one = np.ones(1)
-        return [(self._like(q * one, z * one, one), int(n)) for q, z, n in zip(*self.groups, strict=True)]
+        return [
+            (self._like(q * one, z * one, one), int(n))
+            for q, z, n in zip(*self.groups, strict=True)
+        ]
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         point = [Quadrature(order=float(t), spacing=1.0, count=1) for t in orders]
@@ -129,7 +143,9 @@ class _Sampled(Part):
             return np.zeros(line.count, dtype=complex), np.zeros(line.count)
         if len(q) > _MOST_EXACT:
             cells = self._cells
-            return cells.sum_log_mgf(self._moments(cells.rate, cells.noise, line, direction, cut), line)
+            return cells.sum_log_mgf(
+                self._moments(cells.rate, cells.noise, line, direction, cut), line
+            )
         k, e = self._moments(q, z, line, direction, cut)
         return np.einsum("i,ik->k", n, k), np.einsum("i,ik->k", n, e)
 
@@ -152,7 +168,7 @@ class _Sampled(Part):
         q_all, z_all, n = self.groups
         t = np.atleast_1d(np.asarray(epsilon, dtype=float))
         if len(q_all) == 0:
-            return np.maximum(-np.expm1(t), 0.0)
+            return np.asarray(np.maximum(-np.expm1(t), 0.0))
         if int(np.sum(n)) != 1:
             return None
         q, z = float(q_all[0]), float(z_all[0])
@@ -162,12 +178,16 @@ class _Sampled(Part):
             rest = np.expm1(np.minimum(t, 700.0)) / q
             inside = rest > -1.0
             shifted = np.log1p(np.where(inside, rest, 0.0))
-            return np.where(inside, q * self._unsampled_profile(shifted, z), -np.expm1(np.minimum(t, 0.0)))
+            return np.where(
+                inside, q * self._unsampled_profile(shifted, z), -np.expm1(np.minimum(t, 0.0))
+            )
         # H_alpha(Q | (1-q) Q + q P) = (1 - alpha (1-q)) H_a(Q | P), a = alpha q / (1 - alpha (1-q))
         left = q - (1.0 - q) * np.expm1(np.minimum(t, 700.0))
         inside = left > 0.0
         shifted = np.log(alpha * q / np.where(inside, left, 1.0))
-        return np.where(inside, left * self._unsampled_profile(np.where(inside, shifted, 0.0), z), 0.0)
+        return np.where(
+            inside, left * self._unsampled_profile(np.where(inside, shifted, 0.0), z), 0.0
+        )
 
     def fields(self) -> dict[str, Any]:
         q, z, n = self.groups
@@ -179,17 +199,23 @@ class _Sampled(Part):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampledGaussian(_Sampled):
+class SampledGaussian(Sampled):
     """Gaussian releases, each on a Poisson sample: every record joins step t with probability q_t.
 
-    The noise multiplier is noise / L2 bound of one record's contribution, for both adjacencies. The dominating
-    pairs are (1-q) N(0) + q N(1) against N(0) in both directions (Zhu, Dong and Wang 2022) for add-remove, and
-    (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) for replace-one (proof in docs/theory/losses.md).
+    The noise multiplier is noise / L2 bound of one record's contribution, for both adjacencies. The
+    dominating
+    pairs are (1-q) N(0) + q N(1) against N(0) in both directions (Zhu, Dong and Wang 2022) for add-
+    remove, and
+    (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) for replace-one (proof in
+    docs/theory/losses.md).
 
-    **Guarantee**: epsilon and delta are upper bounds, within 0.2% of exact (add-remove; see benchmarks/accounting).
-    **Assumes**: independent Poisson sampling with the stated rates; a divisor that does not depend on the sample.
+    **Guarantee**: epsilon and delta are upper bounds, within 0.2% of exact (add-remove; see
+    benchmarks/accounting).
+    **Assumes**: independent Poisson sampling with the stated rates; a divisor that does not depend
+    on the sample.
 
-    >>> round(SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=10_000).epsilon(1e-6), 2)
+    >>> loss = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=10_000)
+    >>> round(loss.epsilon(1e-6), 2)
     6.91
     """
 
@@ -224,7 +250,7 @@ class SampledGaussian(_Sampled):
             total, errors = cells.sum_log_mgf((k, e), points)
             return total.real + errors
         k, e = moments.sampled_gaussian_real(q, z, orders, self._way(direction), cut)
-        return np.einsum("i,ik->k", n, k + e)
+        return np.asarray(np.einsum("i,ik->k", n, k + e))
 
     @cached_property
     def _cells(self) -> binning.Cells:
@@ -240,24 +266,80 @@ class SampledGaussian(_Sampled):
             return super().profile(epsilon, direction)
         return _replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
 
+    def dots(self, direction: Direction, *, step: float, first: int, last: int) -> Dots:
+        q, z = float(self.groups[0][0]), float(self.groups[1][0])
+        way = self._way(direction)
+        end = self.profile(np.array([last * step]), direction)
+        assert end is not None
+        rate = np.array(q)
+
+        def ratio(u: Array) -> Array:
+            return moments.log_ratio(rate, u / z - 0.5 / z**2)
+
+        def back(epsilon: Array) -> Array:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                t = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 700.0)) / q, -1.0))
+            return z * t + 0.5 / z
+
+        def with_unit(u: Array) -> Array:
+            return (
+                (1.0 - q) * np.exp(-0.5 * u**2) + q * np.exp(-0.5 * (u - 1.0 / z) ** 2)
+            ) / _SQRT_2PI
+
+        top = {Direction.ADD: 13.0, Direction.REMOVE: 13.0 + 1.0 / z, None: 13.0 + 1.0 / z}[way]
+        law: dict[str, Callable[[Array], Array]]
+        if way is Direction.REMOVE:
+            law = {"loss": ratio, "inverse": back, "density": with_unit}
+        elif way is Direction.ADD:
+            law = {
+                "loss": lambda v: -ratio(-v),
+                "inverse": lambda e: -back(-e),
+                "density": lambda v: np.exp(-0.5 * v**2) / _SQRT_2PI,
+            }
+        else:
+            law = {
+                "loss": lambda u: ratio(u) - ratio(-u),
+                "inverse": lambda e: _replace_one_threshold(e, q, z) / z,
+                "density": with_unit,
+            }
+        return from_density(
+            **law,
+            low=-13.0,
+            high=top,
+            panel=min(0.25, 0.5 * z),
+            beyond=float(end[0]),
+            step=step,
+            first=first,
+            last=last,
+        )
+
+
+def _replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
+    """The x at which the loss of the replace-one pair is epsilon.
+
+    q e^-c y^2 + (1-q)(1-alpha) y - alpha q e^-c = 0 with y = e^(x/z^2), c = 1/(2 z^2), divided by
+    e^(epsilon/2) y.
+    """
+    half = (1.0 - q) / q * math.exp(0.5 / z**2) * np.sinh(np.clip(epsilon, -1400.0, 1400.0) / 2.0)
+    return z**2 * (epsilon / 2.0 + np.arcsinh(half))
+
 
 def _replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
-    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1): the loss grows with x, so one threshold decides."""
+    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1): the loss grows with x, so one
+    threshold decides."""
     sign = np.abs(epsilon)
-    c = 0.5 / z**2
-    # q e^-c y^2 + (1-q)(1-alpha) y - alpha q e^-c = 0 with y = e^(x/z^2), scaled by e^-epsilon/2
-    half = (1.0 - q) / q * np.exp(c) * np.sinh(np.minimum(sign, 1400.0) / 2.0)
-    x = z**2 * (sign / 2.0 + np.arcsinh(half))
+    x = _replace_one_threshold(sign, q, z)
     above = (1.0 - q) * ndtr(-x / z) + q * ndtr((1.0 - x) / z)
     other = (1.0 - q) * ndtr(-x / z) + q * ndtr((-1.0 - x) / z)
     value = np.maximum(above - np.exp(np.minimum(sign, 700.0)) * other, 0.0)
     # the pair is symmetric: delta(-e) = 1 - e^-e + e^-e delta(e)
-    return np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value)
+    return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampledLaplace(_Sampled):
-    """Laplace releases, each on a Poisson sample; the noise multiplier is scale / L1 bound. Add-remove only.
+class SampledLaplace(Sampled):
+    """Laplace releases, each on a Poisson sample; the noise multiplier is scale / L1 bound. Add-
+    remove only.
 
     >>> SampledLaplace(sample_rate=0.1, noise_multiplier=1.0, steps=50).epsilon(1e-5) < 6.0
     True
@@ -266,7 +348,9 @@ class SampledLaplace(_Sampled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.adjacency is not Adjacency.ADD_REMOVE:
-            raise InvalidArgument("adjacency", self.adjacency.value, "add-remove for sampled Laplace")
+            raise InvalidArgument(
+                "adjacency", self.adjacency.value, "add-remove for sampled Laplace"
+            )
 
     def supremum(self, direction: Direction) -> float:
         q, z, n = self.groups
@@ -284,44 +368,3 @@ class SampledLaplace(_Sampled):
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return laplace_profile(epsilon, 1.0 / z)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FixedSizeGaussian(_Sampled):
-    """Gaussian releases, each on a batch of fixed size drawn without replacement. Replace-one only.
-
-    The sample rate is batch / n and the noise multiplier is noise / L2 bound of one contribution; replacing a
-    record moves the sum by twice that bound. The profile is H of (1-q) Q + q P against Q for alpha >= 1 and its mirror
-    image below 1, with P = N(2), Q = N(0) (Zhu, Dong and Wang 2022, proposition 30); the two halves belong to different pairs, so that
-    steps compose through the profile on a lattice, not through either pair alone (Lebeda et al. 2024).
-    """
-
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adjacency is not Adjacency.REPLACE_ONE:
-            raise InvalidArgument("adjacency", self.adjacency.value, "replace-one for batches of fixed size")
-
-    def supremum(self, direction: Direction) -> float:
-        return math.inf if len(self.groups[0]) else 0.0
-
-    def _moments(
-        self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
-    ) -> tuple[Array, Array]:
-        return moments.fixed_size_gaussian(q, z, line)
-
-    @property
-    def _cells(self) -> binning.Cells:
-        q, z, n = self.groups
-        return binning.gaussian_cells(q, z, n, round_up=True)
-
-    def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
-        return np.exp(log_deltas(2.0 / z, epsilon))
-
-    def profile(self, epsilon: Array, direction: Direction) -> Array | None:
-        t = np.atleast_1d(np.asarray(epsilon, dtype=float))
-        above = super().profile(np.abs(t), Direction.REMOVE)
-        if above is None:
-            return None
-        return np.where(t >= 0, above, -np.expm1(-np.abs(t)) + np.exp(-np.abs(t)) * above)

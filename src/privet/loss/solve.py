@@ -1,4 +1,5 @@
-"""Which accountant answers: closed forms where they are exact, the contour, the lattice, the Renyi curve.
+"""Which accountant answers: closed forms where they are exact, the contour, the lattice, the Renyi
+curve.
 
 All of them err on the private side, so the least of their answers may be returned.
 """
@@ -63,9 +64,14 @@ def _one_way(
         single = _single(only, direction, delta, ceiling)
         if single is not None:
             return single, None
-    value, how = contour.epsilon(parts, direction, delta)
+    value, how = contour.epsilon(parts, direction, delta, rounds=1)
     if how is None:
-        value = min(value, lattice.epsilon(parts, direction, delta, value))
+        tight = False
+        if lattice.applies(parts, direction):
+            value, tight = lattice.epsilon(parts, direction, delta, min(value, ceiling))
+        if not tight:
+            refined, how = contour.epsilon(parts, direction, delta, rounds=6)
+            value = min(value, refined)
     return min(value, ceiling), how
 
 
@@ -116,8 +122,8 @@ def _delta_one_way(parts: Sequence[Part], direction: Direction, epsilon: float) 
         if values is not None:
             return float(values[0]) * (1.0 + 1e-13)
     value, tight = contour.delta(parts, direction, epsilon)
-    if not tight:
-        value = min(value, lattice.delta(parts, direction, epsilon, value))
+    if not tight and lattice.applies(parts, direction):
+        value = lattice.delta(parts, direction, epsilon, value)
     return value
 
 

@@ -1,0 +1,73 @@
+"""The exact Gaussian: limits, round trips, an arbitrary-precision reference, properties."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privet.errors import InvalidArgument
+from privet.loss import Gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
+from privet.loss.gaussian import log_delta
+
+
+def reference(mu: float, epsilon: float) -> mpmath.mpf:
+    with mpmath.workdps(700):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize(
+    ("mu", "epsilon"),
+    [(1e-08, 1e-07), (0.001, 1e-06), (0.01, 0.3), (0.3, 1.0), (0.999, 5.0), (1.001, 5.0), (5.0, 0.1), (5.0, 100.0), (30.0, 800.0), (1400.0, 1000000.0), (1500.0, 1000000.0), (2.7e-08, 1e-06), (0.5, 0.0)],
+)
+def test_delta_against_700_digits(mu: float, epsilon: float) -> None:
+    exact = float(mpmath.log(reference(mu, epsilon)))
+    assert log_delta(mu, epsilon) == pytest.approx(exact, rel=1e-10, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-12, 1e-5, 1e-2, 0.5])
+def test_both_directions_are_inverse_and_safe(epsilon: float, delta: float) -> None:
+    mu = gaussian_mu(epsilon, delta)
+    assert log_delta(mu, epsilon) <= math.log(delta)
+    back = gaussian_epsilon(mu, delta)
+    assert log_delta(mu, back) <= math.log(delta)
+    assert back == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_check_values_of_the_readings() -> None:
+    assert gaussian_mu(8, 1e-3) == pytest.approx(2.0833, abs=5e-5)
+    assert gaussian_mu(8, 1e-5) == pytest.approx(1.666, abs=5e-4)
+    assert gaussian_mu(1, 1e-5) == pytest.approx(0.2681, abs=5e-5)
+
+
+def test_limits() -> None:
+    assert gaussian_delta(0.0, 1.0) == 0.0
+    assert gaussian_epsilon(0.0, 1e-5) == 0.0
+    assert gaussian_epsilon(1e-9, 0.5) == 0.0
+    assert Gaussian(mu=1.0).epsilon(0.0) == math.inf
+
+
+@given(st.lists(st.floats(0.01, 3), min_size=1, max_size=6), st.floats(1e-9, 0.1))
+@settings(max_examples=40, deadline=None)
+def test_squares_add_up(mus: list[float], delta: float) -> None:
+    total = sum((Gaussian(mu=m) for m in mus[1:]), start=Gaussian(mu=mus[0]))  # type: ignore[arg-type]
+    assert total.epsilon(delta) == pytest.approx(
+        gaussian_epsilon(math.sqrt(sum(m * m for m in mus)), delta), rel=1e-9, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), "much"])
+def test_bad_mu(bad: float) -> None:
+    with pytest.raises(InvalidArgument, match="mu must be"):
+        Gaussian(mu=bad)
+
+
+@pytest.mark.parametrize("bad", [1.5, -0.1, 1.0, float("nan")])
+def test_bad_delta(bad: float) -> None:
+    with pytest.raises(InvalidArgument, match="delta must be"):
+        Gaussian(mu=1.0).epsilon(bad)
