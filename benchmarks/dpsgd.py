@@ -1,12 +1,13 @@
 """Step time and memory of private training against non-private SGD and against peers.
 
-    python -m benchmarks.dpsgd [--json] [--quick] [--cases mlp resnet8] [--methods ours opacus-ghost]
+    python -m benchmarks.dpsgd [--json] [--quick] [--cases mlp-512 ...] [--methods ours ...]
 
 One thread. The methods of a case take turns, round after round, so that a busy machine slows all of
 them alike; the median step is reported as a multiple of the plain step in channels-first layout in
-the same run. Peak memory growth is measured in a fresh process per method: the highest resident size
-during steps over the size just before them, again as a multiple of the plain channels-first step's.
-Noise and the optimiser's step are part of every private step.
+the same run. Peak memory growth is measured in a fresh process per method: the highest resident
+size during steps over the size just before them, again as a multiple of plain channels-first's.
+Noise and the optimiser's step are part of every private step: torch's generator for `ours` and the
+peers (who use it too), and privet's cryptographic noise on a grid for `ours-secure-noise`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from torch import Tensor, nn
 
 from benchmarks.networks import CASES, Case
 from privet.nets import FlatClipping, PerExampleGradients
+from privet.noise import secure
+from privet.noise.tensor import add_gaussian_
 
 Step = Callable[[], None]
 NOISE_MULTIPLIER = 1.0
@@ -37,13 +40,15 @@ LEARNING_RATE = 1e-3
 
 def losses_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy, one value an example (averaged over voxels for segmentation)."""
-    return F.cross_entropy(model(x), y, reduction="none").flatten(1).mean(1) if y.dim() > 1 else (
-        F.cross_entropy(model(x), y, reduction="none")
+    return (
+        F.cross_entropy(model(x), y, reduction="none").flatten(1).mean(1)
+        if y.dim() > 1
+        else (F.cross_entropy(model(x), y, reduction="none"))
     )
 
 
 def _noise_into(total: Tensor, std: float, divisor: float) -> None:
-    """Add Gaussian noise to the flat sum and divide by the batch size, a cache-sized piece at a time."""
+    """Add Gaussian noise to the sum and divide by the batch size, a cache-sized piece at a time."""
     flat = total.view(-1)
     buffer = torch.empty(min(len(flat), 2**16), dtype=flat.dtype)
     for piece in flat.split(2**16):
@@ -69,7 +74,13 @@ def plain(case: Case, *, channels_last: bool) -> Step:
     return step
 
 
-def ours(case: Case) -> Step:
+def _secure_noise_into(total: Tensor, std: float, divisor: float) -> None:
+    """The noise of a real release: cryptographic bits, on a grid."""
+    add_gaussian_(total, std, secure())
+    total.div_(divisor)
+
+
+def ours(case: Case, noise: Callable[[Tensor, float, float], None] = _noise_into) -> Step:
     """privet's engine: channels-last, micro-batches, noise, step."""
     model, x, y = case.build()
     engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
@@ -79,7 +90,7 @@ def ours(case: Case) -> Step:
 
     def step() -> None:
         engine.accumulate(losses_of, x, y, micro_batch=case.micro_batch, into=total.reset())
-        _noise_into(total.flat, NOISE_MULTIPLIER * total.sensitivity, len(x))
+        noise(total.flat, NOISE_MULTIPLIER * total.sensitivity, len(x))
         total.assign_to(model)
         optimizer.step()
 
@@ -168,6 +179,7 @@ METHODS: dict[str, Callable[[Case], Step]] = {
     "plain": lambda case: plain(case, channels_last=False),
     "plain-channels-last": lambda case: plain(case, channels_last=True),
     "ours": ours,
+    "ours-secure-noise": lambda case: ours(case, _secure_noise_into),
     "opacus-hooks": lambda case: opacus(case, "hooks"),
     "opacus-ghost": lambda case: opacus(case, "ghost"),
     "opacus-functorch": lambda case: opacus(case, "functorch"),

@@ -124,6 +124,9 @@ CASES = {
         Case(name="cifar-64", network=cifar_cnn, shape=(3, 32, 32), classes=10, batch=64),
         Case(name="resnet8-128", network=resnet8, shape=(3, 32, 32), classes=10, batch=128),
         Case(name="mlp-512", network=mlp, shape=(1, 28, 28), classes=10, batch=512),
-        Case(name="unet3d-4", network=UNet3d, shape=(1, 32, 32, 32), classes=2, batch=4, dense_targets=True),
+        Case(
+            name="unet3d-4", network=UNet3d, shape=(1, 32, 32, 32), classes=2, batch=4,
+            dense_targets=True,
+        ),
     )
 }  # fmt: skip

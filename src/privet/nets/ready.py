@@ -11,7 +11,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from privet.errors import InvalidArgument
 
 
-
 def _mixes(module: nn.Module) -> str | None:
     """Why a module mixes examples, or None."""
     trains = module.training or any(p.requires_grad for p in module.parameters(recurse=False))
@@ -45,12 +44,13 @@ def refuse_cross_example(model: nn.Module) -> None:
 def make_private_ready(model: nn.Module) -> nn.Module:
     """A copy of the model without layers that mix examples.
 
-    BatchNorm becomes GroupNorm (keeping scale and shift; at most 32 groups, of at least two channels
-    where the number of channels allows), InstanceNorm loses its running statistics, Embedding its
+    BatchNorm becomes GroupNorm (keeping scale and shift; at most 32 groups, of at least two
+    channels where their number allows), InstanceNorm loses its running statistics, Embedding its
     max_norm and scale_grad_by_freq.
 
-    >>> make_private_ready(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))[1]
-    GroupNorm(4, 8, eps=1e-05, affine=True)
+    >>> norm = make_private_ready(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))[1]
+    >>> type(norm).__name__, norm.num_groups, norm.num_channels
+    ('GroupNorm', 4, 8)
     """
     ready = copy.deepcopy(model)
     if _mixes(ready) is not None:

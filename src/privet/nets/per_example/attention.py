@@ -37,7 +37,9 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
     separate: list[LinearSite | None] = [None] * 3
     if not packed:
         weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        sites = [LinearSite(name, w, None) if (w := trainable(p)) is not None else None for p in weights]
+        sites = [
+            LinearSite(name, w, None) if (w := trainable(p)) is not None else None for p in weights
+        ]
         b = trainable(bias)
         if b is not None:
             separate = [LinearSite(name, None, b, rows=r) for r in rows]

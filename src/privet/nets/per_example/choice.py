@@ -38,7 +38,9 @@ class Chooser:
         key = site.key(seen)
         name = self.choices.get(key)
         if name is None:
-            name = self._fastest(kernels, site, seen) if self.how == "measured" else _cheapest(kernels)
+            name = (
+                self._fastest(kernels, site, seen) if self.how == "measured" else _cheapest(kernels)
+            )
             self.choices[key] = name
         for kernel in kernels:
             if kernel.name == name:

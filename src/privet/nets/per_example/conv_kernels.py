@@ -42,10 +42,11 @@ def weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry
     """The weight gradient summed over rows."""
     stride, padding, dilation, groups = geometry
     like = x.new_empty(shape)
-    return torch.ops.aten.convolution_backward(
+    gradients: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
         dy, x, like, None, stride, padding, dilation, False, [0] * len(stride), groups,
         [False, True, False],
-    )[1]  # fmt: skip
+    )  # fmt: skip
+    return gradients[1]
 
 
 def loop(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
@@ -77,9 +78,7 @@ def _pad_first_axis(x: Tensor, geometry: Geometry) -> tuple[Tensor, Geometry]:
     return padded, geometry._replace(padding=(0, *rest))
 
 
-def _halves(
-    x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry
-) -> tuple[Tensor, Tensor]:
+def _halves(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> tuple[Tensor, Tensor]:
     """One image as a batch of two: its upper and lower half (of the output), with their borders."""
     half = dy.shape[2] // 2
     step, reach = geometry.stride[0], geometry.dilation[0] * (shape[2] - 1) + 1
@@ -99,7 +98,10 @@ def grouped(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views:
         wide = geometry._replace(groups=n * geometry.groups)
         many = torch.Size((n * shape[0], *shape[1:]))
         summed = weight_gradient(
-            _examples_as_channels(x[rows], views), _examples_as_channels(dy[rows], views), many, wide
+            _examples_as_channels(x[rows], views),
+            _examples_as_channels(dy[rows], views),
+            many,
+            wide,
         )
         out[start:stop] = summed.reshape(n, -1)
     return out.unsqueeze(0)
@@ -110,7 +112,7 @@ def _examples_as_channels(t: Tensor, views: int) -> Tensor:
     t = t.contiguous()
     if views == 1:
         return t.view(1, -1, *t.shape[2:])
-    return t.unflatten(0, (-1, views)).transpose(0, 1).flatten(1, 2)
+    return t.view(-1, views, *t.shape[1:]).transpose(0, 1).flatten(1, 2)
 
 
 def _pixels(t: Tensor) -> Tensor:
@@ -181,7 +183,7 @@ def finish_rowwise(total: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _narrow(shape: torch.Size) -> bool:
-    """Whether a kernel row has fewer inputs than the layer has outputs; the longer side goes last."""
+    """Whether a kernel row has fewer inputs than the layer has outputs; the longer goes last."""
     return shape[1] * shape[3] < shape[0]
 
 
@@ -219,7 +221,8 @@ INSTANTIATING = (
         "grouped", grouped, _as_is,
         fits=lambda x, dy, shape, geometry: True,
         cost=lambda x, dy, shape, geometry: (
-            _multiplications(x, dy, shape) / 50 + x.numel() + dy.numel() + x.shape[0] * shape.numel() * 4
+            _multiplications(x, dy, shape) / 50 + x.numel() + dy.numel()
+            + x.shape[0] * shape.numel() * 4
         ),
     ),
     Instantiating(
@@ -249,7 +252,7 @@ def gram_fits(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> b
 
 
 def gram_cost(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> float:
-    """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction that follows."""
+    """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction after them."""
     n, pixels_in, pixels_out = x.shape[0], prod(x.shape[2:]), prod(dy.shape[2:])
     products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 50
     boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:]) / 2
@@ -290,7 +293,14 @@ def _patch_gram(x: Tensor, out: torch.Size, kernel: torch.Size, geometry: Geomet
 
 
 def _box_sum(
-    table: Tensor, first: int, second: int, out: int, kernel: int, stride: int, padding: int, dilation: int
+    table: Tensor,
+    first: int,
+    second: int,
+    out: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    dilation: int,
 ) -> Tensor:
     """Sum over taps j of table[..., s p + d j - padding, ..., s q + d j - padding, ...]."""
     size = table.shape[first]

@@ -7,6 +7,7 @@ convolution with input and output gradient exchanged. Conv1d is Conv2d on images
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import final
 
@@ -72,7 +73,8 @@ class ConvolutionSite(Site):
         for kernel in conv_kernels.INSTANTIATING:
             if kernel.fits(x, dy, self.shape, geometry):
                 cost = kernel.cost(x, dy, self.shape, geometry)
-                out.append(Kernel(kernel.name, cost, lambda k=kernel: self._instantiate(k, seen)))
+                run = functools.partial(self._instantiate, kernel, seen)
+                out.append(Kernel(kernel.name, cost, run))
         if views == 1 and conv_kernels.gram_fits(x, dy, self.shape, geometry):
             cost = conv_kernels.gram_cost(x, dy, self.shape, geometry)
             out.append(Kernel("gram", cost, lambda: self._gram(seen)))

@@ -72,7 +72,9 @@ def discover(model: nn.Module) -> Plan:
     )
 
 
-def _walk(name: str, module: nn.Module, done: set[int] | None = None) -> Iterator[tuple[nn.Module, Recorded]]:
+def _walk(
+    name: str, module: nn.Module, done: set[int] | None = None
+) -> Iterator[tuple[nn.Module, Recorded]]:
     done = set() if done is None else done
     if id(module) in done or not any(p.requires_grad for p in module.parameters()):
         return
@@ -81,9 +83,15 @@ def _walk(name: str, module: nn.Module, done: set[int] | None = None) -> Iterato
     known = layers.build(shown, module)
     if known is None and isinstance(module, nn.RNN | nn.GRU | nn.LSTM) and _plain_recurrent(module):
         known = recurrent.recurrent(shown, module)
-    if known is None and isinstance(module, nn.MultiheadAttention) and attention.is_supported(module):
+    if (
+        known is None
+        and isinstance(module, nn.MultiheadAttention)
+        and attention.is_supported(module)
+    ):
         known = attention.attention(shown, module)
-    if known is None and (any(True for _ in module.parameters(recurse=False)) or _calls_no_child(module)):
+    if known is None and (
+        any(True for _ in module.parameters(recurse=False)) or _calls_no_child(module)
+    ):
         known = fallback(shown, module)
     if known is not None:
         yield module, known

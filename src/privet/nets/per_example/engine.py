@@ -28,6 +28,8 @@ from privet.nets.per_example.tape import Tape, Use
 from privet.nets.ready import refuse_cross_example
 
 _MICRO_BATCH_BYTES = 8 * 2**20
+_MICRO_BATCH_OF_IMAGES = 64
+_IMAGE_BYTES = 16 * 2**10
 
 
 class PerExampleGradients:
@@ -45,8 +47,8 @@ class PerExampleGradients:
     run repeats the interrupted one bit for bit.
 
     **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
-    **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by kind,
-    and the first batch of two examples or more checks that no gradient reaches another row.
+    **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by
+    kind, and the first batch of two examples or more checks that no gradient reaches another row.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class PerExampleGradients:
 
     @property
     def choices(self) -> dict[str, str]:
-        """The kernel chosen for every shape so far; plain strings, to be saved with a checkpoint."""
+        """The kernel chosen for every shape so far; plain strings, to save with a checkpoint."""
         return dict(self._chooser.choices)
 
     @choices.setter
@@ -184,8 +186,9 @@ class PerExampleGradients:
     def suggest_micro_batch(
         self, loss_fn: Callable[..., Tensor], *tensors: Tensor, views: int = 1
     ) -> int:
-        """The power of two of examples whose largest layer output is about 8 MB.
+        """The power of two of examples whose largest layer input or output is about 8 MB.
 
+        At most 64 where a row is an image's worth (16 kB) or more; both figures were measured.
         One example is run forward, without gradients and without touching the random state, to see
         the shapes; the answer is remembered by the shape of the inputs.
         """
@@ -193,12 +196,14 @@ class PerExampleGradients:
         if key not in self._suggested:
             if tensors[0].shape[0] == 0:
                 return 1
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                with self.recording():
-                    loss_fn(self.model, *[t[:views] for t in tensors])
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), self.recording():
+                loss_fn(self.model, *[t[:views] for t in tensors])
             assert self._tape is not None
             largest, self._tape = max(1, self._tape.largest_row * views), None
-            self._suggested[key] = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
+            size = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
+            if largest >= _IMAGE_BYTES:
+                size = min(size, _MICRO_BATCH_OF_IMAGES)
+            self._suggested[key] = size
         return self._suggested[key]
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
@@ -212,7 +217,7 @@ class PerExampleGradients:
                 "losses", tuple(losses.shape), f"one loss a row, a multiple of views={views}",
                 "use reduction='none' and average over all but the first dimension",
             )  # fmt: skip
-        if tape.uses and not losses.requires_grad:
+        if losses.numel() and not losses.requires_grad:
             raise InvalidArgument("losses", "no gradient", "a differentiable function of the model")
         for use in tape.uses:
             if use.rows != losses.shape[0]:
@@ -237,7 +242,7 @@ class PerExampleGradients:
                 raise InvalidArgument(
                     f"layer {use.site.name!r}", "rows that influence each other",
                     "in a model that treats every row (first dimension) by itself",
-                    "look for statistics over the batch, or a batch that is not the first dimension",
+                    "look for statistics over the batch, or a batch not in the first dimension",
                 )  # fmt: skip
 
         tape.arrived = arrived
@@ -259,9 +264,7 @@ class PerExampleGradients:
             arrivals = waiting.pop(component)
             for use, _ in arrivals:
                 use.check_unchanged()
-            seen = [
-                (u.site, Captured(u.a, g.detach(), views, u.statistics)) for u, g in arrivals
-            ]
+            seen = [(u.site, Captured(u.a, g.detach(), views, u.statistics)) for u, g in arrivals]
             if len(seen) == 1:
                 measured = self._chooser.measure(*seen[0])
                 targets = seen[0][0].targets

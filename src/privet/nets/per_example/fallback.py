@@ -61,7 +61,9 @@ class _Runner:
 
     def run(self, copies: dict[str, Tensor], args: Any, kwargs: Any, rows: int) -> Any:
         """The module's output, computed with a copy of the parameters per row."""
-        own = self.module.__dict__.pop("forward", None)  # the module's own forward, not the recorded one
+        own = self.module.__dict__.pop(
+            "forward", None
+        )  # the module's own forward, not the recorded one
         try:
             if not self.checked:
                 self._check(args, kwargs, rows)
@@ -93,9 +95,12 @@ class _Runner:
                 return torch.vmap(one, randomness="different")(copies, *batched)
             except (RuntimeError, ValueError, NotImplementedError):
                 self.vectorised = False
-        return _stacked([
-            one({k: c[i] for k, c in copies.items()}, *[x[i] for x in batched]) for i in range(rows)
-        ])
+        return _stacked(
+            [
+                one({k: c[i] for k, c in copies.items()}, *[x[i] for x in batched])
+                for i in range(rows)
+            ]
+        )
 
     def _check(self, args: Any, kwargs: Any, rows: int) -> None:
         """Refuse a module whose output for a row depends on the other rows."""
@@ -107,8 +112,7 @@ class _Runner:
             with torch.no_grad():
                 expected = self.module(*args, **kwargs)
                 copies = {
-                    k: p.detach().expand(rows, *p.shape)
-                    for k, p in self.module.named_parameters()
+                    k: p.detach().expand(rows, *p.shape) for k, p in self.module.named_parameters()
                 }
                 found = self._rowwise(copies, args, kwargs, rows)
         finally:

@@ -48,9 +48,7 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
 def _instantiate(seen: Seen, targets: dict[int, Target]) -> list[Tensor]:
     first = seen[0][1]
     examples = first.g.shape[0] // first.views
-    gradients = {
-        key: first.g.new_zeros(examples, *t.parameter.shape) for key, t in targets.items()
-    }
+    gradients = {key: first.g.new_zeros(examples, *t.parameter.shape) for key, t in targets.items()}
     for site, captured in seen:
         for target, value in zip(site.targets, site.per_example(captured), strict=True):
             target.of(gradients[id(target.parameter)], batched=True).add_(value)

@@ -72,19 +72,23 @@ class Kernel(NamedTuple):
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """Squared L2 norm of each row of a matrix, summed in two levels: short in float32, long in float64.
+    """Squared L2 norm of each row of a matrix: short sums in float32, the rest in float64.
 
     The float32 part runs over at most 1024 terms, which holds the relative error near 1e-7.
     """
     examples, width = rows.shape
     if width <= _BLOCK:
-        return torch.linalg.vector_norm(rows, dim=1).double().square()
+        return _norms(rows, 1).square()
     whole = width - width % _BLOCK
-    parts = torch.linalg.vector_norm(rows[:, :whole].view(examples, -1, _BLOCK), dim=2)
-    total = parts.double().square().sum(1)
+    total = _norms(rows[:, :whole].view(examples, -1, _BLOCK), 2).square().sum(1)
     if whole < width:
-        total += torch.linalg.vector_norm(rows[:, whole:], dim=1).double().square()
+        total += _norms(rows[:, whole:], 1).square()
     return total
+
+
+def _norms(t: Tensor, dim: int) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(t, dim=dim)
+    return norms.double()
 
 
 def silenced(tensor: Tensor, bad: Tensor | None) -> Tensor:
@@ -104,15 +108,17 @@ def gram_squared_norms(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     u ||U_p|| ||U_q||. Were all these errors to conspire, <A, B> would be off by up to
     u (tr(A) ||B|| + ||A|| tr(B)) (Cauchy-Schwarz); being independent they add up to about
     u (max diag(A) ||B|| + ||A|| max diag(B)). The former is added, up to a relative `TOLERATED`, so
-    the norm is an over-estimate; where sixteen times the latter exceeds that (the terms cancel), the
-    caller must compute the row exactly.
+    the norm is an over-estimate; where sixteen times the latter exceeds that (the terms cancel),
+    the caller must compute the row exactly.
 
     **Assumes** that the rounding errors of different entries are independent.
     """
     examples = first.shape[0]
     inner = (first * second).sum(2).double().sum(1)
     unit = _UNIT_ROUNDOFF.get(first.dtype, 2.0**-8)
-    size = [torch.linalg.vector_norm(m.reshape(examples, -1), dim=1).double() for m in (first, second)]
+    size = [
+        torch.linalg.vector_norm(m.reshape(examples, -1), dim=1).double() for m in (first, second)
+    ]
     diagonal = [m.diagonal(dim1=1, dim2=2).double() for m in (first, second)]
     worst = unit * (diagonal[0].sum(1) * size[1] + size[0] * diagonal[1].sum(1))
     usual = unit * (diagonal[0].amax(1) * size[1] + size[0] * diagonal[1].amax(1))

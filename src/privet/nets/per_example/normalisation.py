@@ -21,9 +21,7 @@ _CACHE_BYTES = 2**20
 class _AffineSite(Site):
     """Common to all: reduce g xhat and g to the shape of gamma."""
 
-    def __init__(
-        self, name: str, weight: nn.Parameter | None, bias: nn.Parameter | None
-    ) -> None:
+    def __init__(self, name: str, weight: nn.Parameter | None, bias: nn.Parameter | None) -> None:
         super().__init__(name, [Target(p) for p in (weight, bias) if p is not None])
         self.has_weight, self.has_bias = weight is not None, bias is not None
 
@@ -39,7 +37,7 @@ class _AffineSite(Site):
 
 @final
 class LayerNormSite(_AffineSite):
-    """LayerNorm and RMSNorm: gamma spans the trailing axes; statistics are (mean, rstd) or (rstd,)."""
+    """LayerNorm and RMSNorm: gamma spans the last axes; statistics are (mean, rstd) or (rstd,)."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Tape:
         return use
 
     def copies(self, parameter: Tensor, site: Site, rows: int) -> Tensor:
-        """One copy of a parameter per row, (rows, *shape), whose gradient is the per-row gradient."""
+        """A copy of a parameter for each row, (rows, *shape); its gradient is the per-row one."""
         use = self.note(site, parameter, (), rows)
         out: Tensor = _Copies.apply(parameter, self.anchor, self, use)  # type: ignore[no-untyped-call]
         return out

@@ -1,0 +1,489 @@
+"""The engine as a whole: random networks, soundness, ties, micro-batches, views, refusals."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import hypothesis.strategies as st
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from oracle import (
+    engine_sum,
+    example_gradients,
+    oracle,
+    relative_error,
+    squared_outputs,
+    worst_relative_error,
+)
+from torch import Tensor, nn
+
+from privet.errors import InvalidArgument
+from privet.nets import (
+    AutomaticClipping,
+    ClippedSum,
+    FlatClipping,
+    PerExampleGradients,
+    PerLayerClipping,
+)
+from privet.nets.per_example.choice import Chooser
+from privet.nets.per_example.measured import gram_squared_norms
+
+B = 8
+
+
+def small_cnn(dtype: torch.dtype = torch.float32) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(inplace=True), nn.GroupNorm(2, 4),
+        nn.Conv2d(4, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 9, 5),
+    ).to(dtype)  # fmt: skip
+
+
+def images(rows: int = B) -> Tensor:
+    return torch.randn(rows, 2, 8, 8)
+
+
+def force(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make every site use the named kernel where it has it."""
+
+    def measure(self: Chooser, site, seen):  # type: ignore[no-untyped-def]
+        kernels = site.kernels(seen)
+        return next((k for k in kernels if k.name == name), kernels[0]).run()
+
+    monkeypatch.setattr(Chooser, "measure", measure)
+
+
+# --- random networks ---------------------------------------------------------------------------
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
+    """A few convolutions with norms and activations, then linear layers, sometimes tied."""
+    torch.manual_seed(draw(st.integers(0, 10_000)))
+    axes = draw(st.sampled_from([1, 2, 3]))
+    conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1]
+    channels = draw(st.sampled_from([1, 2, 4]))
+    shape = (channels, *[draw(st.integers(5, 7)) for _ in range(axes)])
+    layers: list[nn.Module] = []
+    for _ in range(draw(st.integers(1, 3))):
+        groups = draw(st.sampled_from([g for g in (1, 2) if channels % g == 0]))
+        out = draw(st.sampled_from([2, 4, 6]))
+        layers.append(
+            conv(
+                channels, out, draw(st.sampled_from([1, 3])), groups=groups, padding=1,
+                stride=draw(st.sampled_from([1, 2])), bias=draw(st.booleans()),
+                padding_mode=draw(st.sampled_from(["zeros", "circular"])),
+            )
+        )  # fmt: skip
+        channels = out
+        layers += draw(st.sampled_from([[], [nn.GroupNorm(2, out)], [nn.GroupNorm(1, out)]]))
+        layers.append(draw(st.sampled_from([nn.ReLU(), nn.Tanh(), nn.ELU(inplace=True)])))
+    layers.append(nn.Flatten(2))
+    layers.append(nn.AdaptiveAvgPool1d(3))
+    width = 3
+    if draw(st.booleans()):  # the same layer twice
+        shared = nn.Linear(3, 3)
+        layers += [shared, nn.Tanh(), shared]
+    layers += draw(st.sampled_from([[], [nn.LayerNorm(width)], [nn.RMSNorm(width)]]))
+    layers += [nn.Flatten(), nn.Linear(channels * width, 4)]
+    return nn.Sequential(*layers), shape
+
+
+@settings(
+    max_examples=40, derandomize=True, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(network=networks(), data=st.data())
+def test_random_networks(network: tuple[nn.Module, tuple[int, ...]], data: st.DataObject) -> None:
+    model, shape = network
+    views = data.draw(st.sampled_from([1, 2]))
+    x = torch.randn(6, *shape)
+    bound = data.draw(st.sampled_from([0.1, 1.0, 10.0]))
+    clipping = data.draw(
+        st.sampled_from(
+            [
+                FlatClipping(bound=bound),
+                PerLayerClipping(bound=bound),
+                AutomaticClipping(bound=bound),
+            ]
+        )
+    )
+    wide = copy.deepcopy(model).double()
+    engine = PerExampleGradients(wide, kernel_choice="cost-model")
+    found = engine_sum(engine, squared_outputs, x.double(), clipping=clipping, views=views)
+    gradients = example_gradients(wide, squared_outputs, x.double(), views=views)
+    exact = oracle(engine, clipping, gradients)
+    assert worst_relative_error(found, exact) < 1e-6
+    # In float32 some of these networks are so badly conditioned that the loop itself is off by more
+    # than 1e-5 from the exact gradients; the engine may then be as far off as the loop, not further.
+    engine = PerExampleGradients(model, kernel_choice="cost-model")
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping, views=views)
+    loop = oracle(engine, clipping, example_gradients(model, squared_outputs, x, views=views))
+    assert relative_error(found, exact) < max(1e-5, 2 * relative_error(loop, exact))
+
+
+# --- soundness ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["loop", "grouped", "rowwise", "unfolded", "gram", "outer"])
+def test_contribution_never_exceeds_the_bound(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single clipped example, whatever the kernel and scale, has norm at most C in float64."""
+    force(monkeypatch, kernel)
+    for seed in range(12):
+        torch.manual_seed(seed)
+        model = small_cnn()
+        engine = PerExampleGradients(model)
+        x = images(1) * 10.0 ** (seed - 6)
+        for clipping in (
+            FlatClipping(bound=1e-3),
+            PerLayerClipping(bound=1e-3),
+            AutomaticClipping(bound=1e-3),
+        ):
+            found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+            norm = sum(g.double().square().sum() for g in found.values()).sqrt()
+            assert norm <= 1e-3
+            assert clipping.sensitivity(engine.layers) <= 1e-3 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gram_norms_that_cancel_are_never_too_small(dtype: torch.dtype) -> None:
+    """Constant inputs with gradients that sum to almost nothing: huge terms, a tiny norm."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        u = torch.ones(4, 64, 16, dtype=dtype) + 1e-3 * torch.randn(4, 64, 16, dtype=dtype)
+        g = torch.randn(4, 64, 8, dtype=dtype)
+        g = g - (1 - 10.0 ** -(seed % 8)) * g.mean(1, keepdim=True)
+        exact = torch.bmm(u.double().transpose(1, 2), g.double()).flatten(1).square().sum(1)
+        found, vague = gram_squared_norms(u @ u.transpose(1, 2), g @ g.transpose(1, 2))
+        trusted = torch.ones(4, dtype=torch.bool).index_fill_(0, vague, False)
+        assert (found[trusted] >= exact[trusted] * (1 - 2e-7)).all()
+        assert (found[trusted] <= exact[trusted] * (1 + 3e-5)).all()
+
+
+def test_cancelling_layers_get_their_exact_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution before a GroupNorm with a constant input: the Gram norm alone would be noise."""
+    force(monkeypatch, "gram")
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(1, 4, affine=False))
+    x = torch.ones(B, 2, 8, 8) * 50 + 1e-3 * images()
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1e-2)
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    wide = copy.deepcopy(model).double()
+    exact = oracle(engine, clipping, example_gradients(wide, squared_outputs, x.double()))
+    # float32 itself is far off here; the engine must be no worse than the float32 loop
+    assert relative_error(found, exact) <= 3 * relative_error(expected, exact)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["loop", "grouped", "rowwise", "unfolded", "gram", "instantiate"]
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_a_bad_row_adds_nothing_and_is_counted(
+    value: float, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    force(monkeypatch, kernel)
+    model = nn.Sequential(small_cnn(), nn.Unflatten(1, (5, 1)), nn.Linear(1, 3), nn.LayerNorm(3))
+    model = nn.Sequential(*model[:1], nn.Linear(5, 4))
+    x = images()
+    poisoned = x.clone()
+    poisoned[3] = value
+    engine = PerExampleGradients(model)
+    keep = [i for i in range(B) if i != 3]
+    clean = engine_sum(engine, squared_outputs, x[keep])
+    with engine.recording():
+        losses = squared_outputs(model, poisoned)
+    total = engine.clipped_sum(losses)
+    assert total.non_finite_unprotected == 1 and total.examples_unprotected == B
+    assert all(g.isfinite().all() for g in total.gradients.values())
+    assert relative_error(total.gradients, {n: g.double() for n, g in clean.items()}) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["lstm", "attention", "embedding", "tied", "fallback", "linear"])
+def test_a_bad_row_in_other_layers(kind: str) -> None:
+    shared = nn.Linear(4, 4)
+    models: dict[str, nn.Module] = {
+        "lstm": nn.LSTM(4, 4, batch_first=True),
+        "attention": nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        "embedding": nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)),
+        "tied": nn.Sequential(shared, nn.Tanh(), shared),
+        "fallback": nn.Sequential(nn.Linear(4, 4), nn.PReLU()),
+        "linear": nn.Linear(4, 4),
+    }
+    model, x = models[kind], torch.randn(B, 3, 4)
+    x[2, 1, 0] = float("nan")
+    engine = PerExampleGradients(model)
+    with engine.recording():
+        losses = squared_outputs(model, x)
+    total = engine.clipped_sum(losses)
+    assert total.non_finite_unprotected == 1
+    assert total.flat.isfinite().all() and total.flat.norm() > 0
+
+
+def test_rows_do_not_influence_each_other() -> None:
+    """Changing row j leaves the clipped gradient of row i bit for bit the same."""
+    model = small_cnn()
+    engine = PerExampleGradients(model, kernel_choice="cost-model")
+    x = images()
+    first = engine_sum(engine, _only_row(2), x)
+    x[5] *= 100.0
+    second = engine_sum(engine, _only_row(2), x)
+    assert all(torch.equal(first[n], second[n]) for n in first)
+
+
+def _only_row(i: int):  # type: ignore[no-untyped-def]
+    def losses(model: nn.Module, x: Tensor) -> Tensor:
+        out = squared_outputs(model, x)
+        return out * torch.eye(len(out))[i]
+
+    return losses
+
+
+class Mixing(nn.Module):
+    """Centres over the batch: no layer in it is at fault, the model is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x)
+        return y - y.mean(0, keepdim=True)
+
+
+class BatchSecond(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.transpose(0, 1)).transpose(0, 1)
+
+
+class MixingParameters(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(0)) * self.scale
+
+
+@pytest.mark.parametrize("model", [Mixing(), BatchSecond(), MixingParameters()])
+def test_models_that_mix_rows_are_refused(model: nn.Module) -> None:
+    engine = PerExampleGradients(model)
+    with pytest.raises(InvalidArgument, match="row"):
+        engine_sum(engine, squared_outputs, torch.randn(4, 4, 4))
+
+
+def test_time_major_of_another_length_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="'linear'"):
+        engine_sum(PerExampleGradients(BatchSecond()), squared_outputs, torch.randn(4, 3, 4))
+
+
+def test_input_changed_in_place_is_refused() -> None:
+    class InPlace(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.one(x)
+            y = self.two(h)
+            h += 1.0
+            return y + h
+
+    with pytest.raises(InvalidArgument, match="in place"):
+        engine_sum(PerExampleGradients(InPlace()), squared_outputs, torch.randn(B, 4))
+
+
+# --- parameters: tied, frozen, unused ----------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """An embedding whose matrix is the output layer's too, and a layer called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4)
+        self.middle = nn.Linear(4, 4)
+        self.out = nn.Linear(4, 9)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.middle(self.embedding(x)))
+        return self.out(torch.tanh(self.middle(h)))
+
+
+@pytest.mark.parametrize("keep", [2**30, 300])
+def test_tied_parameters(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privet.nets.per_example import joint
+
+    monkeypatch.setattr(joint, "KEEP_BYTES", keep)
+    monkeypatch.setattr(
+        joint, "chunks", lambda n, size: [slice(i, min(n, i + 3)) for i in range(0, n, 3)]
+    )
+    model, x = Tied(), torch.randint(0, 9, (B, 5))
+    engine = PerExampleGradients(model)
+    for clipping in (FlatClipping(bound=1.0), PerLayerClipping(bound=1.0)):
+        found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+        assert "out.weight" not in found
+        expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+        assert relative_error(found, expected) < 1e-5
+
+
+class Partial(nn.Module):
+    """Frozen parts, a layer that is never called, and one that does not reach the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)  # registered before the body
+        self.body = nn.Linear(4, 4)
+        self.unused = nn.Linear(4, 4)
+        self.ignored = nn.Linear(4, 4)
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.body.weight.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.body(input=x))
+        self.ignored(h)
+        return self.head(self.frozen(h))
+
+
+def test_frozen_unused_and_keyword_calls() -> None:
+    model, x = Partial(), torch.randn(B, 4)
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1.0)
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert set(found) == {n for n, p in model.named_parameters() if p.requires_grad}
+    assert relative_error(found, expected) < 1e-5
+    assert not found["unused.weight"].any() and not found["ignored.weight"].any()
+    assert not model.body.weight.requires_grad and model.body.bias.requires_grad
+    model.body.weight.requires_grad_(True)  # unfreezing later is noticed
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert "body.weight" in found and relative_error(found, expected) < 1e-5
+
+
+def test_parameters_are_restored_after_an_error() -> None:
+    model = small_cnn()
+    engine = PerExampleGradients(model)
+    with pytest.raises(RuntimeError), engine.recording():
+        model(torch.randn(2, 3, 8, 8))
+    assert all(p.requires_grad for p in model.parameters())
+    assert all("forward" not in m.__dict__ for m in model.modules())
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+def test_micro_batches_equal_one_batch() -> None:
+    model, x = small_cnn(), images(11)
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1.0)
+    whole = {
+        n: g.double() for n, g in engine_sum(engine, squared_outputs, x, clipping=clipping).items()
+    }
+    for size in (1, 4, 11, None):
+        total = engine.accumulate(squared_outputs, x, micro_batch=size, clipping=clipping)
+        assert relative_error(total.gradients, whole) < 1e-5
+        assert total.norms_unprotected.shape == (11,) and total.examples_unprotected == 11
+
+
+def test_views_are_averaged_before_clipping() -> None:
+    model, x = small_cnn(), images(12)
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1.0)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x, views=3))
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping, views=3)
+    assert relative_error(found, expected) < 1e-5
+    total = engine.accumulate(squared_outputs, x, micro_batch=2, clipping=clipping, views=3)
+    assert relative_error(total.gradients, expected) < 1e-5
+    assert total.examples_unprotected == 4
+
+
+def test_an_empty_batch_is_a_step_like_any_other() -> None:
+    engine = PerExampleGradients(small_cnn(), clipping=FlatClipping(bound=2.0))
+    total = engine.accumulate(squared_outputs, images(0))
+    assert (
+        not total.flat.any() and total.sensitivity == 2.0 and total.norms_unprotected.numel() == 0
+    )
+
+
+def test_sum_reaches_the_optimiser() -> None:
+    model, x = small_cnn(), images()
+    engine = PerExampleGradients(model)
+    (x,) = engine.prepare(x)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    total: ClippedSum = engine.accumulate(squared_outputs, x)
+    expected = {n: g.clone() / 4 for n, g in total.gradients.items()}
+    total.assign_to(model, divisor=4.0)
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.stride() == p.stride()
+        assert torch.equal(p.grad, expected[name])
+    assert not total.reset().flat.any() and total.norms_unprotected.numel() == 0
+
+
+# --- choices -----------------------------------------------------------------------------------
+
+
+def test_choices_repeat_a_run_bit_for_bit() -> None:
+    model, x = small_cnn(), images()
+    engine = PerExampleGradients(model)
+    first = engine_sum(engine, squared_outputs, x)
+    saved = json.loads(json.dumps(engine.choices))
+    assert saved
+    again = PerExampleGradients(model, choices=saved)
+    second = engine_sum(again, squared_outputs, x)
+    assert all(torch.equal(first[n], second[n]) for n in first) and again.choices == saved
+    with pytest.raises(InvalidArgument, match="one of"):
+        engine_sum(
+            PerExampleGradients(model, choices=dict.fromkeys(saved, "magic")), squared_outputs, x
+        )
+
+
+def test_cost_model_is_a_function_of_shapes() -> None:
+    x = images()
+    chosen = []
+    for _ in range(2):
+        engine = PerExampleGradients(small_cnn(), kernel_choice="cost-model")
+        engine_sum(engine, squared_outputs, x)
+        chosen.append(engine.choices)
+    assert chosen[0] == chosen[1] and chosen[0]
+
+
+# --- arguments ---------------------------------------------------------------------------------
+
+
+def test_wrong_losses_are_refused() -> None:
+    model, x = small_cnn(), images()
+    engine = PerExampleGradients(model)
+    with pytest.raises(InvalidArgument, match="recording"):
+        engine.clipped_sum(squared_outputs(model, x))
+    with engine.recording():
+        loss = F.cross_entropy(model(x), torch.zeros(B, dtype=torch.long))
+    with pytest.raises(InvalidArgument, match="one loss a row"):
+        engine.clipped_sum(loss)
+    with engine.recording(), torch.no_grad():
+        losses = squared_outputs(model, x)
+    with pytest.raises(InvalidArgument, match="gradient"):
+        engine.clipped_sum(losses)
+
+
+def test_wrong_clippings_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="bound"):
+        FlatClipping(bound=0.0)
+    with pytest.raises(InvalidArgument, match="keyed by layer names"):
+        PerLayerClipping(bound=1.0, bounds={"nowhere": 1.0}).sensitivity(["0"])
+    with pytest.raises(InvalidArgument, match="kernel_choice"):
+        PerExampleGradients(small_cnn(), kernel_choice="fastest")  # type: ignore[arg-type]
+
+
+def test_bounds_of_single_layers() -> None:
+    model, x = small_cnn(), images()
+    engine = PerExampleGradients(model)
+    clipping = PerLayerClipping(bound=1.0, bounds={"6": 0.25})
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert (
+        relative_error(engine_sum(engine, squared_outputs, x, clipping=clipping), expected) < 1e-5
+    )
+    assert clipping.sensitivity(engine.layers) == pytest.approx((0.75 + 0.25**2) ** 0.5)
