@@ -33,7 +33,7 @@ _ROUND = 2.3e-16
 _NEGLIGIBLE = 46.0
 _SOFT = 0.5
 _CHUNK = 2_000_000
-_ONE_THREAD = 250_000
+_ONE_THREAD = 60_000
 """Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
 than it gives."""
 
