@@ -18,9 +18,9 @@ import torch
 from privet.ledger import Ledger
 from privet.methods.dpsgd import Checkpoints, Schedule, loop
 from privet.noise import secure, seeded
-from tests.methods.dpsgd.helpers import data, losses_of, network, start, weights
+from tests.methods.dpsgd.helpers import data, losses_of, network, run, start, weights
 
-STEPS, EVERY = 400, 10
+STEPS, EVERY = 800, 5
 
 
 def train(folder: Path, *, secret: bool) -> torch.Tensor:
@@ -70,10 +70,29 @@ def charged_steps(folder: Path) -> int:
     return total
 
 
+def lines(folder: Path) -> list[str]:
+    """The lines of the file of releases, none where there is no file yet."""
+    path = folder / "released"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def wait(folder: Path, moments: random.Random) -> None:
+    """Until some random number of further releases, and a little more; or only a random time."""
+    target = len(lines(folder)) + 2 * moments.randint(1, 20)
+    if moments.random() < 0.3:
+        time.sleep(moments.uniform(0.0, 0.2))  # most likely in starting, resuming or charging
+        return
+    until = time.monotonic() + 20.0
+    while len(lines(folder)) < target and time.monotonic() < until:
+        time.sleep(0.0005)
+    time.sleep(moments.uniform(0.0, 0.004))
+
+
 def main(folder: Path, mode: str, kills: int) -> None:
     secret = mode == "secure"
     folder.mkdir(parents=True)
     Ledger.create(folder / "run.ledger", cap_epsilon=1e6, cap_delta=1e-5)
+    run(schedule=Schedule(steps=2, sample_rate=0.5, noise_multiplier=50.0))  # import everything
     moments = random.Random(5)
     killed = finished = 0
     trail = []
@@ -82,7 +101,7 @@ def main(folder: Path, mode: str, kills: int) -> None:
         if child == 0:
             train(folder, secret=secret)
             os._exit(0)
-        time.sleep(moments.uniform(0.0, 0.3))
+        wait(folder, moments)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
@@ -91,10 +110,7 @@ def main(folder: Path, mode: str, kills: int) -> None:
             finished = 1
         else:
             raise SystemExit("an attempt failed by itself")
-        lines = (
-            (folder / "released").read_text().split("\n") if (folder / "released").exists() else []
-        )
-        begun = [int(line) for line in lines if line and " " not in line]
+        begun = [int(line) for line in lines(folder) if " " not in line]
         trail.append(
             {
                 "released": len(begun) if secret else len(set(begun)),
@@ -102,9 +118,7 @@ def main(folder: Path, mode: str, kills: int) -> None:
             }
         )
     final = train(folder, secret=secret)
-    hashes = [
-        line.split(" ") for line in (folder / "released").read_text().split("\n") if " " in line
-    ]
+    hashes = [line.split(" ") for line in lines(folder) if " " in line]
     by_step: dict[str, set[str]] = {}
     for step, name in hashes:
         by_step.setdefault(step, set()).add(name)

@@ -29,8 +29,8 @@ def test_seeded_run(tmp_path):
     assert found["killed"] == 50 and not found["finished_early"]
     assert all(moment["released"] <= moment["charged"] for moment in found["trail"])
     assert found["weights"] == calm["weights"]
-    assert found["steps"] == found["distinct"] == found["charged"] == 400
-    assert found["releases"] > 400  # some steps were made again
+    assert found["steps"] == found["distinct"] == found["charged"] == 800
+    assert found["releases"] > 800  # some steps were made again
 
 
 @pytest.mark.slow
@@ -38,5 +38,5 @@ def test_secure_run(tmp_path):
     """A repeated step has new noise, and is charged again."""
     found = killing(tmp_path / "killed", "secure", 50)
     assert all(moment["released"] <= moment["charged"] for moment in found["trail"])
-    assert found["steps"] == 400 and found["distinct"] == found["releases"] > 400
+    assert found["steps"] == 800 and found["distinct"] == found["releases"] > 800
     assert found["charged"] >= found["releases"]

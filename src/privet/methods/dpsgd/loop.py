@@ -6,9 +6,8 @@ C_t, add up, add noise, divide by the expected batch q_t N, descend with any tor
 
 from __future__ import annotations
 
-import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -38,11 +37,15 @@ from privet.methods.dpsgd.run import (
     Settings,
     UnprotectedDiagnostic,
     digest,
+    new_run,
 )
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
-from privet.nets import PerExampleGradients
+from privet.nets import ClippedSum, PerExampleGradients
 from privet.noise import Source
+
+ClosedForm = Callable[[Batch, float, ClippedSum], float]
+"""Adds the clipped gradients of a batch to a sum and returns the sum of its losses."""
 
 
 @final
@@ -64,6 +67,7 @@ class Training:
         average: Average | None,
         settings: Settings,
         processes: Processes | None = None,
+        run: str | None = None,
     ) -> None:
         self.model, self.optimizer, self.schedule, self.sampler = (
             model,
@@ -81,7 +85,7 @@ class Training:
         self._recording: AbstractContextManager[None] | None = None
         self._total = engine.zeros()
         self._loss_sum = 0.0
-        self.run = self._open()
+        self.run = self._open(run)
         self._meter = Meter(
             ledger=ledger,
             sampler=sampler,
@@ -134,12 +138,7 @@ class Training:
 
     def step(self, losses: Tensor) -> None:
         """Take the losses of the batch just given, one a row; its last part completes the step."""
-        batch = self._batch
-        if batch is None:
-            raise PrivetError("training.step(losses) was called without a new batch")
-        self._stop_recording()
-        self._batch = None
-        s = self._settings
+        batch = self._taken()
         if losses.shape[:1] != (len(batch),):
             raise InvalidArgument(
                 "losses",
@@ -147,6 +146,7 @@ class Training:
                 f"one for each of {len(batch)} rows",
                 "reduction='none'",
             )
+        s = self._settings
         if len(losses):
             self._engine.clipped_sum(
                 losses, clipping=s.clipping(self._bound), views=s.views, into=self._total
@@ -154,6 +154,25 @@ class Training:
             self._loss_sum += float(losses.detach().double().sum())
         if batch.last:
             self._finish(batch.step)
+
+    def step_in_closed_form(self, add: ClosedForm) -> None:
+        """The same for a model whose clipped sum has a formula: `add(batch, bound, total)`.
+
+        **Assumes** that `add` clips every example to the bound, as the engine would; for the
+        methods of this package, whose formulas are tested against the engine.
+        """
+        batch = self._taken()
+        if len(batch):
+            self._loss_sum += add(batch, self._bound, self._total)
+        if batch.last:
+            self._finish(batch.step)
+
+    def _taken(self) -> Batch:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            raise PrivetError("training.step(losses) was called without a new batch")
+        self._stop_recording()
+        return batch
 
     def _rows(
         self, indices: np.ndarray[Any, np.dtype[np.int64]], t: int, k: int
@@ -329,7 +348,7 @@ class Training:
         where.write(tensors, facts)
         return where.path
 
-    def _open(self) -> str:
+    def _open(self, run: str | None) -> str:
         """Restore the last checkpoint, or start; returns the name of the run."""
         same_everywhere(self._processes, [*self.model.parameters(), *self.model.buffers()])
         where = self._settings.checkpoints
@@ -338,7 +357,7 @@ class Training:
         if started and found is not None:
             self._restore(*found)
             return str(found[1]["run"])
-        self.run = str(self._processes.word_from_first(f"dpsgd-{secrets.token_hex(8)}"))
+        self.run = str(self._processes.word_from_first(run or new_run()))
         self.save()
         return self.run
 

@@ -50,6 +50,7 @@ def private(
     charge_block: int | None = None,
     kernel_choice: KernelChoice | None = None,
     processes: Processes | None = None,
+    run: str | None = None,
 ) -> Training:
     """A private training run around your own loop.
 
@@ -82,6 +83,7 @@ def private(
       bit for bit as if it had never stopped.
     - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
       secure one, unless told.
+    - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
 
     **Guarantee**: `training.guarantee`: exact composition of all steps charged, per record.
@@ -152,6 +154,7 @@ def private(
             charge_block=_check.count("charge_block", charge_block),
         ),
         processes=processes,
+        run=run,
     )
 
 

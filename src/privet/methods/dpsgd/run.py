@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,11 @@ ASSUMPTIONS = (
         "batches leave the loop only through training.step",
     ),
 )
+
+
+def new_run() -> str:
+    """A name that no other run has."""
+    return f"dpsgd-{secrets.token_hex(8)}"
 
 
 def digest(*parts: Any) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
-from privet.loss import PrivacyLoss, gaussian_mu
+from privet.loss import Gaussian, PrivacyLoss, gaussian_mu
 from privet.methods.dpsgd.sampling import poisson_loss
 
 Array = NDArray[np.float64]
@@ -239,8 +239,12 @@ class Schedule:
             loss = poisson_loss(q, z * shape, adjacency)
             return (loss if beside is None else beside + loss).epsilon(delta)
 
-        if np.all(q == 1.0) and beside is None:
+        if np.all(q == 1.0) and (beside is None or isinstance(beside, Gaussian)):
+            spent = 0.0 if beside is None else beside.mu
             mu = gaussian_mu(epsilon, delta) * (1.0 - 2.0**-40)
+            if spent >= mu:
+                raise Unattainable(f"what is beside takes all of epsilon {epsilon:g}")
+            mu = math.sqrt(mu**2 - spent**2)
             unit = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
             z = unit * math.sqrt(math.fsum(shape**-2.0)) / mu
         else:

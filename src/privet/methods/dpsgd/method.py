@@ -1,0 +1,217 @@
+"""DP-SGD as a method: planned from public facts, checked against the ledger, trained, released."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privet import mechanisms
+from privet.bounds import clip_l2
+from privet.errors import BudgetExceeded, InvalidArgument
+from privet.guarantee import Assumption, Backing
+from privet.ledger import Ledger
+from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
+from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.claim import closed_form_claim
+from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.private import private
+from privet.methods.dpsgd.run import new_run
+from privet.noise import Source
+
+Array = NDArray[Any]
+Watcher = Callable[[Training], None]
+"""Called after every step, for a progress bar; the losses it can see are not protected."""
+
+
+def nobody(training: Training) -> None:
+    """Watches nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DPSGD(Method[nn.Module, Plan]):
+    """What both kinds share: settings that do not change the price."""
+
+    classification: bool = True
+    wishes: Wishes = field(default_factory=Wishes)
+    micro_batch: int = 4096
+    checkpoints: Checkpoints | None = None
+    watcher: Watcher = nobody
+
+    @abstractmethod
+    def _train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        delta: float,
+        rng: Source,
+        run: str,
+    ) -> Training: ...
+
+    def fit(
+        self, x: Array, y: Array, plan: Plan, *, ledger: Ledger | None, rng: Source
+    ) -> Release[nn.Module]:
+        """Train on rows x and targets y (class numbers, or numbers in [-1, 1]).
+
+        **Guarantee**: `Release.guarantee`. Raises `BudgetExceeded` with nothing released when the
+        ledger cannot afford the whole plan.
+        """
+        facts = plan.facts
+        if ledger is None:
+            ledger = Ledger.in_memory(cap_epsilon=facts.epsilon, cap_delta=facts.delta)
+        before = None if self.checkpoints is None else self.checkpoints.read()
+        if before is None and not ledger.affords(plan.loss):
+            raise BudgetExceeded(
+                cap_epsilon=ledger.cap_epsilon,
+                would_be=ledger.epsilon_after(plan.loss),
+                delta=ledger.cap_delta,
+                what="DP-SGD",
+            )
+        run = new_run() if before is None else str(before[1]["run"])
+        targets = torch.as_tensor(y) if self.classification else torch.as_tensor(y).float()[:, None]
+        rows = torch.as_tensor(x, dtype=torch.float32)
+        training = self._train(
+            rows, targets, plan, ledger=ledger, delta=facts.delta, rng=rng, run=run
+        )
+        public = f"the nominal number of records, {facts.records}, is public"
+        proved = training.guarantee
+        kept = [a for a in proved.assumptions if "number of records" not in a.text]
+        rates, z = plan.schedule.rates, plan.schedule.noise_multipliers
+        if plan.centre_mu:  # the mean is one more release on all records
+            rates, z = np.append(rates, 1.0), np.append(z, 1.0 / plan.centre_mu)
+        return Release(
+            model=training.model,
+            guarantee=replace(
+                proved,
+                assumptions=(*kept, Assumption(text=public, backing=Backing.ASSUMED)),
+            ),
+            claim=closed_form_claim(rates, z, facts.delta),
+            entries=training.entries,
+        )
+
+    def _private(
+        self, model: nn.Module, tensors: tuple[Tensor, Tensor], plan: Plan, **kw: Any
+    ) -> Training:
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
+        )
+        return private(
+            model,
+            optimizer,
+            tensors,
+            plan.schedule,
+            n_public=plan.facts.records,
+            learning_rates=plan.absolute_learning_rates,
+            micro_batch=self.micro_batch,
+            checkpoints=self.checkpoints,
+            charge_block=plan.schedule.steps if self.checkpoints is None else None,
+            **kw,
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivateLinear(_DPSGD):
+    """A linear head on public features: a private mean, then clipped gradients in closed form.
+
+    **Guarantee**: that of `privet.methods.dpsgd.private` together with one Gaussian release of the
+    sum of rows, each clipped to the unit ball. **Assumes** rows of norm at most 1 for good results;
+    longer ones are clipped where the mean is taken, and their gradients everywhere.
+    """
+
+    def plan(self, facts: PublicFacts) -> Plan:
+        """Full-batch gradient descent; see `linear_plan`."""
+        return linear_plan(facts, self.wishes)
+
+    def _train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        delta: float,
+        rng: Source,
+        run: str,
+    ) -> Training:
+        head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
+        self._centre(head, x, plan, ledger=ledger, rng=rng, run=run)
+        rows = head.rows(x)
+        add = add_softmax if self.classification else add_squares
+        with self._private(
+            head, (rows, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
+        ) as training:
+            for _ in training:
+                training.step_in_closed_form(partial(add, head.linear.weight))
+                self.watcher(training)
+        return training
+
+    def _centre(
+        self, head: LinearHead, x: Tensor, plan: Plan, *, ledger: Ledger, rng: Source, run: str
+    ) -> None:
+        """Release the mean of the rows, or take it from the checkpoint where it was released."""
+        if plan.centre_mu == 0.0:
+            return
+        found = None if self.checkpoints is None else self.checkpoints.read()
+        if found is not None:
+            head.mean.copy_(found[0]["model/mean"])
+            return
+        total = clip_l2(x.numpy(), 1.0).sum()
+        mechanism = mechanisms.Gaussian(scale=plan.centre_scale(total.dimension))
+        ledger.charge(plan.centre_loss, what="DP-SGD, mean of the features", token=f"{run}:mean")
+        released = mechanism.release(total, rng=rng.child("mean"))
+        head.mean.copy_(torch.from_numpy(released / plan.facts.records))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivateNetwork(_DPSGD):
+    """Any torch module, trained from where it is; `network` is trained in place."""
+
+    network: nn.Module
+    micro_batch: int = 256
+
+    def plan(self, facts: PublicFacts) -> Plan:
+        """Large Poisson batches; see `network_plan`."""
+        return network_plan(facts, self.wishes)
+
+    def _train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        plan: Plan,
+        *,
+        ledger: Ledger,
+        delta: float,
+        rng: Source,
+        run: str,
+    ) -> Training:
+        with self._private(
+            self.network, (x, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
+        ) as training:
+            for batch in training:
+                out = self.network(batch.x)
+                training.step(self._losses(out, batch.y))
+                if batch.last:
+                    self.watcher(training)
+        return training
+
+    def _losses(self, out: Tensor, y: Tensor) -> Tensor:
+        if self.classification:
+            return functional.cross_entropy(out, y, reduction="none")
+        if out.shape != y.shape:
+            raise InvalidArgument("module", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
+        return 0.5 * (out - y).square().sum(1)
