@@ -104,7 +104,7 @@ def _bracket(
     here = (s, value)
     if value > 0:
         while s < high:
-            # epsilon falls roughly like 1/x for small, like 1/x^2 for large epsilon
+            # epsilon falls at least like 1/x, so a step of `value` should suffice
             s, step = min(high, s + max(step, min(value, 2.0))), 2.0 * step
             bad, value = here, look(s)
             here = (s, value)
@@ -112,7 +112,8 @@ def _bracket(
                 return here, bad
         return None, here
     while s > low:
-        s, step = max(low, s - step), 2.0 * step
+        # and rises at least like that: a longer step would only leave the useful range
+        s, step = max(low, s - min(step, max(-value, 0.05))), 2.0 * step
         good, value = here, look(s)
         here = (s, value)
         if value > 0:
@@ -264,7 +265,7 @@ def sample_rate(
     except Unattainable as e:
         raise Unattainable(
             f"no sample rate above {_SMALLEST_RATE:g} reaches epsilon {target:g} at delta "
-            f"{delta:g} with noise multiplier {z:g} and {t} steps; raise the noise or take fewer steps"
+            f"{delta:g} with noise multiplier {z:g} and {t} steps; raise the noise or take fewer"
         ) from e
 
 
