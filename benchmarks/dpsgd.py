@@ -137,7 +137,9 @@ def opacus(case: Case, mode: str) -> Step:
 class _PerExampleLoss(nn.Module):
     """Cross-entropy in the form Opacus' ghost clipping wants."""
 
-    reduction = "none"
+    def __init__(self) -> None:
+        super().__init__()
+        self.reduction = "mean"  # Opacus checks this, and then sets it to "none"
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         losses = F.cross_entropy(output, target, reduction=self.reduction)

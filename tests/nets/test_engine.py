@@ -487,3 +487,81 @@ def test_bounds_of_single_layers() -> None:
         relative_error(engine_sum(engine, squared_outputs, x, clipping=clipping), expected) < 1e-5
     )
     assert clipping.sensitivity(engine.layers) == pytest.approx((0.75 + 0.25**2) ** 0.5)
+
+
+# --- parameters used outside of their layer ----------------------------------------------------
+
+
+class Functional(nn.Module):
+    """Reads its embedding's matrix for the output, as language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4)
+        self.middle = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(torch.tanh(self.middle(self.embedding(x))), self.embedding.weight)
+
+
+def test_a_parameter_used_outside_its_layer_is_never_silently_wrong() -> None:
+    model, x = Functional(), torch.randint(0, 9, (B, 5))
+    with pytest.raises(InvalidArgument, match=r"'embedding.weight'.*through_func"):
+        engine_sum(PerExampleGradients(model), squared_outputs, x)
+    engine, clipping = PerExampleGradients(model, through_func=[""]), FlatClipping(bound=1.0)
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert relative_error(found, expected) < 1e-5
+    with pytest.raises(InvalidArgument, match="through_func"):
+        PerExampleGradients(model, through_func=["nowhere"])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_transformer_without_its_fast_path(training: bool) -> None:
+    """In evaluation mode torch fuses a whole block, past its layers."""
+    model = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True).train(training)
+    x, clipping = torch.randn(B, 3, 8), FlatClipping(bound=1.0)
+    engine = PerExampleGradients(model)
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert relative_error(found, expected) < 1e-5
+
+
+@pytest.mark.parametrize("case", ["known", "through torch.func"])
+def test_whole_models_through_torch_func(case: str) -> None:
+    model, x = small_cnn(), images()
+    engine = PerExampleGradients(model, through_func=[""] if case != "known" else [])
+    clipping = FlatClipping(bound=1.0)
+    expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
+    assert (
+        relative_error(engine_sum(engine, squared_outputs, x, clipping=clipping), expected) < 1e-5
+    )
+
+
+def test_half_precision_keeps_the_bound() -> None:
+    """bfloat16 activations: norms and sums are taken in float32."""
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.LayerNorm(30), nn.Linear(30, 4))
+    model = model.to(torch.bfloat16)
+    engine = PerExampleGradients(model)
+    for seed in range(10):
+        torch.manual_seed(seed)
+        x = torch.randn(1, 20, dtype=torch.bfloat16)
+        found = engine_sum(engine, squared_outputs, x, clipping=FlatClipping(bound=1e-2))
+        norm = sum(g.double().square().sum() for g in found.values()).sqrt()
+        assert 0.9999e-2 < norm <= 1e-2
+
+
+def test_dropout_is_drawn_once() -> None:
+    """One forward pass: the clipped sum belongs to the very masks that made the losses."""
+    model = nn.Sequential(nn.Linear(6, 30), nn.Dropout(0.5), nn.PReLU(), nn.Linear(30, 3))
+    x = torch.randn(B, 6)
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1e6)
+    torch.manual_seed(3)
+    engine_sum(engine, squared_outputs, x)  # the first batch also checks
+    torch.manual_seed(3)
+    found = engine_sum(engine, squared_outputs, x, clipping=clipping)
+    torch.manual_seed(3)
+    model.zero_grad()
+    squared_outputs(model, x).sum().backward()
+    expected = {n: p.grad.double() for n, p in model.named_parameters() if p.grad is not None}
+    assert relative_error(found, expected) < 1e-5

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from privet.nets.per_example.layers import Recorded, need_dimensions, recorded, trainable
+from privet.nets.per_example.layers import Recorded, constant, need_dimensions, recorded, trainable
 from privet.nets.per_example.sites import LinearSite
 from privet.nets.per_example.tape import Tape
 
@@ -49,10 +49,10 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
 
     def project(tape: Tape, x: Tensor, which: int) -> Tensor:
         if packed:
-            w = module.in_proj_weight[rows[which]]
+            w = constant(module.in_proj_weight)[rows[which]]
         else:
-            w = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[which]
-        b = None if bias is None else module.in_proj_bias[rows[which]]
+            w = constant((module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[which])
+        b = None if bias is None else constant(module.in_proj_bias)[rows[which]]
         y = tape.tap(F.linear(x, w, b), sites[which], x)
         return tape.tap(y, separate[which], x)
 
@@ -83,7 +83,7 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         weights = scores.softmax(-1)
         attended = F.dropout(weights, module.dropout, module.training) @ v
         joined = attended.transpose(1, 2).flatten(2)
-        out = F.linear(joined, module.out_proj.weight, module.out_proj.bias)
+        out = F.linear(joined, constant(module.out_proj.weight), constant(module.out_proj.bias))
         out = tape.tap(out, out_site, joined)
         out = out if module.batch_first else out.transpose(0, 1)
         if not need_weights:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from torch import nn
 
+from privet.errors import InvalidArgument
 from privet.nets.per_example import attention, layers, recurrent
 from privet.nets.per_example.fallback import fallback
 from privet.nets.per_example.layers import Recorded
@@ -48,9 +49,10 @@ def _signature(model: nn.Module) -> tuple[int, ...]:
     return tuple(id(p) for p in model.parameters() if p.requires_grad)
 
 
-def discover(model: nn.Module) -> Plan:
+def discover(model: nn.Module, through_func: Collection[str] = ()) -> Plan:
     """Walk the model once and decide how each trainable parameter is handled."""
-    modules = tuple(_walk("", model))
+    _check_names(model, through_func)
+    modules = tuple(_walk("", model, through_func, set()))
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     sites = [site for _, recorded in modules for site in recorded.sites]
     components = _components(sites)
@@ -73,13 +75,15 @@ def discover(model: nn.Module) -> Plan:
 
 
 def _walk(
-    name: str, module: nn.Module, done: set[int] | None = None
+    name: str, module: nn.Module, through_func: Collection[str], done: set[int]
 ) -> Iterator[tuple[nn.Module, Recorded]]:
-    done = set() if done is None else done
     if id(module) in done or not any(p.requires_grad for p in module.parameters()):
         return
     done.add(id(module))
     shown = name or type(module).__name__
+    if name in through_func:
+        yield module, fallback(shown, module)
+        return
     known = layers.build(shown, module)
     if known is None and isinstance(module, nn.RNN | nn.GRU | nn.LSTM) and _plain_recurrent(module):
         known = recurrent.recurrent(shown, module)
@@ -97,7 +101,14 @@ def _walk(
         yield module, known
         return
     for child_name, child in module.named_children():
-        yield from _walk(f"{name}.{child_name}" if name else child_name, child, done)
+        full = f"{name}.{child_name}" if name else child_name
+        yield from _walk(full, child, through_func, done)
+
+
+def _check_names(model: nn.Module, through_func: Collection[str]) -> None:
+    unknown = sorted(set(through_func) - {name for name, _ in model.named_modules()})
+    if unknown:
+        raise InvalidArgument("through_func", unknown, "names of modules of the model")
 
 
 def _plain_recurrent(module: nn.Module) -> bool:

@@ -9,7 +9,7 @@ site gives sum_i w_i g_i. Summed parameter gradients that would be thrown away a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,7 +44,9 @@ class PerExampleGradients:
 
     `kernel_choice="measured"` times the kernels of each layer on its first batch; `"cost-model"`
     decides from shapes alone. `choices` restores what another engine had chosen, so that a resumed
-    run repeats the interrupted one bit for bit.
+    run repeats the interrupted one bit for bit. `through_func` names modules ('' is the whole
+    model) to run by torch.func though the engine knows their kind, for those that read the parameters of
+    other layers; unknown kinds go that way by themselves.
 
     **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
     **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by
@@ -58,8 +60,10 @@ class PerExampleGradients:
         clipping: Clipping | None = None,
         kernel_choice: KernelChoice = "measured",
         choices: Mapping[str, str] | None = None,
+        through_func: Collection[str] = (),
     ) -> None:
         self.model = model
+        self._through_func = frozenset(through_func)
         self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
         self._chooser = Chooser(kernel_choice, choices or {})
         self._tape: Tape | None = None
@@ -70,7 +74,7 @@ class PerExampleGradients:
     def _discover(self) -> Plan:
         refuse_cross_example(self.model)
         self._checked = set()
-        return discover(self.model)
+        return discover(self.model, self._through_func)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -107,25 +111,20 @@ class PerExampleGradients:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the forward pass made inside; parameters carry no gradient meanwhile."""
+        """Record the forward pass made inside: the layers' forwards are swapped meanwhile."""
         if self._tape is not None and self._tape.uses:
             self._tape = None
         refuse_cross_example(self.model)
         if not self._plan.is_current(self.model):
             self._plan = self._discover()
         tape = Tape()
-        parameters = list(self._plan.parameters.values())
         try:
-            for p in parameters:
-                p.requires_grad_(False)
             for module, recorded in self._plan.modules:
                 module.__dict__["forward"] = functools.partial(recorded.forward, tape)
             yield
         finally:
             for module, _ in self._plan.modules:
                 module.__dict__.pop("forward", None)
-            for p in parameters:
-                p.requires_grad_(True)
         self._tape = tape
 
     def clipped_sum(
@@ -264,7 +263,7 @@ class PerExampleGradients:
             arrivals = waiting.pop(component)
             for use, _ in arrivals:
                 use.check_unchanged()
-            seen = [(u.site, Captured(u.a, g.detach(), views, u.statistics)) for u, g in arrivals]
+            seen = [(u.site, _captured(u, g, views)) for u, g in arrivals]
             if len(seen) == 1:
                 measured = self._chooser.measure(*seen[0])
                 targets = seen[0][0].targets
@@ -282,11 +281,23 @@ class PerExampleGradients:
         tape.arrived = arrived
         if losses.requires_grad:
             upstream = torch.full_like(losses, 1.0 / views)
-            torch.autograd.grad(losses, tape.anchor, upstream, allow_unused=True)
+            inputs = [tape.anchor, *self._plan.parameters.values()]
+            direct = torch.autograd.grad(losses, inputs, upstream, allow_unused=True)[1:]
+            self._refuse_outside_use([g is not None for g in direct])
         for component in list(waiting):  # sites some of whose uses do not reach the loss
             finish(component)
         tape.uses.clear()
         return parts
+
+    def _refuse_outside_use(self, direct: list[bool]) -> None:
+        """No parameter may reach the losses other than through a recorded layer."""
+        for name, used in zip(self._plan.parameters, direct, strict=True):
+            if used:
+                raise InvalidArgument(
+                    f"parameter {name!r}", "used outside of the layer it belongs to",
+                    "used by its own layer only",
+                    "name the module that uses it in through_func=[...] ('' is the whole model)",
+                )  # fmt: skip
 
     def _add(
         self,
@@ -318,6 +329,16 @@ class PerExampleGradients:
 
 
 _Part = tuple[Measured, tuple[Target, ...]]
+
+
+def _captured(use: Use, g: Tensor, views: int) -> Captured:
+    """What a site saw, in float32 at least, so that norms are never taken in half precision."""
+    a, g, *statistics = (_at_least_float32(t) for t in (use.a, g.detach(), *use.statistics))
+    return Captured(a, g, views, tuple(statistics))
+
+
+def _at_least_float32(t: Tensor) -> Tensor:
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
 
 
 def _to_layout(t: Any, dimensions: int, layout: torch.memory_format) -> Any:

@@ -37,6 +37,11 @@ def trainable(parameter: Tensor | None) -> nn.Parameter | None:
     return parameter if keep else None  # type: ignore[return-value]
 
 
+def constant(parameter: Tensor | None) -> Any:
+    """The parameter's value, outside the autograd graph: its gradient is the site's business."""
+    return None if parameter is None else parameter.detach()
+
+
 def recorded(forward: Forward, *sites: Site | None) -> Recorded:
     """A `Recorded` of the sites that are there."""
     return Recorded(forward, tuple(site for site in sites if site is not None))
@@ -55,7 +60,8 @@ def linear(name: str, module: nn.Linear) -> Recorded:
     site = LinearSite(name, weight, bias) if weight is not None or bias is not None else None
 
     def forward(tape: Tape, input: Tensor) -> Tensor:
-        return tape.tap(F.linear(input, module.weight, module.bias), site, input)
+        y = F.linear(input, constant(module.weight), constant(module.bias))
+        return tape.tap(y, site, input)
 
     return recorded(forward, site)
 
@@ -72,7 +78,8 @@ def embedding(name: str, module: nn.Embedding) -> Recorded:
     site = EmbeddingSite(name, weight, module.padding_idx) if weight is not None else None
 
     def forward(tape: Tape, input: Tensor) -> Tensor:
-        return tape.tap(F.embedding(input, module.weight, module.padding_idx), site, input)
+        y = F.embedding(input, constant(module.weight), module.padding_idx)
+        return tape.tap(y, site, input)
 
     return recorded(forward, site)
 
@@ -102,7 +109,7 @@ def convolution(name: str, module: Any) -> Recorded:
         need_dimensions(name, input, axes + 2)
         if sides is not None:
             input = F.pad(input, sides, mode=mode)
-        y = convolve(input, module.weight, module.bias, *geometry)
+        y = convolve(input, constant(module.weight), constant(module.bias), *geometry)
         return tape.tap(y, site, input)
 
     return recorded(forward, site)
@@ -112,11 +119,19 @@ def transposed_convolution(name: str, module: Any) -> Recorded:
     axes = len(module.kernel_size)
     geometry = Geometry(module.stride, module.padding, module.dilation, module.groups)
     site = _convolution_site(name, module, geometry, transposed=True)
-    plain = type(module).forward
+    convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
 
     def forward(tape: Tape, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         need_dimensions(name, input, axes + 2)
-        return tape.tap(plain(module, input, output_size), site, input)
+        extra = module._output_padding(
+            input, output_size, module.stride, module.padding, module.kernel_size, axes,
+            module.dilation,
+        )  # fmt: skip
+        y = convolve(
+            input, constant(module.weight), constant(module.bias), module.stride, module.padding,
+            extra, module.groups, module.dilation,
+        )  # fmt: skip
+        return tape.tap(y, site, input)
 
     return recorded(forward, site)
 
@@ -149,8 +164,9 @@ def _grouped_norm(name: str, module: Any, groups: int) -> Recorded:
         rows, channels = input.shape[:2]
         space = input[0, 0].numel() if rows else 0
         y, mean, rstd = torch.native_group_norm(
-            input, module.weight, module.bias, rows, channels, space, groups, module.eps
-        )
+            input, constant(module.weight), constant(module.bias), rows, channels, space, groups,
+            module.eps,
+        )  # fmt: skip
         return tape.tap(y, site, input, (mean.detach(), rstd.detach()))
 
     return recorded(forward, site)
@@ -164,7 +180,7 @@ def layer_norm(name: str, module: nn.LayerNorm) -> Recorded:
 
     def forward(tape: Tape, input: Tensor) -> Tensor:
         y, mean, rstd = torch.native_layer_norm(
-            input, shape, module.weight, module.bias, module.eps
+            input, shape, constant(module.weight), constant(module.bias), module.eps
         )
         return tape.tap(y, site, input, (mean.detach(), rstd.detach()))
 
@@ -178,7 +194,7 @@ def rms_norm(name: str, module: nn.RMSNorm) -> Recorded:
     axes = tuple(range(-len(shape), 0))
 
     def forward(tape: Tape, x: Tensor) -> Tensor:
-        y = F.rms_norm(x, shape, module.weight, module.eps)
+        y = F.rms_norm(x, shape, constant(module.weight), module.eps)
         eps = torch.finfo(x.dtype).eps if module.eps is None else module.eps
         with torch.no_grad():
             rstd = (x.square().mean(axes, keepdim=True) + eps).rsqrt()

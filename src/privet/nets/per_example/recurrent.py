@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from privet.errors import InvalidArgument
-from privet.nets.per_example.layers import Recorded, need_dimensions, recorded, trainable
+from privet.nets.per_example.layers import Recorded, constant, need_dimensions, recorded, trainable
 from privet.nets.per_example.sites import LinearSite
 from privet.nets.per_example.tape import Tape
 
@@ -85,7 +85,7 @@ class _Cell:
 
     def _parameters(self) -> list[Tensor | None]:
         own = self.module._parameters
-        return [own.get(name) for name in self.names]
+        return [constant(own.get(name)) for name in self.names]
 
     def run(
         self, tape: Tape, x: Tensor, state: tuple[Tensor, ...]

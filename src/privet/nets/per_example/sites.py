@@ -129,7 +129,8 @@ class LinearSite(Site):
                 right = weighted_rows(right, weights)
             else:
                 left = weighted_rows(left, weights)
-            into[0].addmm_(left.flatten(0, -2).t(), right.flatten(0, -2))
+            left, right = (t.flatten(0, -2).to(into[0].dtype) for t in (left, right))
+            into[0].addmm_(left.t(), right)
             add_bias(bias, weights, bad, into)
 
         return Measured(norms, add_weighted)

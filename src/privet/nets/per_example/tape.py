@@ -1,6 +1,6 @@
 """The tape: what every site saw during one forward pass, filled in by the backward pass.
 
-During recording no parameter requires a gradient, so autograd never computes the summed parameter
+Recorded layers see their parameters as constants, so autograd never computes the summed parameter
 gradients, nor the gradient of the network's input. `Tape.tap` passes an output through unchanged
 and hands its gradient over when the backward pass reaches it.
 """
