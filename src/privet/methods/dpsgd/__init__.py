@@ -1,8 +1,10 @@
 """DP-SGD with schedules: Algorithms 1 and 2 of tight-privacy-cost, and what is needed around."""
 
+from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
 from privet.methods.dpsgd.claim import closed_form_claim
 from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.method import PrivateLinear, PrivateNetwork
 from privet.methods.dpsgd.private import flat_clipping, private
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.run import Diagnostics, UnprotectedDiagnostic
@@ -16,16 +18,22 @@ __all__ = [
     "Checkpoints",
     "Diagnostics",
     "FixedSizeSampler",
+    "Plan",
     "PoissonSampler",
+    "PrivateLinear",
+    "PrivateNetwork",
     "Sampler",
     "Schedule",
     "Training",
     "UnprotectedDiagnostic",
+    "Wishes",
     "closed_form_claim",
     "cosine",
     "flat_clipping",
     "geometric",
     "linear",
+    "linear_plan",
+    "network_plan",
     "poisson_loss",
     "private",
 ]

@@ -78,9 +78,9 @@ def linear_plan(facts: PublicFacts, wishes: Wishes) -> Plan:
     """
     n, budget = facts.records, gaussian_mu(facts.epsilon, facts.delta)
     signal = max(budget * n, 1.0)
-    steps = wishes.steps or int(min(400, max(3, round(1.2 * signal**0.45))))
+    steps = wishes.steps or int(min(400, max(5, math.ceil(1.2 * signal**0.45))))
     share = 0.05 if wishes.centre is None else wishes.centre
-    rate = wishes.learning_rate or max(0.5, 0.8 * signal / steps)
+    rate = wishes.learning_rate or max(0.1, 0.5 * signal / steps)
     decay = 1.0 - np.arange(steps) / steps
     q = 1.0 if wishes.sample_rate is None else wishes.sample_rate
     centre_mu = budget * math.sqrt(share) if share > 0.0 else 0.0

@@ -33,7 +33,7 @@ class LinearHead(nn.Module):
 
     def rows(self, x: Tensor) -> Tensor:
         """(x - m, c), the input of the linear map."""
-        out = torch.empty(len(x), x.shape[1] + 1)
+        out = torch.empty(len(x), x.shape[1] + 1, dtype=x.dtype)
         torch.sub(x, self.mean, out=out[:, :-1])
         out[:, -1] = self.constant
         return out

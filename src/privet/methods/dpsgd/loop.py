@@ -36,8 +36,8 @@ from privet.methods.dpsgd.run import (
     Diagnostics,
     Settings,
     UnprotectedDiagnostic,
-    digest,
     new_run,
+    sameness,
 )
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
@@ -381,21 +381,9 @@ class Training:
         torch.set_rng_state(tensors["torch_rng"])
 
     def _sameness(self) -> dict[str, Any]:
-        """What must not change between the attempts of one run, in digests."""
-        s = self.schedule
-        shapes = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
-        layers = self._engine.layers
-        out = {
-            "schedule": digest(s.rates, s.noise_multipliers, s.bounds, repr(s.adaptive)),
-            "sampler": f"{type(self.sampler).__name__} {digest(self.sampler.rates)}",
-            "expected batch": self.sampler.expected_batch(0),
-            "model": digest(repr(shapes), self._settings.clipping(1.0).sensitivity(layers)),
-            "micro_batch or views": [self._settings.micro_batch, self._settings.views],
-            "ema": None if self._average is None else self._average.decay,
-            "kind of noise source": "secure" if self._rng.secret else "seeded",
-        }
-        if not self._rng.secret:  # noise comes again, so it must meet the same sums
-            own = self._rng.child("sameness")
-            out["seed"] = f"{int(own.uint64(1)[0]):016x}"
-            out["data set"] = self._records.fingerprint(own.uint64(4).tobytes())
-        return out
+        decay = None if self._average is None else self._average.decay
+        model: list[Any] = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
+        model.append(("C", self._settings.clipping(1.0).sensitivity(self._engine.layers)))
+        return sameness(
+            self.schedule, self.sampler, self._settings, self._records, self._rng, model, decay
+        )

@@ -12,9 +12,11 @@ import numpy as np
 
 from privet.guarantee import Assumption, Backing
 from privet.methods.dpsgd.checkpoint import Checkpoints
-from privet.methods.dpsgd.records import Augment
-from privet.methods.dpsgd.schedule import Array
+from privet.methods.dpsgd.records import Augment, Records
+from privet.methods.dpsgd.sampling import Sampler
+from privet.methods.dpsgd.schedule import Array, Schedule
 from privet.nets import Clipping
+from privet.noise import Source
 
 MakeClipping = Callable[[float], Clipping]
 
@@ -74,6 +76,38 @@ ASSUMPTIONS = (
 def new_run() -> str:
     """A name that no other run has."""
     return f"dpsgd-{secrets.token_hex(8)}"
+
+
+def sameness(
+    schedule: Schedule,
+    sampler: Sampler,
+    settings: Settings,
+    records: Records,
+    rng: Source,
+    model: list[Any],
+    ema: float | None,
+) -> dict[str, Any]:
+    """What must not change between the attempts of one run, in digests.
+
+    A seeded run repeats its noise when it is resumed, so that noise must meet the same sums: seed
+    and data must be the same (the data's fingerprint is keyed by the seed). A secure run draws new
+    noise.
+    """
+    s = schedule
+    out = {
+        "schedule": digest(s.rates, s.noise_multipliers, s.bounds, repr(s.adaptive)),
+        "sampler": f"{type(sampler).__name__} {digest(sampler.rates)}",
+        "expected batch": sampler.expected_batch(0),
+        "model": digest(model),
+        "micro_batch or views": [settings.micro_batch, settings.views],
+        "ema": ema,
+        "kind of noise source": "secure" if rng.secret else "seeded",
+    }
+    if not rng.secret:
+        own = rng.child("sameness")
+        out["seed"] = f"{int(own.uint64(1)[0]):016x}"
+        out["data set"] = records.fingerprint(own.uint64(4).tobytes())
+    return out
 
 
 def digest(*parts: Any) -> str:

@@ -1,0 +1,174 @@
+"""Linear heads: the closed form is the engine's sum, and the plan costs what it says."""
+
+import pytest
+import torch
+from torch import nn
+
+from privet.errors import BudgetExceeded
+from privet.ledger import Ledger
+from privet.methods.base import PublicFacts
+from privet.methods.dpsgd import (
+    Checkpoints,
+    PrivateLinear,
+    PrivateNetwork,
+    Schedule,
+    Wishes,
+    private,
+)
+from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.records import Batch
+from privet.nets import FlatClipping, PerExampleGradients
+from privet.noise import secure, seeded
+
+
+def rows(n=200, d=6, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=g)
+    x = x / x.norm(dim=1, keepdim=True)
+    return x, (x[:, 0] + 0.2 * torch.randn(n, generator=g) > 0).long()
+
+
+def head(x, outputs, seed=0):
+    torch.manual_seed(seed)
+    out = LinearHead(features=x.shape[1], outputs=outputs, constant=0.3)
+    nn.init.normal_(out.linear.weight, std=2.0)
+    out.mean.copy_(0.1 * torch.randn(x.shape[1]))
+    return out
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.5, 100.0])
+@pytest.mark.parametrize("kind", ["softmax", "squares"])
+def test_closed_form_is_the_engine(kind, bound):
+    x, y = rows()
+    model = head(x, 3 if kind == "softmax" else 1)
+    engine = PerExampleGradients(model, clipping=FlatClipping(bound=bound))
+    targets = y if kind == "softmax" else y.float()[:, None]
+    with engine.recording():
+        out = model(x)
+        if kind == "softmax":
+            losses = nn.functional.cross_entropy(out, targets, reduction="none")
+        else:
+            losses = 0.5 * (out - targets).square().sum(1)
+    expected = engine.clipped_sum(losses)
+    total = engine.zeros()
+    batch = Batch(tensors=(model.rows(x), targets), step=0, last=True)
+    add = add_softmax if kind == "softmax" else add_squares
+    value = add(model.linear.weight, batch, bound, total)
+    torch.testing.assert_close(total.flat, expected.flat, rtol=1e-4, atol=1e-5 * bound)
+    torch.testing.assert_close(
+        total.norms_unprotected, expected.norms_unprotected, rtol=1e-5, atol=1e-7
+    )
+    assert value == pytest.approx(float(losses.detach().sum()), rel=1e-5)
+    assert total.sensitivity == bound and total.examples_unprotected == len(x)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
+def test_bad_rows_move_the_sum_by_at_most_the_bound(bad):
+    x, y = rows()
+    model = head(x, 2)
+    sums = []
+    for value in (None, bad):
+        changed = model.rows(x)
+        if value is not None:
+            changed[5, 2] = value
+        total = PerExampleGradients(model).zeros()
+        add_softmax(model.linear.weight, Batch(tensors=(changed, y), step=0, last=True), 0.1, total)
+        sums.append(total.flat)
+    assert float((sums[0] - sums[1]).norm()) <= 0.2 * (1 + 1e-6)  # replace-one: both within 0.1
+
+
+def test_same_training_as_the_engine():
+    x, y = rows()
+    schedule = Schedule(steps=8, sample_rate=0.5, noise_multiplier=1.0, clipping_bound=0.2)
+    results = []
+    for closed in (True, False):
+        model = head(x, 2, seed=4)
+        data = (model.rows(x) if closed else x, y)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+        with private(
+            model, optimizer, data, schedule, delta=1e-5, rng=seeded(3), micro_batch=32
+        ) as run:
+            for batch in run:
+                if closed:
+                    run.step_in_closed_form(
+                        lambda b, c, t, m=model: add_softmax(m.linear.weight, b, c, t)
+                    )
+                else:
+                    run.step(nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
+        results.append((model.linear.weight.detach().clone(), run.guarantee))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-3, atol=1e-5)
+    assert results[0][1] == results[1][1]
+
+
+FACTS = PublicFacts(records=200, features=6, outputs=2, epsilon=2.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(), Wishes(sample_rate=0.2, steps=20), Wishes(centre=0.0)]
+)
+def test_plan_spends_the_budget(wishes):
+    plan = PrivateLinear(wishes=wishes).plan(FACTS)
+    assert 1.99 < plan.loss.epsilon(1e-5) <= 2.0
+    x, y = rows()
+    release = PrivateLinear(wishes=wishes).fit(
+        x.numpy(), y.numpy(), plan, ledger=None, rng=seeded(0)
+    )
+    assert release.guarantee.epsilon == pytest.approx(plan.loss.epsilon(1e-5), rel=1e-9)
+    assert len(release.entries) == (1 if wishes.centre == 0.0 else 2)
+    assert release.claim.epsilon > 0.0
+
+
+def test_refused_before_anything():
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
+    method = PrivateLinear()
+    x, y = rows()
+    with pytest.raises(BudgetExceeded):
+        method.fit(x.numpy(), y.numpy(), method.plan(FACTS), ledger=ledger, rng=seeded(0))
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_resume_takes_the_released_mean(tmp_path, secret):
+    """Interrupted by the watcher; the mean is charged once, and seeded weights are the same."""
+    x, y = rows()
+    ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5)
+
+    class Stop(Exception):
+        pass
+
+    def stop(training):
+        if training.steps_done == 5:
+            raise Stop
+
+    def method(watcher=lambda training: None, folder=tmp_path):
+        return PrivateLinear(
+            wishes=Wishes(steps=8),
+            watcher=watcher,
+            checkpoints=Checkpoints(folder=folder, every=2),
+        )
+
+    def source():
+        return secure() if secret else seeded(1)
+
+    plan = method().plan(FACTS)
+    with pytest.raises(Stop):
+        method(stop).fit(x.numpy(), y.numpy(), plan, ledger=ledger, rng=source())
+    release = method().fit(x.numpy(), y.numpy(), plan, ledger=ledger, rng=source())
+    assert sum("mean" in entry.what for entry in ledger.entries()) == 1
+    if secret:
+        assert release.guarantee.epsilon > plan.loss.epsilon(1e-5)  # steps 4, 5 were made twice
+        return
+    whole = method(folder=tmp_path / "other").fit(
+        x.numpy(), y.numpy(), plan, ledger=None, rng=source()
+    )
+    assert torch.equal(whole.model.linear.weight, release.model.linear.weight)
+    assert release.guarantee.epsilon == pytest.approx(plan.loss.epsilon(1e-5), rel=1e-9)
+
+
+def test_network_method():
+    x, y = rows()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+    method = PrivateNetwork(network=network, wishes=Wishes(steps=10))
+    release = method.fit(x.numpy(), y.numpy(), method.plan(FACTS), ledger=None, rng=seeded(0))
+    assert 1.98 < release.guarantee.epsilon <= 2.0 and release.model is network
