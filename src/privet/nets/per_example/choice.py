@@ -17,7 +17,7 @@ from privet.nets.per_example.measured import Captured, Kernel, Measured
 from privet.nets.per_example.sites import Site
 
 KernelChoice = Literal["measured", "cost-model"]
-_REPETITIONS = 3
+_REPETITIONS = 5
 _HOPELESS = 6.0  # a kernel the model puts this far behind the best is not even timed
 
 

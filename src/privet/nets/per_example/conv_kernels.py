@@ -214,7 +214,7 @@ INSTANTIATING = (
         "loop", loop, _as_is,
         fits=lambda x, dy, shape, geometry: True,
         cost=lambda x, dy, shape, geometry: (
-            _multiplications(x, dy, shape) / 90 + x.shape[0] * 4e4 + x.shape[0] * shape.numel() * 2
+            _multiplications(x, dy, shape) / 90 + x.shape[0] * (1e5 + shape.numel() * 2)
         ),
     ),
     Instantiating(
@@ -231,8 +231,8 @@ INSTANTIATING = (
             len(geometry.stride) == 2 and geometry.stride[0] == 1 and geometry.groups == 1
         ),
         cost=lambda x, dy, shape, geometry: (
-            _multiplications(x, dy, shape) / (60 * min(1, shape[1] * shape[3] / 48))
-            + x.numel() * shape[3] + x.shape[0] * shape.numel()
+            _multiplications(x, dy, shape) / (85 * min(1, shape[1] * shape[3] / 48))
+            + x.numel() * shape[3] + x.shape[0] * shape.numel() / 3
         ),
     ),
     Instantiating(
@@ -240,7 +240,8 @@ INSTANTIATING = (
         fits=_one_group,
         cost=lambda x, dy, shape, geometry: (
             _multiplications(x, dy, shape) / (50 * min(1, shape[1:].numel() / 48))
-            + x.numel() * prod(shape[2:]) * 2 / prod(geometry.stride) + x.shape[0] * shape.numel()
+            + x.numel() * prod(shape[2:]) / 2 / prod(geometry.stride)
+            + x.shape[0] * shape.numel() / 3
         ),
     ),
 )  # fmt: skip
@@ -256,7 +257,7 @@ def gram_cost(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> f
     n, pixels_in, pixels_out = x.shape[0], prod(x.shape[2:]), prod(dy.shape[2:])
     products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 50
     boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:]) / 2
-    return products + boxes + _multiplications(x, dy, shape) / 110
+    return products + boxes + _multiplications(x, dy, shape) / 70
 
 
 def gram(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> tuple[Tensor, Tensor]:

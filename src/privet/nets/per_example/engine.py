@@ -45,8 +45,8 @@ class PerExampleGradients:
     `kernel_choice="measured"` times the kernels of each layer on its first batch; `"cost-model"`
     decides from shapes alone. `choices` restores what another engine had chosen, so that a resumed
     run repeats the interrupted one bit for bit. `through_func` names modules ('' is the whole
-    model) to run by torch.func though the engine knows their kind, for those that read the parameters of
-    other layers; unknown kinds go that way by themselves.
+    model) to run by torch.func though the engine knows their kind, for those that read the
+    parameters of other layers; unknown kinds go that way by themselves.
 
     **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
     **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by
