@@ -43,7 +43,22 @@ _BOUNDS = {
     "hours-per-week": (1.0, 99.0),
 }
 _LOGARITHMIC = ("capital-gain", "capital-loss")
-_ORDER = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country"]
+_ORDER = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+]
 
 
 def adult(folder: Path) -> Dataset:

@@ -37,8 +37,9 @@ def digits() -> Dataset:
         name="digits",
         about="1,797 handwritten digits of 8x8 pixels, 0 to 16 (UCI, shipped with scikit-learn)",
         classes=tuple(str(k) for k in range(10)),
-        low=np.float64(0),
-        high=np.float64(16),
+        low=np.array(0),
+        high=np.array(16),
+        feature_names=(),
         **_split(raw.images.astype(np.float32), raw.target),
     )
 
@@ -70,8 +71,9 @@ def blobs() -> Dataset:
         name="blobs",
         about="2,500 generated records: three Gaussian clouds in ten dimensions",
         classes=("a", "b", "c"),
-        low=np.float64(-8),
-        high=np.float64(8),
+        low=np.array(-8),
+        high=np.array(8),
+        feature_names=(),
         **_split(x.astype(np.float32), y),
     )
 

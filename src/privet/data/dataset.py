@@ -31,12 +31,12 @@ class Dataset:
     name: str
     about: str
     x_train: NDArray[Any]
-    y_train: NDArray[np.int64]
+    y_train: NDArray[Any]
     x_test: NDArray[Any]
-    y_test: NDArray[np.int64]
+    y_test: NDArray[Any]
     classes: tuple[str, ...]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: NDArray[Any]
+    high: NDArray[Any]
     feature_names: tuple[str, ...] = ()
     fingerprint: str = field(init=False)
 
@@ -113,16 +113,9 @@ class Dataset:
         return self._rows(self.x_test)
 
     def _rows(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        if np.ptp(self.low) == 0 and np.ptp(self.high) == 0:  # one range for all: stay in float32
-            low, width = (
-                np.float32(self.low.flat[0]),
-                np.float32(self.high.flat[0] - self.low.flat[0]),
-            )
-        else:
-            low = self.low.astype(np.float32)
-            width = (self.high - self.low).astype(np.float32)
-        rows = (x.astype(np.float32) - low) / width
-        return np.clip(rows, 0.0, 1.0, out=rows).reshape(len(x), -1)
+        low, width = self.low.astype(np.float32), (self.high - self.low).astype(np.float32)
+        rows: NDArray[np.float32] = ((x.astype(np.float32) - low) / width).reshape(len(x), -1)
+        return np.clip(rows, 0.0, 1.0, out=rows)
 
     def subset(self, n: int) -> Dataset:
         """The first `n` training records (all test records): for quick runs."""

@@ -65,4 +65,6 @@ def low_pass_rows(size: int, scales: int, resolution: int, keep: slice) -> NDArr
     response = np.fft.ifft(spectrum).real  # impulse response on the coarse grid
     step = 2 ** (scales - resolution)
     positions = np.arange(0, coarse, step)[keep]
-    return response[(positions[:, None] - np.arange(coarse)[None, :]) % coarse].astype(np.float32)
+    lag = (positions[:, None] - np.arange(coarse)[None, :]) % coarse
+    matrix: NDArray[np.float32] = response[lag].astype(np.float32)
+    return matrix

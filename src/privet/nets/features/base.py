@@ -26,8 +26,8 @@ class Features(ABC):
 
     **Guarantee**: `transform` treats rows independently, reads no statistics of the data it is
     given, and every row it returns has L2 norm at most `bound`. A record of non-finite features
-    becomes the zero row of its stage. So a record changes one row, and a sum over rows has add-remove
-    sensitivity `bound`.
+    becomes the zero row of its stage. So a record changes one row, and a sum over rows has
+    add-remove sensitivity `bound`.
 
     **Assumes**: whatever the extractor was built from (a seed, drawn strokes, a user's module) is
     public.
@@ -199,7 +199,8 @@ def content_key(recipe: str, x: NDArray[Any]) -> str:
 def stored(path: Path, compute: Callable[[], Array]) -> Array:
     """Read an array from `path`, or compute it and write it there, whole or not at all."""
     if path.exists():
-        return np.load(path, allow_pickle=False)
+        kept: Array = np.load(path, allow_pickle=False)
+        return kept
     value = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")  # mode 0600

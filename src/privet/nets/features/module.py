@@ -66,7 +66,7 @@ class FromModule(Features):
     def _rows(self, x: NDArray[Any]) -> Array:
         import torch
 
-        rows = (
+        rows: Array = (
             self.module(torch.from_numpy(np.array(x, dtype=np.float32, order="C")))
             .flatten(1)
             .numpy()

@@ -73,7 +73,7 @@ class Scattering(Features):
     @property
     def n_features(self) -> int:
         """Channels times positions."""
-        return self.channels * self.grid[0] * self.grid[1]
+        return int(self.channels * self.grid[0] * self.grid[1])
 
     @property
     def recipe(self) -> str:
@@ -118,7 +118,8 @@ def group_normalise(rows: Array, groups: int) -> Array:
     parts = rows.reshape(len(rows), groups, -1)
     out = parts - parts.mean(axis=2, keepdims=True)
     out /= np.sqrt(np.mean(out * out, axis=2, keepdims=True) + np.float32(1e-5))
-    return out.reshape(len(rows), -1)
+    flat: Array = out.reshape(len(rows), -1)
+    return flat
 
 
 class _Plan:

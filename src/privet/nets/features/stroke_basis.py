@@ -116,4 +116,5 @@ class StrokeBasis(Features):
         floor = self.ridge * np.trace(within) / len(within)
         whiten = (vectors * (np.maximum(values, 0) + floor) ** (-self.whitening / 2)) @ vectors.T
         _, chosen = np.linalg.eigh(whiten @ total @ whiten)
-        return (leading @ whiten @ chosen[:, ::-1][:, : self.n_features]).T
+        rows: Array = (leading @ whiten @ chosen[:, ::-1][:, : self.n_features]).T
+        return rows

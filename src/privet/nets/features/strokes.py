@@ -102,7 +102,8 @@ def _hand(
     zero, one = np.zeros(count), np.ones(count)
     rotate = np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)
     shear = np.stack([np.stack([squeeze, slant], -1), np.stack([zero, one / squeeze], -1)], -2)
-    return points @ (rotate @ shear).transpose(0, 2, 1)
+    turned: NDArray[np.float64] = points @ (rotate @ shear).transpose(0, 2, 1)
+    return turned
 
 
 def _render(
@@ -126,4 +127,5 @@ def _render(
     # points
     dose = (2.2 * (ink * scale[..., 0]) / (np.sqrt(2 * np.pi) * pen[..., 0])).astype(np.float32)
     laid = np.matmul((down * dose[..., None]).transpose(0, 2, 1), across)
-    return np.clip(1.15 * (1 - np.exp(-(laid**1.5))), 0.0, 1.0)
+    drawn_at: Array = np.clip(1.15 * (1 - np.exp(-(laid**1.5))), 0.0, 1.0)
+    return drawn_at
