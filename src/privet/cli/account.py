@@ -1,0 +1,270 @@
+"""`privet account`: what training costs, by every accountant."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privet import _check
+from privet.cli._run import one_line_errors, print_json
+from privet.errors import InvalidArgument, MissingFile
+from privet.guarantee import Adjacency, Standing
+
+if TYPE_CHECKING:
+    from privet.loss import SampledGaussian
+    from privet.loss.compare import Comparison
+
+NAMES = {
+    "exact": "exact",
+    "closed_form": "closed form",
+    "rdp": "Renyi (RDP)",
+    "moments": "moments accountant",
+}
+
+SampleRate = Annotated[
+    float | None, typer.Option(help="Probability that a record joins a step, in [0, 1].")
+]
+NoiseMultiplier = Annotated[
+    float | None, typer.Option(help="Noise / largest contribution of one record.")
+]
+Steps = Annotated[int | None, typer.Option(help="How many steps.")]
+Delta = Annotated[float, typer.Option(help="The delta at which epsilon is stated.")]
+Schedule = Annotated[
+    Path | None,
+    typer.Option(help="CSV with columns sample_rate, noise_multiplier, steps: one line a phase."),
+]
+Neighbours = Annotated[Adjacency, typer.Option(help="Which data sets are neighbours.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@one_line_errors()
+def account(
+    sample_rate: SampleRate = None,
+    noise_multiplier: NoiseMultiplier = None,
+    steps: Steps = None,
+    delta: Delta = 1e-5,
+    schedule: Schedule = None,
+    adjacency: Neighbours = Adjacency.ADD_REMOVE,
+    table: Annotated[
+        bool, typer.Option("--table", help="Six settings where the closed form holds or fails.")
+    ] = False,
+    validity_map: Annotated[
+        Path | None,
+        typer.Option(
+            "--map", help="Draw where the closed form is valid, for --steps (.png, .svg or .json)."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw epsilon over the run (.png, .svg or .pdf).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What Poisson-sampled Gaussian training costs: exact, closed form, RDP, moments.
+
+    Give --sample-rate, --noise-multiplier and --steps, or a --schedule.
+    """
+    from privet.loss import compare
+
+    _check.open_unit("delta", delta)
+    if table:
+        _table(compare.table(delta), delta, as_json)
+        return
+    if validity_map is not None:
+        _map(validity_map, 10_000 if steps is None else steps, delta, as_json)
+        return
+    loss = read_loss(sample_rate, noise_multiplier, steps, schedule, adjacency)
+    if plot is not None:
+        drawable(plot)
+    found = compare.accountants(loss, delta)
+    if plot is not None:
+        from privet.report import plots
+
+        plots.save(plots.accountants(loss, delta), plot)
+    if as_json:
+        print_json(found.to_dict() | {"steps": loss.releases, "plot": plot and str(plot)})
+    else:
+        _show(loss, found)
+        if plot is not None:
+            typer.echo(f"picture: {plot}")
+
+
+def read_loss(
+    sample_rate: float | None,
+    noise_multiplier: float | None,
+    steps: int | None,
+    schedule: Path | None,
+    adjacency: Adjacency,
+) -> SampledGaussian:
+    """The loss that the options describe, given in exactly one way."""
+    from privet.loss import SampledGaussian
+
+    single = {"sample-rate": sample_rate, "noise-multiplier": noise_multiplier, "steps": steps}
+    given = [name for name, value in single.items() if value is not None]
+    if schedule is not None:
+        if given:
+            raise InvalidArgument(
+                "the steps", f"--schedule and --{given[0]}", "given in one way", "drop one of them"
+            )
+        return read_schedule(schedule, adjacency)
+    missing = [f"--{name}" for name in single if name not in given]
+    if missing:
+        raise InvalidArgument(
+            "the steps",
+            f"no {', '.join(missing)}",
+            "given by --sample-rate, --noise-multiplier and --steps, or by --schedule",
+        )
+    return SampledGaussian(
+        sample_rate=_check.unit("sample-rate", sample_rate),
+        noise_multiplier=_check.positive("noise-multiplier", noise_multiplier),
+        steps=_check.count("steps", steps),
+        adjacency=adjacency,
+    )
+
+
+def read_schedule(path: Path, adjacency: Adjacency) -> SampledGaussian:
+    """A schedule from a CSV file; a bad line is named."""
+    from privet.loss import SampledGaussian
+
+    columns: tuple[list[float], list[float], list[float]] = ([], [], [])
+    names = ("sample_rate", "noise_multiplier", "steps")
+    checks = (_check.unit, _check.positive, _check.count)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = [h.strip() for h in next(reader, [])]
+            missing = [n for n in names if n not in header]
+            if missing:
+                raise InvalidArgument(
+                    f"{path}: the first line",
+                    ",".join(header),
+                    "the names of the columns: " + ",".join(names),
+                    f"{missing[0]} is missing",
+                )
+            where = [header.index(n) for n in names]
+            for row in reader:
+                if not any(cell.strip() for cell in row):
+                    continue
+                at = f"{path} line {reader.line_num}"
+                if len(row) != len(header):
+                    raise InvalidArgument(at, ",".join(row), f"{len(header)} values")
+                for name, i, check, column in zip(names, where, checks, columns, strict=True):
+                    column.append(check(f"{at}: {name}", row[i]))
+    except FileNotFoundError:
+        raise MissingFile(path) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as e:
+        raise InvalidArgument("schedule", str(path), "a readable CSV file", str(e)) from None
+    if not columns[0]:
+        raise InvalidArgument(str(path), "no lines", "a schedule with at least one line of steps")
+    q, z, n = columns
+    return SampledGaussian(sample_rate=q, noise_multiplier=z, steps=n, adjacency=adjacency)
+
+
+def drawable(path: Path, *more: str) -> None:
+    """Refuse a picture file of an unknown kind or in a folder that is not there."""
+    kinds = (".png", ".svg", ".pdf", *more)
+    if path.suffix.lower() not in kinds:
+        raise InvalidArgument("picture", str(path), f"a file ending in {', '.join(kinds)}")
+    if not path.parent.is_dir():
+        raise MissingFile(path.parent, "make the folder first")
+
+
+def _show(loss: SampledGaussian, found: Comparison) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    q, z, _ = loss.groups
+    kinds = "the same" if len(q) <= 1 else f"{len(q)} kinds of"
+    rates, noises = _span(q), _span(z)
+    console = Console(highlight=False)
+    console.print(
+        f"{loss.releases:,} steps, {kinds} sample rate {rates} and noise multiplier {noises}; "
+        f"delta {found.delta:g}, {found.exact.adjacency.value}",
+        soft_wrap=True,
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("accountant", no_wrap=True)
+    table.add_column("epsilon", justify="right", no_wrap=True)
+    table.add_column("standing", no_wrap=True)
+    table.add_column("")
+    for name, g in found.rows():
+        note = ""
+        if name == "closed_form":
+            note = found.explain()
+        colour = {Standing.PROVED: "green", Standing.CLAIMED: "yellow"}.get(g.standing, "red")
+        table.add_row(NAMES[name], f"{g.epsilon:.4f}", f"[{colour}]{g.standing.value}[/]", note)
+    console.print(table)
+
+
+def _span(values: Any) -> str:
+    if len(values) == 0:
+        return "0"
+    low, high = float(min(values)), float(max(values))
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _table(rows: list[tuple[SampledGaussian, Comparison]], delta: float, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {"delta": delta, "rows": [loss.fields() | found.to_dict() for loss, found in rows]}
+        )
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("rate", "noise", "steps", "closed form", "exact", "RDP", "moments"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("closed form is", no_wrap=True)
+    for loss, found in rows:
+        f = loss.fields()
+        claimed = found.closed_form.epsilon if found.closed_form else math.nan
+        table.add_row(
+            f"{f['sample_rate']:g}",
+            f"{f['noise_multiplier']:g}",
+            str(f["steps"]),
+            f"{claimed:.4f}",
+            f"{found.exact.epsilon:.4f}",
+            f"{found.rdp.epsilon:.4f}",
+            f"{found.moments.epsilon:.4f}",
+            _brief(found),
+        )
+    console = Console(highlight=False, width=100)
+    console.print(f"epsilon at delta {delta:g}, add-remove")
+    console.print(table)
+
+
+def _brief(found: Comparison) -> str:
+    if found.closed_form is None or found.verdict is None:
+        return ""
+    if found.verdict.value == "valid bound":
+        return f"valid, {found.closed_form.epsilon / found.exact.epsilon - 1:.0%} loose"
+    if found.verdict.value == "undecided":
+        return "too close to tell"
+    return f"{found.ratio:.2f}x too small"
+
+
+def _map(out: Path, steps: int, delta: float, as_json: bool) -> None:
+    from privet.loss import compare
+
+    drawable(out, ".json")
+    _check.count("steps", steps)
+    found = compare.validity_map(steps=steps, delta=delta)
+    if out.suffix.lower() == ".json":
+        import json
+
+        out.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+    else:
+        from privet.report import plots
+
+        plots.save(plots.validity_map(found), out)
+    share = float(found.valid.mean())
+    if as_json:
+        print_json(found.to_dict() | {"file": str(out), "share_valid": share})
+    else:
+        typer.echo(f"{out}: the closed form is a valid bound at {share:.0%} of the grid")

@@ -1,0 +1,237 @@
+"""Pictures of accounting: matplotlib figures, made without pyplot and without a display."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from privet.errors import InvalidArgument
+from privet.loss import PrivacyLoss, SampledGaussian
+from privet.loss.base import Array
+from privet.loss.closed_form import closed_form_claim
+from privet.loss.compare import ValidityMap
+from privet.loss.renyi import moments_epsilon, renyi_epsilon
+
+INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
+EXACT, CLAIM, RENYI, MOMENTS = "#1b6ca8", "#d1495b", "#8a9a5b", "#b08968"
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure; the kind of file follows from its name."""
+    path = Path(path)
+    try:
+        figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
+    except (OSError, ValueError) as e:
+        raise InvalidArgument("picture", str(path), "a file that can be written", str(e)) from None
+    return path
+
+
+def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
+    """The house style: few lines, a title that says what is seen."""
+    axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+    axes.set_xlabel(x, color=MUTED)
+    axes.set_ylabel(y, color=MUTED)
+    axes.grid(True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, which="both", length=0)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _prefixes(loss: SampledGaussian, points: int) -> list[tuple[int, SampledGaussian]]:
+    """The run cut off after some of its steps, in the order in which they were given."""
+    q, z, n = (np.asarray(v) for v in (loss.sample_rate, loss.noise_multiplier, loss.steps))
+    ends = np.cumsum(n)
+    total = int(ends[-1])
+    cuts = sorted({max(1, round(total * (k / points) ** 1.5)) for k in range(1, points + 1)})
+    out = []
+    for cut in cuts:
+        last = int(np.searchsorted(ends, cut))
+        m = n[: last + 1].copy()
+        m[last] -= ends[last] - cut
+        part = SampledGaussian(
+            sample_rate=q[: last + 1],
+            noise_multiplier=z[: last + 1],
+            steps=m,
+            adjacency=loss.adjacency,
+        )
+        out.append((cut, part))
+    return out
+
+
+def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
+    """epsilon as training goes on, by every accountant, and the exact trade against delta."""
+    if not isinstance(loss, SampledGaussian):
+        raise InvalidArgument("loss", type(loss).__name__, "a SampledGaussian")
+    if len(loss.groups[0]) > 2000:
+        points = 6
+    run = _prefixes(loss, points)
+    steps = [t for t, _ in run]
+    exact = np.array([part.epsilon(delta) for _, part in run])
+    claim = np.array([closed_form_claim(part, delta).epsilon for _, part in run])
+    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.55, 1.0])
+
+    left.fill_between(
+        steps, claim, exact, where=(exact > claim).tolist(), color=CLAIM, alpha=0.13, linewidth=0
+    )
+    curves: list[tuple[str, Any, str, str]] = [
+        ("moments", [moments_epsilon(p, delta) for _, p in run], MOMENTS, "-"),
+        ("Renyi", [renyi_epsilon(p, delta) for _, p in run], RENYI, "-"),
+        ("exact", exact, EXACT, "-"),
+        ("closed form (claim)", claim, CLAIM, "--"),
+    ]
+    for name, values, colour, style in curves:
+        left.plot(steps, values, style, color=colour, linewidth=2.6 if name == "exact" else 1.8)
+    _label_ends(left, steps[-1], [(n, float(v[-1]), c) for n, v, c, _ in curves])
+    under = exact[-1] > claim[-1]
+    plain(
+        left,
+        f"Privacy spent after each step, delta = {delta:g}"
+        + ("; shaded: what the closed form hides" if under else ""),
+        x="steps",
+        y="epsilon",
+    )
+    left.set_xlim(0, steps[-1] * 1.001)
+    left.set_ylim(0, max(1.35 * exact[-1], 1.06 * float(curves[1][1][-1]), 1.06 * claim[-1]))
+    left.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+
+    exponents = np.linspace(-2, -12, 11)
+    deltas = 10.0**exponents
+    right.plot(deltas, [loss.epsilon(d) for d in deltas], color=EXACT, linewidth=2.6)
+    right.plot([delta], [exact[-1]], "o", color=EXACT, markersize=7)
+    right.annotate(
+        f"epsilon {exact[-1]:.3g}",
+        (delta, exact[-1]),
+        xytext=(10, 8),
+        textcoords="offset points",
+        color=EXACT,
+        fontweight="bold",
+    )
+    right.set_xscale("log")
+    right.set_xlim(1.5e-2, 0.7e-12)
+    right.set_ylim(0, None)
+    plain(right, "The whole run: epsilon for every delta (exact)", x="delta", y="epsilon")
+    return figure
+
+
+def _label_ends(axes: Axes, x: float, ends: list[tuple[str, float, str]]) -> None:
+    """Names beside the curves' ends, moved apart where they would touch."""
+    top = max(value for _, value, _ in ends)
+    at = -math.inf
+    for name, value, colour in sorted(ends, key=lambda e: e[1]):
+        at = max(value, at + 0.055 * top)
+        axes.annotate(
+            f"{name} {value:.3g}",
+            (x, value),
+            xytext=(1.015, at),
+            textcoords=("axes fraction", "data"),
+            color=colour,
+            va="center",
+            fontsize=9,
+            fontweight="bold" if name == "exact" else "normal",
+            annotation_clip=False,
+        )
+
+
+def validity_map(found: ValidityMap) -> Figure:
+    """The (rate, noise) plane: blue where the closed form is a bound, red where it is too small."""
+    figure = Figure(figsize=(8.6, 5.4), layout="constrained")
+    axes = figure.subplots()
+    z, q = found.noise_multipliers, found.sample_rates
+    shown = np.clip(np.log2(found.ratio), -1.0, 4.0)
+    mesh = axes.pcolormesh(
+        z,
+        q,
+        shown,
+        cmap="RdBu_r",
+        norm=TwoSlopeNorm(vmin=-1.0, vcenter=0.0, vmax=4.0),
+        shading="gouraud",
+    )
+    axes.contour(z, q, np.log2(found.ratio), levels=[0.0], colors=INK, linewidths=2.0)
+    lines = axes.contour(
+        z, q, found.exact, levels=[0.1, 1.0, 10.0], colors=INK, linewidths=0.9, linestyles=":"
+    )
+    axes.clabel(lines, fmt=lambda v: f"epsilon {v:g}", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(z[0], z[-1])
+    axes.set_ylim(q[0], q[-1])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    plain(
+        axes,
+        f"Where the closed form can be believed: {found.steps:,} steps, delta = {found.delta:g}",
+        x="noise multiplier z",
+        y="sample rate q",
+    )
+    axes.grid(False)
+    bar = figure.colorbar(mesh, ax=axes, ticks=[-1, 0, 1, 2, 3, 4], pad=0.02)
+    bar.ax.set_yticklabels(["1/2", "1", "2x", "4x", "8x", "16x"])
+    bar.set_label("exact epsilon / closed form   (red: under-reports)", color=MUTED)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=MUTED, length=0)
+    return figure
+
+
+def release(
+    *,
+    edges: Array,
+    truth: Array,
+    released: Array,
+    classes: tuple[str, ...],
+    names: tuple[str, ...],
+    true_means: Array,
+    released_means: Array,
+    spread: float,
+    guarantee: str,
+) -> Figure:
+    """A private histogram and private means beside the truth, which only a demo may show."""
+    figure = Figure(figsize=(11.0, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.45, 1.0])
+    width = np.diff(edges)
+    for sign, kind, colour, name in zip((1.0, -1.0), (0, 1), (CLAIM, EXACT), classes, strict=False):
+        left.bar(
+            edges[:-1],
+            sign * np.maximum(released[kind], 0.0),
+            width=0.92 * width,
+            align="edge",
+            color=colour,
+            alpha=0.75,
+            linewidth=0,
+        )
+        left.stairs(sign * truth[kind], edges, color=INK, linewidth=1.4)
+        left.annotate(
+            name,
+            (0.98, 0.93 if sign > 0 else 0.05),
+            xycoords="axes fraction",
+            ha="right",
+            color=colour,
+            fontsize=12,
+            fontweight="bold",
+        )
+    left.axhline(0.0, color=INK, linewidth=0.8)
+    left.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(v):.0f}"))
+    plain(
+        left,
+        "Size of breast masses: private counts (bars), truth (line)",
+        x="mean radius",
+        y="records",
+    )
+    rows = np.arange(len(names))[::-1]
+    right.hlines(rows, released_means - 2 * spread, released_means + 2 * spread, color=RENYI, lw=5)
+    right.plot(released_means, rows, "o", color=EXACT, markersize=6, label="private")
+    right.plot(true_means, rows, "|", color=INK, markersize=15, markeredgewidth=2, label="truth")
+    right.set_yticks(rows, names)
+    right.set_xlim(0.0, max(0.6, float(np.max(released_means)) + 3 * spread))
+    plain(right, "Private means, with two standard deviations", x="share of the public range", y="")
+    right.legend(frameon=False, loc="lower right", labelcolor=MUTED)
+    figure.suptitle(guarantee, x=0.005, ha="left", fontsize=13, fontweight="bold", color=INK)
+    return figure
