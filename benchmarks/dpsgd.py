@@ -6,6 +6,7 @@ One thread. The methods of a case take turns, round after round, so that a busy 
 them alike; the median step is reported as a multiple of the plain step in channels-first layout in
 the same run. Peak memory growth is measured in a fresh process per method: the highest resident
 size during steps over the size just before them, again as a multiple of plain channels-first's.
+`cpu_ratio` compares processor time instead, which a busy machine disturbs less.
 Noise and the optimiser's step are part of every private step: torch's generator for `ours` and the
 peers (who use it too), and privet's cryptographic noise on a grid for `ours-secure-noise`.
 """
@@ -194,17 +195,25 @@ class Row(NamedTuple):
 
     net: str
     method: str
-    time_ratio: float | None
-    memory_ratio: float | None
-    milliseconds: float | None
-    megabytes: float | None
+    time_ratio: float | None = None
+    memory_ratio: float | None = None
+    cpu_ratio: float | None = None
+    milliseconds: float | None = None
+    megabytes: float | None = None
     note: str = ""
 
 
-def time_case(case: Case, methods: list[str], budget: float) -> dict[str, float | str]:
+class Seconds(NamedTuple):
+    """Median duration of a step by the clock, and the processor time it took."""
+
+    wall: float
+    cpu: float
+
+
+def time_case(case: Case, methods: list[str], budget: float) -> dict[str, Seconds | str]:
     """Median seconds a step for each method, or why it failed; the methods take turns."""
     steps: dict[str, Step] = {}
-    out: dict[str, float | str] = {}
+    out: dict[str, Seconds | str] = {}
     first: dict[str, float] = {}
     for name in methods:
         try:
@@ -218,7 +227,8 @@ def time_case(case: Case, methods: list[str], budget: float) -> dict[str, float 
         except Exception as error:  # a peer that cannot do this net is a result
             steps.pop(name, None)
             out[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
-    taken: dict[str, list[float]] = {name: [] for name in steps}
+    wall: dict[str, list[float]] = {name: [] for name in steps}
+    cpu: dict[str, list[float]] = {name: [] for name in steps}
     deadline = time.perf_counter() + budget
     rounds = 0
     while rounds < 3 or (time.perf_counter() < deadline and rounds < 60):
@@ -226,11 +236,13 @@ def time_case(case: Case, methods: list[str], budget: float) -> dict[str, float 
             if rounds >= 3 and first[name] > 20 * first["plain"]:
                 continue
             gc.collect()
-            start = time.perf_counter()
+            start, start_cpu = time.perf_counter(), time.process_time()
             step()
-            taken[name].append(time.perf_counter() - start)
+            cpu[name].append(time.process_time() - start_cpu)
+            wall[name].append(time.perf_counter() - start)
         rounds += 1
-    return out | {name: statistics.median(seconds) for name, seconds in taken.items()}
+    medians = {n: Seconds(statistics.median(wall[n]), statistics.median(cpu[n])) for n in steps}
+    return out | medians
 
 
 def peak_growth(case: Case, method: str) -> float:
@@ -261,7 +273,7 @@ def rows_of(case: Case, methods: list[str], budget: float, with_memory: bool) ->
     """The table's rows for one case."""
     seconds = time_case(case, methods, budget)
     base = seconds["plain"]
-    assert isinstance(base, float), base
+    assert isinstance(base, Seconds), base
     memory = {m: _memory_in_child(case.name, m) for m in seconds} if with_memory else {}
     floor = memory.get("plain")
     rows = []
@@ -269,9 +281,10 @@ def rows_of(case: Case, methods: list[str], budget: float, with_memory: bool) ->
         grown = memory.get(method)
         share = grown / floor if grown is not None and floor else None
         if isinstance(value, str):
-            rows.append(Row(case.name, method, None, None, None, None, value))
+            rows.append(Row(case.name, method, note=value))
         else:
-            rows.append(Row(case.name, method, value / base, share, value * 1e3, grown))
+            ratios = value.wall / base.wall, share, value.cpu / base.cpu
+            rows.append(Row(case.name, method, *ratios, value.wall * 1e3, grown))
     return rows
 
 
@@ -310,7 +323,8 @@ def _line(row: Row) -> str:
 
     return (
         f"{row.net:12} {row.method:20} time {show(row.time_ratio, '6.2f')}  "
-        f"memory {show(row.memory_ratio, '6.2f')}  {show(row.milliseconds, '8.1f')} ms  {row.note}"
+        f"cpu {show(row.cpu_ratio, '6.2f')}  memory {show(row.memory_ratio, '6.2f')}  "
+        f"{show(row.milliseconds, '8.1f')} ms  {row.note}"
     )
 
 
