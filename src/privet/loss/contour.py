@@ -205,13 +205,11 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
 def epsilon(
     parts: Sequence[Part], direction: Direction, delta: float, *, rounds: int
 ) -> tuple[float, Plan | None]:
-    """An epsilon that is never too small, and the plan that found it; None where it may be far from
-    tight.
+    """An epsilon that is never too small, and the plan behind it; None where it may not be tight.
 
-    Tightness is judged by halving the smoothing on the same values of K: if the answer then moves
-    by more than
-    a few parts in 10^4, the plan is refined, `rounds` times at most; then the caller should try
-    another accountant.
+    It is taken to be tight if it does not move by more than a few parts in 10^4 when the smoothing is
+    halved and the slack left out, and lies where the plan expected it (the shifted copies are small
+    only there). Otherwise the plan is refined, `rounds` times at most.
     """
     releases = sum(p.releases for p in parts)
     renyi = Renyi(parts=parts, direction=direction, cut=_CUT * delta / releases)
@@ -227,12 +225,11 @@ def epsilon(
         curve = build_curve(*answer, p.line, p.smoothing)
         value = _solve(curve, target, best)
         best = min(best, value)
-        sharper = build_curve(*answer, p.line, 0.5 * p.smoothing)
-        sharper = replace(sharper, slack=min(sharper.slack, curve.slack))
+        sharper = replace(build_curve(*answer, p.line, 0.5 * p.smoothing), slack=0.0)
         excess = (value - _solve(sharper, target, max(value, 1e-12))) / (1.5 * tolerance_of(value))
-        if excess <= 1.0:
+        if excess <= 1.0 and (guess - value) * order <= 3.0:
             return best, p
-        guess, tolerance = best, tolerance / max(2.0, 1.5 * excess)
+        guess, tolerance = best, tolerance / max(1.0, 1.5 * excess)
         order = renyi.delta(best)[1]  # the answer was far from the Renyi bound: centre on it
     return best, None
 

@@ -64,7 +64,7 @@ def _one_way(
         single = _single(only, direction, delta, ceiling)
         if single is not None:
             return single, None
-    value, how = contour.epsilon(parts, direction, delta, rounds=1)
+    value, how = contour.epsilon(parts, direction, delta, rounds=2)
     if how is None:
         tight = False
         if lattice.applies(parts, direction):
