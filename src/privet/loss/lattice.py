@@ -156,7 +156,7 @@ def epsilon(
     for _ in range(5):
         before = best
         for epsilons, deltas, slack in _curves(parts, direction, delta=delta, guess=best):
-            value, n = _crossing(epsilons, deltas, delta)
+            value, n = crossing(epsilons, deltas, delta)
             if value < best:
                 best, tight = value, bool(slack[n] < 1e-3)
         if best > before - tolerance_of(before):  # the grid was made for this epsilon
@@ -164,7 +164,7 @@ def epsilon(
     return best, tight
 
 
-def _crossing(epsilons: Array, deltas: Array, delta: float) -> tuple[float, int]:
+def crossing(epsilons: Array, deltas: Array, delta: float) -> tuple[float, int]:
     """Where delta is first reached; linear in alpha between points, which is exact for a law on the
     grid."""
     under = np.nonzero(deltas <= delta)[0]
