@@ -40,7 +40,7 @@ def test_learns_and_says_what_it_cost():
     g = clf.guarantee_
     assert 0.99 < g.epsilon <= 1.0 and g.delta == 1e-5
     assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ADD_REMOVE
-    assert clf.claim_.standing is Standing.CLAIMED
+    assert clf.claim_.epsilon > g.epsilon  # for full batches the closed form is a loose theorem
     assert clf.ledger_entry_.spent == pytest.approx(g.epsilon, rel=1e-9)
 
 

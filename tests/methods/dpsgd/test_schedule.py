@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from privet.errors import InvalidArgument
 from privet.loss import Gaussian
+from privet.loss.closed_form import closed_form_claim
 from privet.methods.dpsgd import (
     AdaptiveBound,
     Schedule,
-    closed_form_claim,
     cosine,
     geometric,
     linear,
@@ -41,14 +41,13 @@ def test_algorithm_1_on_equal_steps_is_algorithm_2():
     same = Schedule(steps=50, sample_rate=0.05, noise_multiplier=1.5)
     listed = Schedule(steps=50, sample_rate=np.full(50, 0.05), noise_multiplier=np.full(50, 1.5))
     assert same.loss() == listed.loss()
-    claims = [closed_form_claim(s.rates, s.noise_multipliers, 1e-5).epsilon for s in (same, listed)]
+    claims = [closed_form_claim(s.loss(), 1e-5).epsilon for s in (same, listed)]
     assert claims[0] == claims[1]
 
 
 def test_paper_value_of_the_claim():
-    assert closed_form_claim(np.full(10**4, 0.01), np.full(10**4, 4.0), 1e-5).epsilon == (
-        pytest.approx(1.1355, abs=1e-4)
-    )
+    s = Schedule(steps=10**4, sample_rate=0.01, noise_multiplier=4.0)
+    assert closed_form_claim(s.loss(), 1e-5).epsilon == pytest.approx(1.1355, abs=1e-4)
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
-from privet.methods.dpsgd.claim import closed_form_claim
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.method import PrivateLinear, PrivateNetwork
 from privet.methods.dpsgd.private import flat_clipping, private
@@ -27,7 +26,6 @@ __all__ = [
     "Training",
     "UnprotectedDiagnostic",
     "Wishes",
-    "closed_form_claim",
     "cosine",
     "flat_clipping",
     "geometric",

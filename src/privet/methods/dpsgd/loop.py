@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from privet.errors import InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Guarantee
+from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
-from privet.loss import PrivacyLoss, from_dict
+from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
+from privet.loss.closed_form import closed_form_claim
 from privet.mechanisms.base import SECRET_KEY
 from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
-from privet.methods.dpsgd.claim import closed_form_claim
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_
@@ -309,15 +309,11 @@ class Training:
 
     @property
     def claim(self) -> Guarantee | None:
-        """What the paper's closed form states for the steps charged so far (add-remove only)."""
-        if self.sampler.adjacency is not Adjacency.ADD_REMOVE:
+        """What the paper's closed form states for all charged so far; None where it has none."""
+        loss = self.loss
+        if any(not isinstance(part, Gaussian | SampledGaussian) for part in loss.parts):
             return None
-        t = int(self._state["until"])
-        if t == 0:
-            return None
-        return closed_form_claim(
-            self.sampler.rates[:t], self.schedule.noise_multipliers[:t], self.delta
-        )
+        return closed_form_claim(loss, self.delta)
 
     def averaged_model(self) -> nn.Module:
         """A copy of the model with the moving average of its weights."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ from privet.ledger import Ledger
 from privet.methods.base import Method, PublicFacts, Release
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import Checkpoints
-from privet.methods.dpsgd.claim import closed_form_claim
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.private import private
@@ -89,16 +87,13 @@ class _DPSGD(Method[nn.Module, Plan]):
         public = f"the nominal number of records, {facts.records}, is public"
         proved = training.guarantee
         kept = [a for a in proved.assumptions if "number of records" not in a.text]
-        rates, z = plan.schedule.rates, plan.schedule.noise_multipliers
-        if plan.centre_mu:  # the mean is one more release on all records
-            rates, z = np.append(rates, 1.0), np.append(z, 1.0 / plan.centre_mu)
         return Release(
             model=training.model,
             guarantee=replace(
                 proved,
                 assumptions=(*kept, Assumption(text=public, backing=Backing.ASSUMED)),
             ),
-            claim=closed_form_claim(rates, z, facts.delta),
+            claim=training.claim,
             entries=training.entries,
         )
 

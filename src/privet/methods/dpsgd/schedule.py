@@ -15,10 +15,11 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, calibrate
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
 from privet.loss import Gaussian, PrivacyLoss, gaussian_mu
+from privet.loss.closed_form import closed_form_ratio
 from privet.methods.dpsgd.sampling import poisson_loss
 
 Array = NDArray[np.float64]
@@ -235,9 +236,9 @@ class Schedule:
         q = values("sample_rate", sample_rate, steps)
         shape = values("noise_shape", noise_shape, steps)
 
-        def cost(z: float) -> float:
+        def cost(z: float) -> PrivacyLoss:
             loss = poisson_loss(q, z * shape, adjacency)
-            return (loss if beside is None else beside + loss).epsilon(delta)
+            return loss if beside is None else beside + loss
 
         if np.all(q == 1.0) and (beside is None or isinstance(beside, Gaussian)):
             spent = 0.0 if beside is None else beside.mu
@@ -248,30 +249,14 @@ class Schedule:
             unit = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
             z = unit * math.sqrt(math.fsum(shape**-2.0)) / mu
         else:
-            z = _least(cost, epsilon)
+            ratio = math.sqrt(math.fsum((q / shape) ** 2)) / closed_form_ratio(epsilon, delta)
+            start = min(max(ratio, 0.4), 1e6)
+            z = calibrate.search(
+                cost, epsilon=epsilon, delta=delta, start=start, limits=(1e-3, 1e7)
+            ).value
         return cls(
             steps=steps,
             sample_rate=q,
             noise_multiplier=z * shape,
             clipping_bound=clipping_bound,
         )
-
-
-def _least(cost: Callable[[float], float], epsilon: float) -> float:
-    """The smallest z we find with cost(z) <= epsilon, to a relative 1e-4 and never below."""
-    low, high = 0.3, 1.0
-    while cost(high) > epsilon:
-        low, high = high, 2.0 * high
-        if high > 1e7:
-            raise Unattainable(f"no noise multiplier up to 1e7 meets epsilon {epsilon:g}")
-    if high == 1.0 and cost(low) <= epsilon:
-        return low
-    for _ in range(60):
-        if high / low <= 1.0001:
-            break
-        middle = math.sqrt(low * high)
-        if cost(middle) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
