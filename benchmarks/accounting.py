@@ -3,8 +3,8 @@
     python -m benchmarks.accounting [--json] [--full]
 
 The truth that `relative_error` refers to: closed forms for one step and for rate 1; dp-accounting's
-connect-the-dots PLD on a grid refined for the cell, above the truth by a second-order error, with its
-optimistic estimate below, where delta >= 1e-8; elsewhere, where the peer's own rounding shows, our
+connect-the-dots PLD on a grid refined for the cell, above the truth by a second-order error, with
+its optimistic estimate below, where delta >= 1e-8; elsewhere, where the peer's own rounding shows, our
 lattice accountant at four times its resolution, which shares no step with the contour but the
 profile. A row is `within_bounds` when ours is not below the truth and at most 0.2% (5e-4 absolute
 where epsilon < 0.02) above it.

@@ -214,3 +214,23 @@ def test_unknown_kind_is_named() -> None:
 def test_bad_settings(build: object) -> None:
     with pytest.raises(InvalidArgument):
         build()  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_random_settings_against_a_finer_lattice() -> None:
+    """30 random settings over the whole range that is promised; seeded, so it cannot fail by chance."""
+    from benchmarks.accounting import fine_lattice
+
+    rng = np.random.default_rng(11)
+    for _ in range(30):
+        loss = SampledGaussian(
+            sample_rate=10 ** rng.uniform(-4, 0),
+            noise_multiplier=10 ** rng.uniform(math.log10(0.5), math.log10(50)),
+            steps=int(10 ** rng.uniform(0, 6)),
+        )
+        delta = 10 ** rng.uniform(-12, -3)
+        ours = loss.epsilon(delta)
+        if 0.0 < ours < 300.0:
+            truth = fine_lattice(loss, delta, ours)
+            assert truth * (1 - 2e-4) - 5e-5 <= ours
+            assert ours <= truth * 1.002 or (truth < 0.02 and ours <= truth + 5e-4)
