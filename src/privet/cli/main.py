@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from privet.cli import account, calibrate, demo, ledger
@@ -42,22 +41,29 @@ def _root(
     pass
 
 
+# typer carries its own copy of click, or uses the installed one: take the classes from typer
+_UsageError: Any = typer.BadParameter.__bases__[0]
+_ClickException: Any = _UsageError.__bases__[0]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong on purpose is one line on standard error and exit code 2."""
     try:
         code = app(args=arguments, prog_name="privet", standalone_mode=False)
     except PrivetError as e:
         code = _say(str(e))
-    except click.exceptions.NoArgsIsHelpError as e:
-        e.show()
-        code = 2
-    except click.ClickException as e:
-        context = getattr(e, "ctx", None)
-        where = f"; see {context.command_path} --help" if context is not None else ""
-        code = _say(e.format_message().rstrip(".") + where)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        code = _say("interrupted") and 130
+    except _ClickException as e:
+        code = _say(_in_one_line(e)) if e.format_message() else 2  # without text: help was shown
+    except (typer.Abort, KeyboardInterrupt):
+        code = _say("interrupted")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _in_one_line(error: Any) -> str:
+    """What typer found wrong with the options, and where to look."""
+    context = getattr(error, "ctx", None)
+    where = "" if context is None else f"; see {context.command_path} --help"
+    return str(error.format_message()).strip().rstrip(".") + where
 
 
 def _say(message: str) -> int:

@@ -110,7 +110,7 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     right.annotate(
         f"epsilon {exact[-1]:.3g}",
         (delta, exact[-1]),
-        xytext=(10, 8),
+        xytext=(8, -16),
         textcoords="offset points",
         color=EXACT,
         fontweight="bold",
@@ -118,7 +118,7 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     right.set_xscale("log")
     right.set_xlim(1.5e-2, 0.7e-12)
     right.set_ylim(0, None)
-    plain(right, "The whole run: epsilon for every delta (exact)", x="delta", y="epsilon")
+    plain(right, "The whole run, for every delta", x="delta", y="epsilon")
     return figure
 
 
@@ -146,26 +146,37 @@ def validity_map(found: ValidityMap) -> Figure:
     figure = Figure(figsize=(8.6, 5.4), layout="constrained")
     axes = figure.subplots()
     z, q = found.noise_multipliers, found.sample_rates
-    shown = np.clip(np.log2(found.ratio), -1.0, 4.0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
     mesh = axes.pcolormesh(
         z,
         q,
-        shown,
+        np.clip(np.log2(found.ratio), -2.0, 4.0),
         cmap="RdBu_r",
-        norm=TwoSlopeNorm(vmin=-1.0, vcenter=0.0, vmax=4.0),
+        norm=TwoSlopeNorm(vmin=-2.5, vcenter=0.0, vmax=4.5),
         shading="gouraud",
     )
-    axes.contour(z, q, np.log2(found.ratio), levels=[0.0], colors=INK, linewidths=2.0)
+    axes.contour(z, q, np.log2(found.ratio), levels=[0.0], colors=INK, linewidths=2.2)
     lines = axes.contour(
-        z, q, found.exact, levels=[0.1, 1.0, 10.0], colors=INK, linewidths=0.9, linestyles=":"
+        z,
+        q,
+        found.exact,
+        levels=[0.1, 1.0, 10.0, 100.0],
+        colors=INK,
+        linewidths=0.9,
+        linestyles=":",
     )
     axes.clabel(lines, fmt=lambda v: f"epsilon {v:g}", fontsize=8)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     axes.set_xlim(z[0], z[-1])
     axes.set_ylim(q[0], q[-1])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    ticks = [t for t in (0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50) if z[0] <= t <= z[-1]]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.xaxis.set_minor_formatter(NullFormatter())
+    for text, x, y, colour in (
+        ("under-reports", 0.10, 0.78, "#8c1327"),
+        ("valid bound", 0.64, 0.40, "#12507f"),
+    ):
+        axes.text(x, y, text, transform=axes.transAxes, color=colour, fontsize=15, weight="bold")
     plain(
         axes,
         f"Where the closed form can be believed: {found.steps:,} steps, delta = {found.delta:g}",
@@ -173,8 +184,9 @@ def validity_map(found: ValidityMap) -> Figure:
         y="sample rate q",
     )
     axes.grid(False)
-    bar = figure.colorbar(mesh, ax=axes, ticks=[-1, 0, 1, 2, 3, 4], pad=0.02)
-    bar.ax.set_yticklabels(["1/2", "1", "2x", "4x", "8x", "16x"])
+    bar = figure.colorbar(mesh, ax=axes, ticks=[-2, -1, 0, 1, 2, 3, 4], pad=0.02)
+    bar.ax.set_ylim(-2.0, 4.0)
+    bar.ax.set_yticklabels(["1/4 or less", "1/2", "1", "2", "4", "8", "16 or more"])
     bar.set_label("exact epsilon / closed form   (red: under-reports)", color=MUTED)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=MUTED, length=0)
@@ -230,7 +242,7 @@ def release(
     right.plot(released_means, rows, "o", color=EXACT, markersize=6, label="private")
     right.plot(true_means, rows, "|", color=INK, markersize=15, markeredgewidth=2, label="truth")
     right.set_yticks(rows, names)
-    right.set_xlim(0.0, max(0.6, float(np.max(released_means)) + 3 * spread))
+    right.set_xlim(0.0, max(0.7, float(np.max(released_means)) + 4 * spread))
     plain(right, "Private means, with two standard deviations", x="share of the public range", y="")
     right.legend(frameon=False, loc="lower right", labelcolor=MUTED)
     figure.suptitle(guarantee, x=0.005, ha="left", fontsize=13, fontweight="bold", color=INK)
