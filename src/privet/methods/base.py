@@ -37,6 +37,8 @@ class Release(Generic[Model]):
     guarantee: Guarantee
     claim: Guarantee | None
     entries: tuple[Entry, ...]
+    steps: int = 0
+    """How many steps were made, where a method has steps; fewer than planned if a cap ended it."""
 
     @property
     def entry(self) -> Entry | None:

@@ -39,6 +39,8 @@ class Plan:
     """What the private mean costs, as the mu of a Gaussian release; 0 for none."""
     constant: float = 0.0
     """The constant feature of a linear head."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, which is then what is released."""
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -105,8 +107,9 @@ def linear_plan(facts: PublicFacts, wishes: Wishes) -> Plan:
 def network_plan(facts: PublicFacts, wishes: Wishes) -> Plan:
     """Large Poisson batches with momentum, for a network trained from scratch.
 
-    Batches of 8 sqrt(n) examples, 10 to 40 epochs growing with the budget, clipping at 1 (small
-    against usual gradients, so every example weighs about alike), learning rate .5 falling to 0.
+    Batches of 8 sqrt(n) examples, 8 + 2 epsilon epochs (40 at most), clipping at .1, which is small
+    against usual gradients, so that every example weighs about alike; learning rate 1 on the mean
+    gradient over the bound, falling to 0; a moving average of the weights.
 
     >>> plan = network_plan(PublicFacts(records=10_000, features=64, outputs=10,
     ...                                 epsilon=2.0, delta=1e-5), Wishes(steps=20))
@@ -115,19 +118,20 @@ def network_plan(facts: PublicFacts, wishes: Wishes) -> Plan:
     """
     n = facts.records
     q = wishes.sample_rate or min(1.0, max(64.0, 8.0 * math.sqrt(n)) / n)
-    epochs = min(40.0, 10.0 + 5.0 * facts.epsilon)
-    steps = wishes.steps or max(10, round(epochs / q))
+    epochs = min(40.0, 8.0 + 2.0 * facts.epsilon)
+    steps = wishes.steps or max(20, round(epochs / q))
     schedule = Schedule.for_budget(
         epsilon=facts.epsilon,
         delta=facts.delta,
         steps=steps,
         sample_rate=q,
-        clipping_bound=wishes.clipping_bound or 1.0,
+        clipping_bound=wishes.clipping_bound or 0.1,
     )
-    rate = wishes.learning_rate or 0.5
+    rate = wishes.learning_rate or 1.0
     return Plan(
         facts=facts,
         schedule=schedule,
         learning_rates=values("learning_rate", lambda t: rate * (1.0 - t / steps), steps),
         momentum=0.9 if wishes.momentum is None else wishes.momentum,
+        ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
     )

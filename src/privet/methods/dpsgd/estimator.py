@@ -43,7 +43,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             return features.transform(X)
         flat = np.asarray(X, dtype=np.float32)
         if self.module is not None:
-            return flat if self.bounds is None else _within(flat, self.bounds)
+            return flat if self.bounds is None else _within(flat, self.bounds, ball=False)
         flat = flat.reshape(len(flat), -1)
         return unit_rows(flat) if self.bounds is None else _within(flat, self.bounds)
 
@@ -303,8 +303,8 @@ class DPSGDRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         return tags
 
 
-def _within(rows: Array, bounds: float | tuple[Any, Any]) -> Array:
-    """Rows in the unit ball, by public bounds; a row that is not finite becomes zero.
+def _within(rows: Array, bounds: float | tuple[Any, Any], *, ball: bool = True) -> Array:
+    """Rows in the unit ball (or the cube [-1, 1]), by public bounds; a bad row becomes zero.
 
     >>> _within(np.array([[3.0, 4.0]], dtype=np.float32), 10.0).round(2).tolist()
     [[0.30000001192092896, 0.4000000059604645]]
@@ -320,7 +320,8 @@ def _within(rows: Array, bounds: float | tuple[Any, Any]) -> Array:
             raise InvalidArgument("bounds", bounds, "finite, each low below its high")
         low, high = low.reshape(-1), high.reshape(-1)
         out = 2.0 * (np.clip(flat, low, high) - low) / (high - low) - 1.0
-        out /= np.sqrt(out.shape[1])
+        if ball:
+            out /= np.sqrt(out.shape[1])
     else:
         norms = np.linalg.norm(flat, axis=1, keepdims=True)
         out = flat / np.maximum(norms, _check.positive("bounds", bounds))

@@ -24,6 +24,7 @@ from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.private import private
+from privet.methods.dpsgd.records import tensor_of
 from privet.methods.dpsgd.run import new_run
 from privet.noise import Source
 
@@ -79,8 +80,8 @@ class _DPSGD(Method[nn.Module, Plan]):
                 what="DP-SGD",
             )
         run = new_run() if before is None else str(before[1]["run"])
-        targets = torch.as_tensor(y) if self.classification else torch.as_tensor(y).float()[:, None]
-        rows = torch.as_tensor(x, dtype=torch.float32)
+        targets = tensor_of(y) if self.classification else tensor_of(y).float()[:, None]
+        rows = tensor_of(x).float()
         training = self._train(
             rows, targets, plan, ledger=ledger, delta=facts.delta, rng=rng, run=run
         )
@@ -88,13 +89,14 @@ class _DPSGD(Method[nn.Module, Plan]):
         proved = training.guarantee
         kept = [a for a in proved.assumptions if "number of records" not in a.text]
         return Release(
-            model=training.model,
+            model=training.model if plan.ema is None else training.averaged_model(),
             guarantee=replace(
                 proved,
                 assumptions=(*kept, Assumption(text=public, backing=Backing.ASSUMED)),
             ),
             claim=training.claim,
             entries=training.entries,
+            steps=training.steps_done,
         )
 
     def _private(
@@ -112,6 +114,7 @@ class _DPSGD(Method[nn.Module, Plan]):
             learning_rates=plan.absolute_learning_rates,
             micro_batch=self.micro_batch,
             checkpoints=self.checkpoints,
+            ema=plan.ema,
             charge_block=plan.schedule.steps if self.checkpoints is None else None,
             **kw,
         )
@@ -174,7 +177,7 @@ class PrivateLinear(_DPSGD):
 @final
 @dataclass(frozen=True, kw_only=True)
 class PrivateNetwork(_DPSGD):
-    """Any torch module, trained from where it is; `network` is trained in place."""
+    """Any torch module, trained from where it is, in place; its averaged weights are released."""
 
     network: nn.Module
     micro_batch: int = 256

@@ -63,7 +63,7 @@ class TensorRecords(Records):
     """Tensors (or arrays) of equal length; full batches are views, not copies."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self.tensors = tuple(t if isinstance(t, Tensor) else torch.as_tensor(t) for t in tensors)
+        self.tensors = tuple(tensor_of(t) for t in tensors)
         lengths = {len(t) for t in self.tensors}
         if len(lengths) != 1:
             raise InvalidArgument(
@@ -110,6 +110,14 @@ class DatasetRecords(Records):
 
     def fingerprint(self, key: bytes) -> str:
         return f"{self._length} rows"  # reading every row could take as long as training
+
+
+def tensor_of(values: Any) -> Tensor:
+    """A tensor of the same memory where that may be written to, else of a copy."""
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def records_of(dataset: Any) -> Records:
