@@ -165,23 +165,22 @@ def _rows(dataset: Dataset, model: str, features: str, cache: bool) -> tuple[Any
 
 def _front(dataset: Dataset, features: str, cache: bool) -> Features | None:
     """The public extractor that was asked for; None for plain rows."""
-    from privet.nets.features import Cached, Scattering, StrokeBasis
+    from privet.methods.dpsgd.fronts import handwriting, pictures
+    from privet.nets.features import Cached
 
-    pictures = len(dataset.shape) >= 2
-    large = pictures and min(dataset.shape[:2]) >= 16
+    drawn = len(dataset.shape) >= 2
+    large = drawn and min(dataset.shape[:2]) >= 16
     if features == "auto":
         features = "scattering" if large else "plain"
     if features == "plain":
         return None
     if features not in ("scattering", "strokes"):
         raise InvalidArgument("--features", features, "auto, plain, scattering or strokes")
-    if not pictures:
+    if not drawn:
         raise InvalidArgument("--features", features, "plain for data that are not pictures")
-    front: Features = Scattering(shape=dataset.shape)
-    if features == "strokes":
-        if dataset.shape != (28, 28):
-            raise InvalidArgument("--features", features, "for pictures of 28x28 grey pixels")
-        front = StrokeBasis(front)
+    if features == "strokes" and dataset.shape != (28, 28):
+        raise InvalidArgument("--features", features, "for pictures of 28x28 grey pixels")
+    front = handwriting() if features == "strokes" else pictures(dataset.shape)
     return Cached(front) if cache else front
 
 
