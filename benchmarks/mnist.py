@@ -1,7 +1,7 @@
 """MNIST under a proof: accuracy at a proven epsilon (add-remove, delta 1e-5), one command a target.
 
     python -m benchmarks.mnist --epsilon 1 --seeds 3 --json
-    python -m benchmarks.mnist --epsilon 1 --prior none       scattering only, no prior about strokes
+    python -m benchmarks.mnist --epsilon 1 --prior none       scattering only, no stroke prior
     python -m benchmarks.mnist --epsilon 3 --end-to-end       a small CNN, nothing public in front
 
 Settings come from n, epsilon and delta by the library's rule; nothing is tuned on the test part.

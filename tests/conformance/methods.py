@@ -1,0 +1,37 @@
+"""The methods that must conform: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privet.methods.dpsgd.estimator import DPSGDClassifier
+
+
+def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
+    """Rows in the unit square and two classes that a line can tell apart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    x = 0.5 + 0.25 * (2 * y[:, None] - 1) * np.array([1.0, -1.0]) + 0.08 * rng.normal(size=(n, 2))
+    return np.clip(x, 0.0, 1.0), y
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A method: its folder in privet.methods, and how to make its estimator.
+
+    `make(epsilon=..., random_state=..., ledger=...)` must give an estimator that declares all that
+    is public (classes, bounds, number of records), so that nothing is taken from the data.
+    """
+
+    name: str
+    make: Callable[..., Any]
+    data: Callable[..., tuple[Any, Any]] = two_clouds
+
+
+METHODS = (
+    Case(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
+)  # fmt: skip
