@@ -4,8 +4,8 @@
 
 The truth that `relative_error` refers to: closed forms for one step and for rate 1; dp-accounting's
 connect-the-dots PLD on a grid refined for the cell, above the truth by a second-order error, with
-its optimistic estimate below, where delta >= 1e-8; elsewhere, where the peer's own rounding shows, our
-lattice accountant at four times its resolution, which shares no step with the contour but the
+its optimistic estimate below, where delta >= 1e-8; elsewhere, where the peer's own rounding shows,
+our lattice accountant at four times its resolution, which shares no step with the contour but the
 profile. A row is `within_bounds` when ours is not below the truth and at most 0.2% (5e-4 absolute
 where epsilon < 0.02) above it.
 """
@@ -70,8 +70,8 @@ def fine_lattice(loss: SampledGaussian, delta: float, guess: float) -> float:
     renyi = contour.Renyi(
         parts=loss.parts, direction=Direction.REMOVE, cut=1e-4 * delta / loss.releases
     )
-    for order in renyi.delta(guess)[1] * np.array([1.0, 2.0]):
-        period = max(4.0 * guess, 2.0 * (math.log(1e6) - math.log(delta)) / order)
+    for order in renyi.delta(guess)[1] * np.array([0.5, 1.0, 2.0]):
+        period = 16.0 * guess + 4.0 * (math.log(1e6) - math.log(delta)) / order
         step = math.sqrt(4.0 * contour.tolerance_of(guess) / ((order + 1.0) * loss.releases)) / 4.0
         size = 1 << min(20, max(10, math.ceil(math.log2(period / step))))
         grid = lattice.compose(

@@ -208,8 +208,8 @@ def epsilon(
     """An epsilon that is never too small, and the plan behind it; None where it may not be tight.
 
     It is taken to be tight if it does not move by more than a few parts in 10^4 when the smoothing
-    is halved and the slack left out, and lies where the plan expected it (the shifted copies are small
-    only there). Otherwise the plan is refined, `rounds` times at most.
+    is halved and the slack left out, and lies where the plan expected it (the shifted copies are
+    small only there). Otherwise the plan is refined, `rounds` times at most.
     """
     releases = sum(p.releases for p in parts)
     renyi = Renyi(parts=parts, direction=direction, cut=_CUT * delta / releases)

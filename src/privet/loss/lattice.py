@@ -129,8 +129,11 @@ def _curves(
     releases = sum(p.releases for p in parts)
     renyi = Renyi(parts=parts, direction=direction, cut=1e-4 * delta / releases)
     best = min(renyi.delta(guess)[1], 1e5)
+    singles = [s for p in parts for s, _ in p.singles()]
+    longest = max(_range(s, direction, 1e-5 * delta / releases)[1] for s in singles)
     for order in (best, 2.0 * best):
-        period = max(4.0 * guess, 2.0 * (math.log(1e6) - math.log(delta)) / order)
+        decay = 2.0 * (math.log(1e6) - math.log(delta)) / order
+        period = max(4.0 * guess, 1.5 * (guess + longest), decay)
         # rounding a loss to the grid spreads it by at most step^2 / 4, as one more Gaussian release
         # would
         allowed = 0.5 * tolerance_of(guess)
