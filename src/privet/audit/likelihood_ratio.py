@@ -1,0 +1,295 @@
+"""Audits of one-shot releases: draw with and without the record, and count who can be told apart.
+
+An (epsilon, delta)-private release satisfies P[S | in] <= e^epsilon P[S | out] + delta for every
+event S and the other way round. So the rates at which one event happens on the two sides give a
+lower bound of epsilon, and with confidence limits of the rates one that is wrong with probability
+alpha at most. The event is "the score is at least t": by Neyman and Pearson the best score is the
+likelihood ratio. t is fixed before the draws that are counted, on draws of their own.
+
+Symbols: p1 the rate of S with the record, p0 without it, t the threshold, alpha = 1 - confidence.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.loss import Gaussian
+from privet.noise import Source
+
+Scores = NDArray[np.float64]
+Draw = Callable[[int, Source], Scores]
+"""So many releases, each with the attacker's score: higher speaks for the record."""
+
+
+class Verdict(Enum):
+    """What an audit says of the stated epsilon; never that it was verified."""
+
+    FALSIFIED = "falsified"
+    CONSISTENT = "consistent"
+    UNINFORMATIVE = "uninformative"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What an attack reached, beside what was claimed and what is proved.
+
+    `audited` is a lower bound of the true epsilon with probability `confidence`; `ceiling` is the
+    most that so many trials could ever show, `control` what they show of a release without noise.
+    The verdict is on the claim, or on the proof where there is no claim: *falsified* when audited
+    is above it, *uninformative* when ceiling or control could not have reached it.
+    `parametric`: the bound also assumes the shape of the noise.
+
+    >>> Finding(what="x", claimed=1.0, proved=math.inf, audited=1.4, ceiling=9.0, control=9.0,
+    ...         delta=0.0, confidence=0.95, trials=10_000, method="", parametric=False,
+    ...         seconds=0.1).verdict
+    <Verdict.FALSIFIED: 'falsified'>
+    """
+
+    what: str
+    claimed: float | None
+    proved: float
+    audited: float
+    ceiling: float
+    control: float
+    delta: float
+    confidence: float
+    trials: int
+    method: str
+    parametric: bool
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Falsified, consistent or uninformative."""
+        stated = self.proved if self.claimed is None else self.claimed
+        if self.audited > stated:
+            return Verdict.FALSIFIED
+        if min(self.ceiling, self.control) < stated:
+            return Verdict.UNINFORMATIVE
+        return Verdict.CONSISTENT
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
+
+        def number(x: float | None) -> float | str | None:
+            return x if x is None or math.isfinite(x) else "inf"
+
+        return {
+            "what": self.what,
+            "claimed": number(self.claimed),
+            "proved": number(self.proved),
+            "audited": number(self.audited),
+            "ceiling": number(self.ceiling),
+            "control": number(self.control),
+            "verdict": self.verdict.value,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "method": self.method,
+            "parametric": self.parametric,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def clopper_pearson(hits: int, trials: int, alpha: float) -> tuple[float, float]:
+    """Exact one-sided limits of a rate: each is wrong with probability at most alpha.
+
+    >>> low, high = clopper_pearson(0, 100, 0.05)
+    >>> low, round(high, 4)
+    (0.0, 0.0295)
+    """
+    n = _check.count("trials", trials)
+    k = _check.count("hits", hits, minimum=0)
+    if k > n:
+        raise InvalidArgument("hits", hits, f"at most {n}, the trials")
+    low = 0.0 if k == 0 else float(special.betaincinv(k, n - k + 1, alpha))
+    high = 1.0 if k == n else float(special.betaincinv(k + 1, n - k, 1.0 - alpha))
+    return low, high
+
+
+def epsilon_bound(hits_in: int, hits_out: int, trials: int, *, delta: float, alpha: float) -> float:
+    """A lower bound of epsilon from how often an event happened with and without the record.
+
+    ln((p1 - delta) / p0) with p1 a lower and p0 an upper limit at alpha/2 each, and the same for
+    the complement, which needs no further limits: 1 - p0 and 1 - p1. At least 0.
+
+    **Guarantee** below the true epsilon with probability 1 - alpha, for `trials` independent draws
+    a side and an event that was fixed before them.
+
+    >>> round(epsilon_bound(5_000, 1_000, 10_000, delta=0.0, alpha=0.05), 2)
+    1.53
+    """
+    p1, _ = clopper_pearson(hits_in, trials, alpha / 2)
+    _, p0 = clopper_pearson(hits_out, trials, alpha / 2)
+    return max(_log_ratio(p1 - delta, p0), _log_ratio(1.0 - p0 - delta, 1.0 - p1), 0.0)
+
+
+def gaussian_bound(
+    hits_in: int, hits_out: int, trials: int, *, delta: float, alpha: float
+) -> float:
+    """The same for a release whose scores are normal on both sides: far sharper, but parametric.
+
+    mu >= Phi^-1(1 - p0) - Phi^-1(1 - p1), then the exact epsilon(delta) of the Gaussian mechanism.
+
+    **Assumes** that the trade-off curve is that of two normal distributions.
+    """
+    p1, _ = clopper_pearson(hits_in, trials, alpha / 2)
+    _, p0 = clopper_pearson(hits_out, trials, alpha / 2)
+    mu = float(special.ndtri(1.0 - p0) - special.ndtri(1.0 - p1))
+    return Gaussian(mu=mu).epsilon(delta) if mu > 0.0 and math.isfinite(mu) else 0.0
+
+
+Bound = Callable[..., float]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OneShotAudit:
+    """An audit of a release that is made once: `trials` draws a side, one event, fixed beforehand.
+
+    `pilot` draws a side choose the threshold (the one with the best bound at that size) and are
+    then thrown away. `control` draws come from the same release without its noise: if they
+    do not show an epsilon above the claim, a low result means nothing.
+
+    **Guarantee** `Finding.audited` exceeds the true epsilon with probability at most
+    1 - confidence, whatever the release and the score (for `bound=epsilon_bound`).
+
+    >>> from privet.noise import seeded
+    >>> def draw(value, noise=1.0):  # Laplace noise of scale 1 on 1 or 0
+    ...     return lambda n, rng: laplace_score(
+    ...         value + noise * rng.laplace((n, 1)), present=1.0, absent=0.0, scale=1.0)
+    >>> finding = OneShotAudit(trials=20_000).run(
+    ...     what="a count", with_record=draw(1.0), without_record=draw(0.0),
+    ...     control=(draw(1.0, noise=0.0), draw(0.0, noise=0.0)),
+    ...     claimed=None, proved=1.0, rng=seeded(0))
+    >>> 0.9 < finding.audited <= 1.0, finding.verdict.value
+    (True, 'consistent')
+    """
+
+    trials: int = 100_000
+    pilot: int = 20_000
+    confidence: float = 0.95
+    delta: float = 0.0
+    bound: Bound = epsilon_bound
+
+    def __post_init__(self) -> None:
+        _check.count("trials", self.trials)
+        _check.count("pilot", self.pilot)
+        _check.open_unit("confidence", self.confidence)
+        _check.delta_or_zero("delta", self.delta)
+
+    def run(
+        self,
+        *,
+        what: str,
+        with_record: Draw,
+        without_record: Draw,
+        control: tuple[Draw, Draw],
+        claimed: float | None,
+        proved: float,
+        rng: Source,
+    ) -> Finding:
+        """Draw, choose a threshold, draw again, count.
+
+        `control`: the same two draws from the release without its noise.
+        """
+        began = time.perf_counter()
+        audited = self._epsilon(with_record, without_record, rng.child("audit"))
+        without_noise = self._epsilon(*control, rng.child("control"))
+        parametric = self.bound is gaussian_bound
+        return Finding(
+            what=what,
+            claimed=claimed,
+            proved=proved,
+            audited=audited,
+            ceiling=self.ceiling,
+            control=without_noise,
+            delta=self.delta,
+            confidence=self.confidence,
+            trials=self.trials,
+            method="one event of the likelihood ratio, threshold from a pilot, "
+            + ("normal trade-off curve" if parametric else "Clopper-Pearson limits"),
+            parametric=parametric,
+            seconds=time.perf_counter() - began,
+        )
+
+    @property
+    def ceiling(self) -> float:
+        """What it reports when every draw is told apart."""
+        return self._bound(self.trials, 0)
+
+    def _bound(self, hits_in: int, hits_out: int) -> float:
+        alpha = 1.0 - self.confidence
+        return self.bound(hits_in, hits_out, self.trials, delta=self.delta, alpha=alpha)
+
+    def _epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
+        t = self.threshold(
+            _scores(with_record, self.pilot, rng.child("pilot", "in")),
+            _scores(without_record, self.pilot, rng.child("pilot", "out")),
+        )
+        inside = _scores(with_record, self.trials, rng.child("in"))
+        outside = _scores(without_record, self.trials, rng.child("out"))
+        return self._bound(int((inside >= t).sum()), int((outside >= t).sum()))
+
+    def threshold(self, inside: Scores, outside: Scores) -> float:
+        """The threshold with the best bound on these scores: limits at their own number keep it
+        from falling for a few lucky ones far out."""
+        levels = np.concatenate([np.geomspace(1e-5, 0.5, 60), 1.0 - np.geomspace(1e-5, 0.5, 60)])
+        both = np.sort(np.concatenate([inside, outside]))
+        places = np.unique(both[(levels * (len(both) - 1)).astype(np.int64)])
+        places = places - 1e-9 * (1.0 + np.abs(places))  # ties of a likelihood ratio are not exact
+        inside, outside = np.sort(inside), np.sort(outside)
+        best, chosen = -1.0, float(np.median(both))
+        for t in places:
+            hits = [len(s) - int(np.searchsorted(s, t)) for s in (inside, outside)]
+            bound = self.bound(*hits, len(inside), delta=self.delta, alpha=1.0 - self.confidence)
+            if bound > best:
+                best, chosen = bound, float(t)
+        return chosen
+
+
+def _scores(draw: Draw, n: int, rng: Source) -> Scores:
+    scores = np.asarray(draw(n, rng), dtype=np.float64)
+    if scores.shape != (n,) or np.isnan(scores).any():
+        raise InvalidArgument("draw", scores.shape, f"{n} scores, none of them NaN")
+    return scores
+
+
+def _log_ratio(above: float, below: float) -> float:
+    if above <= 0.0:
+        return 0.0
+    return math.inf if below <= 0.0 else math.log(above / below)
+
+
+def laplace_score(
+    released: Scores, *, present: Any, absent: Any, scale: Any
+) -> NDArray[np.float64]:
+    """The log likelihood ratio of releases with Laplace noise, one row each.
+
+    sum_j (|o_j - x'_j| - |o_j - x_j|) / b_j for a record x that is there and x' in its place.
+    """
+    out = np.asarray(released, dtype=np.float64)
+    score: Scores = ((np.abs(out - absent) - np.abs(out - present)) / scale).sum(axis=1)
+    return score
+
+
+def gaussian_score(
+    released: Scores, *, present: Any, absent: Any, scale: Any
+) -> NDArray[np.float64]:
+    """The log likelihood ratio of releases with Gaussian noise, one row each."""
+    out = np.asarray(released, dtype=np.float64)
+    apart = np.square(out - absent) - np.square(out - present)
+    score: Scores = (apart / (2.0 * np.square(scale))).sum(axis=1)
+    return score
