@@ -2,16 +2,37 @@
 
 from privet.bounds.clip import Rows, clip_l1, clip_l2, clip_range
 from privet.bounds.counts import Categories, categories, count
+from privet.bounds.moments import Moments, MomentSum, moments, user_weights
+from privet.bounds.polynomial import (
+    Quadratic,
+    bound_weights,
+    cross_entropy,
+    softplus,
+    softplus_taylor,
+    squared_error,
+    taylor_error,
+)
 from privet.bounds.value import Bounded, Sensitivity
 
 __all__ = [
     "Bounded",
     "Categories",
+    "MomentSum",
+    "Moments",
+    "Quadratic",
     "Rows",
     "Sensitivity",
+    "bound_weights",
     "categories",
     "clip_l1",
     "clip_l2",
     "clip_range",
     "count",
+    "cross_entropy",
+    "moments",
+    "softplus",
+    "softplus_taylor",
+    "squared_error",
+    "taylor_error",
+    "user_weights",
 ]
