@@ -21,6 +21,7 @@ from privet.loss import (
     from_dict,
     gaussian_epsilon,
 )
+from tests.reference.inversion import epsilon_of_many
 from tests.reference.two_steps import epsilon_of_two
 
 REPLACE = Adjacency.REPLACE_ONE
@@ -89,6 +90,17 @@ def test_many_steps_against_dp_accounting(q: float, z: float, steps: int, interv
     for delta in (1e-3, 1e-5, 1e-8):
         theirs, ours = peer.get_epsilon_for_delta(delta), loss.epsilon(delta)
         assert theirs * (1 - 2e-4) - 1e-6 <= ours <= theirs * 1.002 + 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("q", "z", "steps", "delta"),
+    [(0.01, 1.0, 10_000, 1e-6), (0.6217, 36.9, 389_756, 6.5e-8), (0.0005, 19.7, 966_861, 2.2e-12)],
+)
+def test_many_steps_against_plain_inversion(q: float, z: float, steps: int, delta: float) -> None:
+    truth = max(epsilon_of_many(q, z, steps, delta, direction) for direction in Direction)
+    ours = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=steps).epsilon(delta)
+    assert truth <= ours <= truth * 1.0005
 
 
 def test_full_rate_is_the_exact_gaussian() -> None:
