@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from privet.errors import InvalidArgument, LedgerError
 from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, CheckpointError, Checkpoints, Schedule
 from privet.noise import secure, seeded
@@ -132,6 +133,29 @@ def test_resume_at_the_cap(tmp_path):
 def test_without_a_ledger_one_is_kept_beside_the_checkpoint(tmp_path):
     interrupted(tmp_path, at=5, schedule=SCHEDULE)
     assert Ledger.open(tmp_path / "run.ledger").spent() > 0.0
+
+
+@pytest.mark.parametrize("rng", [seeded(2), secure()], ids=["seeded", "secure"])
+def test_another_ledger_is_refused(tmp_path, rng):
+    """What it reports would leave out the steps charged elsewhere."""
+    interrupted(tmp_path, at=5, schedule=SCHEDULE, rng=rng)
+    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
+    rng = secure() if rng.secret else seeded(2)
+    with pytest.raises(LedgerError, match="the ledger that the run began with"):
+        start(
+            schedule=SCHEDULE,
+            rng=rng,
+            ledger=ledger,
+            checkpoints=Checkpoints(folder=tmp_path, every=2),
+        )
+
+
+def test_a_name_cannot_be_used_twice():
+    """The second run would look paid for by the first."""
+    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
+    run(schedule=SCHEDULE, ledger=ledger, run="mine")
+    with pytest.raises(InvalidArgument, match="not seen before"):
+        start(schedule=SCHEDULE, ledger=ledger, run="mine", seed=1)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.errors import BudgetExceeded, InvalidArgument
+from privet.errors import BudgetExceeded, InvalidArgument, LedgerError
 from privet.ledger import Entry, Ledger
 from privet.loss import PrivacyLoss, compose
 from privet.methods.dpsgd.sampling import Sampler
@@ -40,6 +41,7 @@ class Meter:
         secret: bool,
         block: int,
         start: int,
+        resumed: bool,
     ) -> None:
         if ledger.adjacency is not sampler.adjacency:
             raise InvalidArgument(
@@ -50,10 +52,16 @@ class Meter:
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
         before = [e for e in ledger.entries() if e.token is not None and _is_of(e.token, run)]
         self.entries: list[Entry] = before
-        self._until = start
-        if not secret:
-            ends = [int(m.group(2)) for e in before if (m := _TOKEN.search(e.token or ""))]
-            self._until = max([start, *(end + 1 for end in ends)])
+        covered = _covered(before)
+        if covered and not resumed:
+            raise InvalidArgument("run", run, "a name that this ledger has not seen before")
+        if covered < start:
+            raise LedgerError(
+                ledger.name,
+                f"has charges for steps 0 to {covered} of run {run}, which is resumed at {start}",
+                "go on with the ledger that the run began with",
+            )
+        self._until = start if secret else covered
         self.exhausted: BudgetExceeded | None = None
 
     @property
@@ -99,6 +107,20 @@ class Meter:
             else:
                 high = middle - 1
         return low
+
+
+def _covered(entries: Sequence[Entry]) -> int:
+    """The first step that no entry speaks of."""
+    ranges = sorted(
+        (int(m.group(1)), int(m.group(2)) + 1)
+        for entry in entries
+        if (m := _TOKEN.search(entry.token or ""))
+    )
+    until = 0
+    for first, end in ranges:
+        if first <= until:
+            until = max(until, end)
+    return until
 
 
 def _is_of(token: str, run: str) -> bool:

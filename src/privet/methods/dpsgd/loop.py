@@ -85,7 +85,7 @@ class Training:
         self._recording: AbstractContextManager[None] | None = None
         self._total = engine.zeros()
         self._loss_sum = 0.0
-        self.run = self._open(run)
+        self.run, resumed = self._open(run)
         self._meter = Meter(
             ledger=ledger,
             sampler=sampler,
@@ -94,6 +94,7 @@ class Training:
             secret=rng.secret,
             block=settings.charge_block,
             start=self._step,
+            resumed=resumed,
         )
         self._state = self._account(None)
 
@@ -344,18 +345,18 @@ class Training:
         where.write(tensors, facts)
         return where.path
 
-    def _open(self, run: str | None) -> str:
-        """Restore the last checkpoint, or start; returns the name of the run."""
+    def _open(self, run: str | None) -> tuple[str, bool]:
+        """Restore the last checkpoint, or start: the name of the run, and whether it goes on."""
         same_everywhere(self._processes, [*self.model.parameters(), *self.model.buffers()])
         where = self._settings.checkpoints
         found = None if where is None else where.read()
         started = self._processes.word_from_first(found is not None)
         if started and found is not None:
             self._restore(*found)
-            return str(found[1]["run"])
+            return str(found[1]["run"]), True
         self.run = str(self._processes.word_from_first(run or new_run()))
         self.save()
-        return self.run
+        return self.run, False
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         now, then = self._sameness(), facts["same"]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from privet import mechanisms
-from privet.bounds import clip_l2
+from privet.bounds import Bounded, clip_l2
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Assumption, Backing
 from privet.ledger import Ledger
@@ -163,13 +164,14 @@ class PrivateLinear(_DPSGD):
         """Release the mean of the rows, or take it from the checkpoint where it was released."""
         if plan.centre_mu == 0.0:
             return
+        # the token makes it one charge however often the run is resumed
+        ledger.charge(plan.centre_loss, what="DP-SGD, mean of the features", token=f"{run}:mean")
         found = None if self.checkpoints is None else self.checkpoints.read()
         if found is not None:
             head.mean.copy_(found[0]["model/mean"])
             return
-        total = clip_l2(x.numpy(), 1.0).sum()
+        total = _sum_of_rows(x)
         mechanism = mechanisms.Gaussian(scale=plan.centre_scale(total.dimension))
-        ledger.charge(plan.centre_loss, what="DP-SGD, mean of the features", token=f"{run}:mean")
         released = mechanism.release(total, rng=rng.child("mean"))
         head.mean.copy_(torch.from_numpy(released / plan.facts.records))
 
@@ -213,3 +215,15 @@ class PrivateNetwork(_DPSGD):
         if out.shape != y.shape:
             raise InvalidArgument("module", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
         return 0.5 * (out - y).square().sum(1)
+
+
+def _sum_of_rows(x: Tensor, part: int = 4096) -> Bounded:
+    """The sum of rows clipped to the unit ball, a part at a time to bound the memory.
+
+    Sums of multiples of the spacing are exact in float64, so the parts do not change the value.
+    """
+    first = clip_l2(np.zeros((1, x.shape[1])), 1.0).sum()
+    value = np.zeros(x.shape[1])
+    for start in range(0, len(x), part):
+        value += clip_l2(x[start : start + part].numpy(), 1.0).sum().value
+    return replace(first, value=value)
