@@ -68,7 +68,7 @@ def test_unequal_steps_that_are_equal_are_the_equal_ones() -> None:
 
 def test_absolute_noise_becomes_a_multiplier() -> None:
     """z = sigma q N / C, and the claim is the paper's equation 3 in its own symbols."""
-    sigma, q, n, clip, steps, delta = 0.02, 0.01, 60_000, 3.0, 1000, 1e-5
+    sigma, q, n, clip, steps = 0.02, 0.01, 60_000, 3.0, 1000
     z = noise_multiplier_from_sigma(sigma=sigma, sample_rate=q, records=n, clip=clip)
     big_delta = clip / (q * n)
     u = q * big_delta * math.sqrt(steps) / sigma
@@ -87,9 +87,7 @@ def test_its_standing_follows_the_sampling() -> None:
 
 def test_replace_one_doubles_the_sensitivity_and_says_so() -> None:
     add = SampledGaussian(sample_rate=0.1, noise_multiplier=4.0)
-    swap = SampledGaussian(
-        sample_rate=0.1, noise_multiplier=4.0, adjacency=Adjacency.REPLACE_ONE
-    )
+    swap = SampledGaussian(sample_rate=0.1, noise_multiplier=4.0, adjacency=Adjacency.REPLACE_ONE)
     assert effective_ratio(swap) == pytest.approx(2.0 * effective_ratio(add))
     assert "replace-one" in closed_form_claim(swap, 1e-5).assumptions[-1].text
 

@@ -112,12 +112,14 @@ def moments_epsilon(loss: PrivacyLoss, delta: float) -> float:
     rest, failure = _without_failure(loss, delta)
     if failure:
         return math.inf
+    if _free(loss):
+        return 0.0
     k = np.zeros(len(ORDERS))
     for part in loss.parts:
         k = k + _log_moments(part)
     bounds = (k - math.log(rest)) / ORDERS
     best = float(np.min(np.nan_to_num(bounds, nan=math.inf)))
-    return max(0.0, best) if loss.parts else 0.0
+    return max(0.0, best)
 
 
 def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
@@ -134,11 +136,17 @@ def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
     rest, failure = _without_failure(loss, delta)
     if failure:
         return math.inf
-    if not loss.parts or all(p.supremum(d) == 0.0 for p in loss.parts for d in Direction):
+    if _free(loss):
         return 0.0
-    target = math.log(rest)
-    worst = max(Renyi(parts=loss.parts, direction=d).epsilon(target)[0] for d in Direction)
-    return max(0.0, worst)
+    # the moments of a sampled Gaussian are never larger in the other direction (see `log_moment`)
+    one_way = all(isinstance(p, SampledGaussian) or p.symmetric for p in loss.parts)
+    worst = 0.0
+    for direction in (Direction.REMOVE,) if one_way else Direction:
+        ceiling = math.fsum(p.supremum(direction) for p in loss.parts)
+        if ceiling > worst:
+            value, _ = Renyi(parts=loss.parts, direction=direction).epsilon(math.log(rest))
+            worst = max(worst, min(value, ceiling))
+    return worst
 
 
 def moments_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
@@ -151,6 +159,11 @@ def renyi_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
     """`renyi_epsilon` with its meaning."""
     theorem = "Renyi accountant (Mironov 2017; conversion of Canonne, Kamath and Steinke 2020)"
     return _proved(loss, delta, renyi_epsilon(loss, delta), theorem)
+
+
+def _free(loss: PrivacyLoss) -> bool:
+    """Whether nothing can be lost at all."""
+    return all(p.supremum(d) == 0.0 for p in loss.parts for d in Direction)
 
 
 def _without_failure(loss: PrivacyLoss, delta: float) -> tuple[float, bool]:

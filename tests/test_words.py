@@ -1,0 +1,119 @@
+"""The words everything else uses: guarantees, errors, argument checks."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privet import _check
+from privet.errors import Incomparable, InvalidArgument, MissingFile, PrivetError
+from privet.guarantee import (
+    Adjacency,
+    Assumption,
+    Backing,
+    Guarantee,
+    Protects,
+    Standing,
+    Unit,
+)
+
+
+def stated(epsilon: float = 1.0, delta: float = 1e-5, **more: object) -> Guarantee:
+    return Guarantee(epsilon=epsilon, delta=delta, theorem="t", **more)  # type: ignore[arg-type]
+
+
+@given(
+    epsilon=st.one_of(st.floats(0.0, 1e6), st.just(math.inf)),
+    delta=st.floats(0.0, 0.999),
+    adjacency=st.sampled_from(Adjacency),
+    unit=st.sampled_from(Unit),
+    protects=st.sampled_from(Protects),
+    standing=st.sampled_from(Standing),
+    backing=st.sampled_from(Backing),
+)
+def test_a_guarantee_survives_json(
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    unit: Unit,
+    protects: Protects,
+    standing: Standing,
+    backing: Backing,
+) -> None:
+    g = stated(
+        epsilon,
+        delta,
+        adjacency=adjacency,
+        unit=unit,
+        protects=protects,
+        standing=standing,
+        assumptions=(Assumption(text="a", backing=backing),),
+    )
+    assert Guarantee.from_dict(json.loads(json.dumps(g.to_dict(), allow_nan=False))) == g
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan, -math.inf, "x"])
+def test_bad_epsilon(epsilon: float) -> None:
+    with pytest.raises(InvalidArgument, match="epsilon must be"):
+        stated(epsilon)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
+def test_bad_delta(delta: float) -> None:
+    with pytest.raises(InvalidArgument, match="delta must be"):
+        stated(1.0, delta)
+
+
+def test_comparing_needs_the_same_meaning() -> None:
+    assert stated(1.0).at_least_as_strong_as(stated(2.0))
+    assert not stated(1.0, 1e-4).at_least_as_strong_as(stated(2.0, 1e-5))
+    for other in (
+        stated(adjacency=Adjacency.REPLACE_ONE),
+        stated(unit=Unit.USER),
+        stated(protects=Protects.LABELS),
+    ):
+        with pytest.raises(Incomparable):
+            stated().at_least_as_strong_as(other)
+    with pytest.raises(Incomparable):
+        stated(adjacency=Adjacency.REPLACE_ONE).as_add_remove()
+
+
+def test_converting_costs_budget() -> None:
+    swapped = stated(1.0, 1e-5).as_replace_one()
+    assert swapped.epsilon == 2.0
+    assert swapped.delta == pytest.approx((1 + math.e) * 1e-5)
+    assert swapped.adjacency is Adjacency.REPLACE_ONE
+    assert swapped.as_replace_one() == swapped
+    assert stated(1.0, 0.0).as_replace_one().delta == 0.0
+    vacuous = stated(50.0, 1e-5).as_replace_one()
+    assert vacuous.epsilon == math.inf
+    assert vacuous.standing is Standing.NONE
+
+
+def test_checks_return_numbers_or_say_what_is_wrong() -> None:
+    assert _check.count("n", 3.0) == 3
+    assert isinstance(_check.count("n", 3.0), int)
+    assert _check.unit("q", 1) == 1.0
+    for check, bad in (
+        (_check.open_unit, (0, 1, math.nan, None, "a")),
+        (_check.unit, (-1e-9, 1.1, math.nan)),
+        (_check.positive, (0, -1, math.inf, math.nan)),
+        (_check.non_negative, (-1, math.inf, math.nan)),
+        (_check.count, (0, 1.5, math.inf, math.nan, True)),
+    ):
+        for value in bad:
+            with pytest.raises(InvalidArgument) as caught:
+                check("x", value)  # type: ignore[operator]
+            assert caught.value.name == "x"
+            assert "\n" not in str(caught.value)
+
+
+def test_errors_are_ours_and_pythons() -> None:
+    assert issubclass(InvalidArgument, ValueError)
+    assert issubclass(MissingFile, FileNotFoundError)
+    assert issubclass(InvalidArgument, PrivetError)
+    assert len(str(InvalidArgument("x", list(range(1000)), "short"))) < 120
