@@ -51,7 +51,7 @@ def test_closed_form_is_the_engine(kind, bound):
             losses = 0.5 * (out - targets).square().sum(1)
     expected = engine.clipped_sum(losses)
     total = engine.zeros()
-    batch = Batch(tensors=(model.rows(x), targets), step=0, last=True)
+    batch = Batch(tensors=model.tensors(x, targets), step=0, last=True)
     add = add_softmax if kind == "softmax" else add_squares
     value = add(model.linear.weight, batch, bound, total)
     torch.testing.assert_close(total.flat, expected.flat, rtol=1e-4, atol=1e-5 * bound)
@@ -68,11 +68,12 @@ def test_bad_rows_move_the_sum_by_at_most_the_bound(bad):
     model = head(x, 2)
     sums = []
     for value in (None, bad):
-        changed = model.rows(x)
+        changed = x.clone()
         if value is not None:
             changed[5, 2] = value
         total = PerExampleGradients(model).zeros()
-        add_softmax(model.linear.weight, Batch(tensors=(changed, y), step=0, last=True), 0.1, total)
+        batch = Batch(tensors=model.tensors(changed, y), step=0, last=True)
+        add_softmax(model.linear.weight, batch, 0.1, total)
         sums.append(total.flat)
     assert float((sums[0] - sums[1]).norm()) <= 0.2 * (1 + 1e-6)  # replace-one: both within 0.1
 
@@ -83,7 +84,7 @@ def test_same_training_as_the_engine():
     results = []
     for closed in (True, False):
         model = head(x, 2, seed=4)
-        data = (model.rows(x) if closed else x, y)
+        data = model.tensors(x, y) if closed else (x, y)
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
         with private(
             model, optimizer, data, schedule, delta=1e-5, rng=seeded(3), micro_batch=32

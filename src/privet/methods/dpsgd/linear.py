@@ -38,6 +38,12 @@ class LinearHead(nn.Module):
         out[:, -1] = self.constant
         return out
 
+    def tensors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the closed form needs of every record: its row, its target, its squared norm."""
+        rows = self.rows(x)
+        squares = torch.cat([part.double().square().sum(1) for part in rows.split(8192)])
+        return rows, y, squares
+
     def forward(self, x: Tensor) -> Tensor:
         """Logits, or scaled targets."""
         logits: Tensor = self.linear(self.rows(x))
@@ -52,7 +58,7 @@ def add_softmax(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -
     losses = -log_p.gather(1, batch.y[:, None])[:, 0]
     residual = log_p.exp_()
     residual[torch.arange(len(batch)), batch.y] -= 1.0
-    _add(residual, batch.x, bound, total)
+    _add(residual, batch, bound, total)
     return float(losses.double().sum())
 
 
@@ -61,13 +67,14 @@ def add_squares(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -
     """Add the clipped gradients of (W x - y)^2 / 2; returns the sum of the losses."""
     residual = batch.x @ weight.T - batch.y
     losses = 0.5 * residual.square().sum(1)
-    _add(residual, batch.x, bound, total)
+    _add(residual, batch, bound, total)
     return float(losses.double().sum())
 
 
-def _add(residual: Tensor, x: Tensor, bound: float, total: ClippedSum) -> None:
+def _add(residual: Tensor, batch: Batch, bound: float, total: ClippedSum) -> None:
     """Add sum_i w_i r_i x_i^T with w_i = min(1, C / (||r_i|| ||x_i||))."""
-    squares = (residual.square().sum(1) * x.square().sum(1)).double()
+    x = batch.x
+    squares = residual.square().sum(1).double() * batch.tensors[2]
     clipping = FlatClipping(bound=bound)
     weights = clipping.weights(squares[None], _LAYER)[0]
     bad = ~squares.isfinite()

@@ -101,7 +101,7 @@ class _DPSGD(Method[nn.Module, Plan]):
         )
 
     def _private(
-        self, model: nn.Module, tensors: tuple[Tensor, Tensor], plan: Plan, **kw: Any
+        self, model: nn.Module, tensors: tuple[Tensor, ...], plan: Plan, **kw: Any
     ) -> Training:
         optimizer = torch.optim.SGD(
             model.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
@@ -148,10 +148,9 @@ class PrivateLinear(_DPSGD):
     ) -> Training:
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
         self._centre(head, x, plan, ledger=ledger, rng=rng, run=run)
-        rows = head.rows(x)
         add = add_softmax if self.classification else add_squares
         with self._private(
-            head, (rows, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
+            head, head.tensors(x, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
         ) as training:
             for _ in training:
                 training.step_in_closed_form(partial(add, head.linear.weight))
