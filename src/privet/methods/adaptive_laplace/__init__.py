@@ -1,0 +1,18 @@
+"""The Adaptive Laplace Mechanism: one-shot moments under a proof, locally, and as published."""
+
+from privet.methods.adaptive_laplace.estimator import AdaptiveLaplaceClassifier
+from privet.methods.adaptive_laplace.local import LocalPlan, LocalRecords, shuffled_epsilon
+from privet.methods.adaptive_laplace.moments import MomentPlan, OneShotMoments
+from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
+
+__all__ = [
+    "AdaptiveLaplaceClassifier",
+    "LinearRule",
+    "LocalPlan",
+    "LocalRecords",
+    "MomentPlan",
+    "Objective",
+    "OneShotMoments",
+    "Solver",
+    "shuffled_epsilon",
+]

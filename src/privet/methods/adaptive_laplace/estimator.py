@@ -1,0 +1,256 @@
+"""A scikit-learn estimator of the adaptive Laplace mechanism in its sound reading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
+from privet.ledger import Entry, Ledger
+from privet.methods.adaptive_laplace.local import LocalRecords
+from privet.methods.adaptive_laplace.moments import OneShotMoments
+from privet.methods.adaptive_laplace.rows import Bounds, public_rows
+from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
+from privet.methods.base import PublicFacts, Release
+from privet.nets.features import Features, unit_rows
+from privet.noise import Source, secure, seeded
+
+Array = NDArray[Any]
+
+EXPONENT = 0.25
+"""How strongly relevance shapes the noise when `adaptive`."""
+
+
+class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier on public features from noise that is added once, whatever the epochs.
+
+    - `epsilon`, `delta`: the budget, all of which is spent; delta = 0 gives pure epsilon.
+    - `kind`: "moments" (central; `privet.methods.adaptive_laplace.moments`) or "local" (every
+      record is perturbed before collection, replace-one, pure epsilon; needs n in the millions).
+    - `features`: a public extractor of `privet.nets.features`; or `bounds`: (low, high) for every
+      column, or a number that bounds the length of rows. One of them is needed, and neither is ever
+      read from the data.
+    - `classes`: the public list of labels. None: taken from y, which the guarantee then marks as
+      assumed public. Labels that are not in the list count as unknown.
+    - `adaptive`: shape the noise by private relevance; False is identical noise.
+    - `components`: use this many leading columns only (extractors such as `StrokeBasis` order
+      them); under pure epsilon 60 to 100 are best.
+    - `objective`: "discriminant", "squared error" or "cross-entropy" (order two, the paper's);
+      `ridge` and `epochs` (None: closed form) cost nothing: they work on what was
+      released.
+    - `share`: the part of the budget for class means; None: by rule.
+    - `adjacency`: "add-remove" or "replace-one". `user_share`: with groups given to `fit`, how many
+      records' worth of influence a user has; the guarantee is then per user.
+    - `n_public`: the nominal number of records; None: the true one, then assumed public.
+    - `ledger`: charged once, before anything is drawn.
+    - `random_state`: None draws secret noise; a number the same noise every time (experiments).
+
+    **Guarantee**: `guarantee_`. The sound reading makes no other claim: `claim_` is None.
+
+    **Assumes** that settings were not tuned on these records: tuning is not charged.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 4)); y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> clf = AdaptiveLaplaceClassifier(bounds=4.0, classes=["no", "yes"], random_state=0).fit(X, y)
+    >>> clf.guarantee_.epsilon <= 1.0, clf.score(X, y) > 0.9
+    (True, True)
+    >>> AdaptiveLaplaceClassifier().fit(X, y)
+    Traceback (most recent call last):
+    ...
+    privet.errors.InvalidArgument: bounds must be given when there are no features, got None; ...
+    """
+
+    guarantee_: Guarantee
+    claim_: Guarantee | None
+    ledger_entry_: Entry | None
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        reading: str = "sound",
+        kind: str = "moments",
+        features: Features | None = None,
+        bounds: Bounds = None,
+        classes: Any = None,
+        adaptive: bool = False,
+        components: int | None = None,
+        objective: str = "discriminant",
+        ridge: float = 0.4,
+        epochs: int | None = None,
+        share: float | None = None,
+        adjacency: str = "add-remove",
+        user_share: float = 1.0,
+        n_public: int | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | Source | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.reading = reading
+        self.kind = kind
+        self.features = features
+        self.bounds = bounds
+        self.classes = classes
+        self.adaptive = adaptive
+        self.components = components
+        self.objective = objective
+        self.ridge = ridge
+        self.epochs = epochs
+        self.share = share
+        self.adjacency = adjacency
+        self.user_share = user_share
+        self.n_public = n_public
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
+        """Release the moments of these records and solve; the whole budget is spent.
+
+        `groups` names the user of each record; the guarantee is then per user.
+        """
+        self._check_settings()
+        X, y = validate_data(
+            self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=False
+        )
+        check_classification_targets(y)
+        labels, assumed = self._labels(y)
+        if self.n_public is None:
+            assumed = [*assumed, "the number of records is public"]
+        rows = self._rows(X)
+        facts = PublicFacts(
+            records=_check.count("n_public", self.n_public or len(rows)),
+            features=rows.shape[1],
+            outputs=len(self.classes_),
+            epsilon=_check.positive("epsilon", self.epsilon),
+            delta=_check.delta_or_zero("delta", self.delta),
+        )
+        release = self._release(rows, labels, facts, groups)
+        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
+        stated = release.guarantee
+        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
+        self.claim_ = release.claim
+        self.ledger_entry_ = release.entry
+        self.model_ = release.model
+        return self
+
+    def _release(
+        self, rows: Array, labels: Array, facts: PublicFacts, groups: Array | None
+    ) -> Release[LinearRule]:
+        solver = Solver(
+            objective=Objective(self.objective),
+            ridge=_check.non_negative("ridge", self.ridge),
+            epochs=None if self.epochs is None else _check.count("epochs", self.epochs),
+        )
+        rng = self._source()
+        if self.kind == "local":
+            if groups is not None:
+                raise InvalidArgument("groups", groups, "None for kind='local', one record a user")
+            local = LocalRecords(solver=solver)
+            self.plan_: Any = local.plan(facts)
+            return local.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+        method = OneShotMoments(
+            exponent=EXPONENT if self.adaptive else 0.0,
+            share=self.share,
+            adjacency=Adjacency(self.adjacency),
+            unit=Unit.RECORD if groups is None else Unit.USER,
+            user_share=self.user_share,
+            solver=solver,
+        )
+        self.plan_ = method.plan(facts)
+        return method.fit(
+            rows,
+            labels,
+            self.plan_,
+            ledger=self.ledger,
+            rng=rng,
+            groups=None if groups is None else np.asarray(groups),
+        )
+
+    def decision_function(self, X: Array) -> Array:
+        """Logits: one column a class, or one number (for the second class) when there are two."""
+        z = self._logits(X)
+        return np.asarray(z[:, 1] - z[:, 0]) if z.shape[1] == 2 else z
+
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities of the classes under the model of `objective`."""
+        z = self._logits(X)
+        p: Array = np.exp(z - z.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Array) -> Array:
+        """The most probable class of each row."""
+        best: Array = self.classes_[self._logits(X).argmax(axis=1)]
+        return best
+
+    def _logits(self, X: Array) -> Array:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
+        )
+        model: LinearRule = self.model_
+        return model.logits(self._rows(X))
+
+    def _rows(self, X: Array) -> Array:
+        rows = public_rows(X, features=self.features, bounds=self.bounds)
+        if self.components is None or self.components >= rows.shape[1]:
+            return rows
+        return unit_rows(rows[:, : _check.count("components", self.components)])
+
+    def _labels(self, y: Array) -> tuple[Array, list[str]]:
+        """Class numbers, -1 for a label outside the public list; what is assumed about the list."""
+        if self.classes is None:
+            self.classes_ = np.unique(y)
+            assumed = ["the list of classes, read from y, is public"]
+        else:
+            self.classes_ = np.unique(np.asarray(self.classes))
+            assumed = []
+        if len(self.classes_) < 2:
+            raise InvalidArgument(
+                "classes", self.classes_.tolist(), "at least two; y has only one class in it"
+            )
+        place = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
+        known = self.classes_[place] == y
+        return np.where(known, place, -1).astype(np.int64), assumed
+
+    def _source(self) -> Source:
+        given = self.random_state
+        if given is None:
+            return secure()
+        if isinstance(given, Source):
+            return given
+        if isinstance(given, np.random.RandomState):
+            return seeded(int(given.randint(2**31)))
+        return seeded(int(given))
+
+    def _check_settings(self) -> None:
+        if self.reading != "sound":
+            raise InvalidArgument(
+                "reading",
+                self.reading,
+                '"sound" in this estimator',
+                "the paper's own algorithm is privet.methods.adaptive_laplace.published.Published",
+            )
+        for name, value, allowed in (
+            ("kind", self.kind, ("moments", "local")),
+            ("objective", self.objective, tuple(o.value for o in Objective)),
+            ("adjacency", self.adjacency, tuple(a.value for a in Adjacency)),
+        ):
+            if value not in allowed:
+                raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
+        tags.classifier_tags.poor_score = True  # thirty records under epsilon 1 teach nothing
+        tags.non_deterministic = False
+        return tags

@@ -1,0 +1,158 @@
+"""From released moments to a classifier: all of it post-processing.
+
+Symbols: d features, K classes, S_k the noisy sum of the rows of class k, n_k its noisy size, M_k =
+S_k / n_k its mean, pi_k its share, G the noisy second moment of the shaped directions around the
+class means, D the shape (a weight a feature).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.bounds import Quadratic, cross_entropy, squared_error
+
+Array = NDArray[np.float64]
+
+
+class Objective(Enum):
+    """What the released coefficients are solved for."""
+
+    DISCRIMINANT = "discriminant"
+    """Gaussian classes of one covariance: logits M_k^T C^-1 h - M_k^T C^-1 M_k / 2 + log pi_k."""
+    SQUARED_ERROR = "squared error"
+    """Least squares on one-hot targets."""
+    CROSS_ENTROPY = "cross-entropy"
+    """Sigmoid cross-entropy to order two, the loss of the paper (eq. 25)."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearRule:
+    """logits = h W + c."""
+
+    weights: Array = field(repr=False)
+    intercept: Array
+
+    def logits(self, rows: NDArray[Any]) -> Array:
+        """One logit a class for each row."""
+        return np.asarray(rows.astype(np.float64) @ self.weights + self.intercept)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassMeans:
+    """Released first moments, and what follows from them."""
+
+    means: Array = field(repr=False)
+    """M, d x K."""
+    sizes: Array
+    within: Array = field(repr=False)
+    """The variance of each feature within classes."""
+    noise: float
+    """Variance that noise adds to an entry of M, on average over classes."""
+
+    @property
+    def shares(self) -> Array:
+        """pi."""
+        return np.asarray(self.sizes / self.sizes.sum())
+
+    @property
+    def centre(self) -> Array:
+        """The mean of all records."""
+        return np.asarray(self.means @ self.shares)
+
+    @property
+    def relevance(self) -> Array:
+        """Each feature's average relevance to the diagonal discriminant model of these moments.
+
+        That model has weights w_jk = (M_jk - m_j) / v_j, and layer-wise relevance propagation
+        gives feature j of a record (h_j - m_j) w_jk for class k. Its average over the records of
+        class k is (M_jk - m_j)^2 / v_j; over all classes, less what noise adds,
+            R_j = sum_k pi_k (M_jk - m_j)^2 / v_j,
+        the variance between classes over that within. A function of what was released: it costs
+        nothing.
+        """
+        gaps = (self.means - self.centre[:, None]) ** 2
+        between = np.maximum(gaps @ self.shares - self.noise, 0.0)
+        return np.asarray(between / self.within)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Solver:
+    """How released moments become weights; nothing here touches the records.
+
+    `ridge` multiplies sqrt(d) times the noise of the second moment, about half the largest
+    eigenvalue of the noise: public facts. `epochs` None is the closed form, a number that many
+    steps of accelerated gradient descent from zero.
+    """
+
+    objective: Objective = Objective.DISCRIMINANT
+    ridge: float = 0.4
+    epochs: int | None = None
+
+    def _minimum(self, f: Quadratic, ridge: float) -> Array:
+        if self.epochs is None:
+            return f.minimum(ridge=ridge)
+        return f.descend(ridge=ridge, epochs=self.epochs)
+
+    def means_only(self, first: ClassMeans) -> LinearRule:
+        """The rule when no second moment was released: one variance for all features."""
+        weights = first.means / max(float(first.within.mean()), 1e-12)
+        return _discriminant(weights, first)
+
+    def solve(
+        self, first: ClassMeans, gram: Array, *, gram_noise: float, shape: Array
+    ) -> LinearRule:
+        """The rule from class means and the second moment of shaped directions.
+
+        C = c D^-1 G D^-1, where the public-by-then number c makes the trace of C what the released
+        variances within classes say.
+        """
+        d, n = len(gram), float(first.sizes.sum())
+        trace = float((np.maximum(np.diag(gram), 0.0) / shape**2).sum())
+        c = float(first.within.sum()) / max(trace, 1e-3 * n)
+        ridge = self.ridge * math.sqrt(d) * gram_noise
+        if self.objective is Objective.DISCRIMINANT:
+            f = Quadratic(curvature=gram, linear=-shape[:, None] * first.means)
+            weights = shape[:, None] * self._minimum(f, ridge) / c
+            return _discriminant(weights, first)
+        return self._order_two(first, c * n * gram / np.outer(shape, shape), c * n * ridge)
+
+    def _order_two(self, first: ClassMeans, within: Array, ridge: float) -> LinearRule:
+        """The polynomial loss on rows (h, 1): its moments put together from the released parts."""
+        sums = first.means * first.sizes
+        gram = within + sums @ first.means.T
+        s, n = sums.sum(axis=1), float(first.sizes.sum())
+        full = np.block([[gram, s[:, None]], [s[None, :], np.array([[n]])]])
+        cross = np.vstack([sums, first.sizes[None, :]])
+        if self.objective is Objective.SQUARED_ERROR:
+            f, ridge = squared_error(gram=full, cross=cross), 2.0 * ridge
+        else:
+            f = cross_entropy(gram=full, cross=cross, first=full[:, -1], records=n)
+            ridge /= 4.0
+        weights = self._minimum(f, ridge)
+        return LinearRule(weights=weights[:-1], intercept=weights[-1])
+
+
+def _discriminant(weights: Array, first: ClassMeans) -> LinearRule:
+    intercept = -(first.means * weights).sum(axis=0) / 2.0 + np.log(first.shares)
+    return LinearRule(weights=weights, intercept=intercept)
+
+
+def shape_of(relevance: Array, exponent: float) -> Array:
+    """D_j = (R_j / mean R)^(exponent/2), no smaller than for a twentieth of the mean.
+
+    >>> shape_of(np.array([1.0, 1.0]), 0.5).tolist()
+    [1.0, 1.0]
+    """
+    mean = float(relevance.mean())
+    if mean <= 0.0:
+        return np.ones_like(relevance)
+    return np.asarray(np.maximum(relevance / mean, 0.05) ** (exponent / 2.0))
