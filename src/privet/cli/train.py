@@ -80,13 +80,12 @@ def dpsgd(
     _check.open_unit("delta", delta)
     if secure and seed is not None:
         raise InvalidArgument("--secure", "with --seed", "one of the two")
+    _folder_is_right(out, resume)
     from privet import noise
     from privet.data import load
     from privet.methods.base import PublicFacts
     from privet.methods.dpsgd import Checkpoints, Wishes
 
-    where = Checkpoints(folder=out, every=1)
-    _folder_is_right(out, where.path.exists(), resume)
     dataset = load(data, folder)
     if records is not None:
         dataset = dataset.subset(records)
@@ -141,13 +140,16 @@ def dpsgd(
         typer.echo(f"{out}: test accuracy {accuracy:.2%}, {release.guarantee}")
 
 
-def _folder_is_right(out: Path, has_run: bool, resume: bool) -> None:
+def _folder_is_right(out: Path, resume: bool) -> None:
+    """Known before torch is imported, so told at once."""
+    path = out / "checkpoint.safetensors"
+    has_run = path.exists()
     if has_run and not resume:
         raise InvalidArgument(
             "--out", str(out), "a folder without a run", "add --resume to go on with this one"
         )
     if resume and not has_run:
-        raise MissingFile(out / "checkpoint.safetensors", "there is no run to resume")
+        raise MissingFile(path, "there is no run to resume")
 
 
 def _rows(dataset: Dataset, model: str, features: str, cache: bool) -> tuple[Any, Any]:

@@ -164,6 +164,9 @@ def test_guarantee_is_the_samplers():
     assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ADD_REMOVE
     assert training.claim.standing is Standing.CLAIMED
     assert training.epsilon_spent == g.epsilon
+    assert any("guesses the seed" in a.text for a in g.assumptions)
+    told = run(schedule=schedule, rng=secure()).guarantee
+    assert not any("seed" in a.text for a in told.assumptions)
 
 
 def test_fixed_size_is_priced_as_such():

@@ -33,6 +33,7 @@ from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_
 from privet.methods.dpsgd.run import (
     ASSUMPTIONS,
+    SECRET_SEED,
     Diagnostics,
     Settings,
     UnprotectedDiagnostic,
@@ -306,7 +307,8 @@ class Training:
         proved = self.loss.guarantee(
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
-        return replace(proved, assumptions=(*self.sampler.assumptions, *ASSUMPTIONS, SECRET_KEY))
+        key = SECRET_KEY if self._rng.secret else SECRET_SEED
+        return replace(proved, assumptions=(*self.sampler.assumptions, *ASSUMPTIONS, key))
 
     @property
     def claim(self) -> Guarantee | None:
