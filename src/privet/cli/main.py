@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privet.cli import account, calibrate, demo, ledger
+from privet.cli import account, calibrate, demo, ledger, train
 from privet.errors import PrivetError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
+app.add_typer(train.app)
 app.command("demo")(demo.demo)
 
 
