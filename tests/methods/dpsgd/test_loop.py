@@ -127,7 +127,7 @@ def test_division_by_the_expected_batch(monkeypatch):
         lr=1.0,
         n_public=500,
     )
-    torch.testing.assert_close(before - weights(model), watch.noisy[0] / 150.0)
+    torch.testing.assert_close(before - weights(model), (watch.noisy[0] / 150.0).float())
 
 
 def test_an_empty_batch_is_a_step(monkeypatch):
@@ -167,6 +167,28 @@ def test_guarantee_is_the_samplers():
     assert any("guesses the seed" in a.text for a in g.assumptions)
     told = run(schedule=schedule, rng=secure()).guarantee
     assert not any("seed" in a.text for a in told.assumptions)
+
+
+def test_algorithm_1_on_equal_steps_is_algorithm_2():
+    """Heterogeneous with equal entries: the same batches, sums, noise, weights and price."""
+    same = Schedule(steps=6, sample_rate=0.3, noise_multiplier=1.5, clipping_bound=0.4)
+    each = Schedule(
+        steps=6, sample_rate=[0.3] * 6, noise_multiplier=[1.5] * 6, clipping_bound=lambda t: 0.4
+    )
+    one, two = run(schedule=same), run(schedule=each)
+    assert torch.equal(weights(one.model), weights(two.model))
+    assert one.guarantee == two.guarantee and one.claim == two.claim
+
+
+def test_every_step_has_its_own_settings(monkeypatch):
+    """q_t, C_t and z_t of step t, and the absolute sigma of the paper, reach the release."""
+    watch = Watch(monkeypatch)
+    sigma, q, c = [0.1, 0.2, 0.05], [0.3, 0.5, 1.0], [0.5, 1.0, 2.0]
+    schedule = Schedule.absolute(steps=3, sample_rate=q, sigma=sigma, clipping_bound=c, records=60)
+    run(schedule=schedule)
+    expected = [s * rate * 60 for s, rate in zip(sigma, q, strict=True)]
+    assert watch.scales == pytest.approx(expected, rel=1e-4)
+    assert watch.sensitivities == pytest.approx(c, rel=1e-4)
 
 
 def test_fixed_size_is_priced_as_such():

@@ -30,7 +30,7 @@ from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.records import Batch, Records, views_of
-from privet.methods.dpsgd.release import release_count, release_sum_
+from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
 from privet.methods.dpsgd.run import (
     ASSUMPTIONS,
     SECRET_SEED,
@@ -84,7 +84,9 @@ class Training:
         self._step = 0
         self._batch: Batch | None = None
         self._recording: AbstractContextManager[None] | None = None
-        self._total = engine.zeros()
+        # micro-batches are summed in the model's precision, and added up in float64
+        self._part = engine.zeros()
+        self._sum = self._part.flat.double()
         self._loss_sum = 0.0
         self.run, resumed = self._open(run)
         self._meter = Meter(
@@ -122,7 +124,8 @@ class Training:
     def __iter__(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
             t = self._step
-            self._total.reset()
+            self._part.reset()
+            self._sum.zero_()
             self._loss_sum = 0.0
             mine = shard(
                 self.sampler.indices(t),
@@ -151,11 +154,10 @@ class Training:
         s = self._settings
         if len(losses):
             self._engine.clipped_sum(
-                losses, clipping=s.clipping(self._bound), views=s.views, into=self._total
+                losses, clipping=s.clipping(self._bound), views=s.views, into=self._part
             )
             self._loss_sum += float(losses.detach().double().sum())
-        if batch.last:
-            self._finish(batch.step)
+        self._taken_in(batch)
 
     def step_in_closed_form(self, add: ClosedForm) -> None:
         """The same for a model whose clipped sum has a formula: `add(batch, bound, total)`.
@@ -165,7 +167,13 @@ class Training:
         """
         batch = self._taken()
         if len(batch):
-            self._loss_sum += add(batch, self._bound, self._total)
+            self._loss_sum += add(batch, self._bound, self._part)
+        self._taken_in(batch)
+
+    def _taken_in(self, batch: Batch) -> None:
+        if len(batch):
+            self._sum.add_(self._part.flat)
+            self._part.flat.zero_()
         if batch.last:
             self._finish(batch.step)
 
@@ -211,22 +219,23 @@ class Training:
 
     def _finish(self, t: int) -> None:
         """The release: everything after this function's noise is post-processing."""
-        total, expected = self._total, self.sampler.expected_batch(t)
+        part, expected = self._part, self.sampler.expected_batch(t)
         z = float(self.schedule.noise_multipliers[t])
         adaptive = self.schedule.adaptive
         gradient_z = z if adaptive is None else adaptive.gradient_multiplier(z, expected)
-        norms = total.norms_unprotected
+        norms = part.norms_unprotected
         within = int((norms <= self._bound).sum())
-        self._note(total.examples_unprotected, within, total.non_finite_unprotected)
-        self._processes.sum_to_first_(total.flat)
+        self._note(part.examples_unprotected, within, part.non_finite_unprotected)
+        self._processes.sum_to_first_(self._sum)
         if self._processes.first:
+            bound = self._settings.clipping(self._bound).sensitivity(self._engine.layers)
             release_sum_(
-                total.flat,
-                sensitivity=self._settings.clipping(self._bound).sensitivity(self._engine.layers),
+                self._sum,
+                sensitivity=with_rounding(bound, expected_batch=expected, dtype=part.flat.dtype),
                 noise_multiplier=gradient_z,
                 source=self._rng.child("noise", t),
             )
-        self._processes.from_first_(total.flat)
+        self._processes.from_first_(self._sum)
         if adaptive is not None:
             counts = torch.tensor([within, len(norms)], dtype=torch.int64)
             self._processes.sum_to_first_(counts)
@@ -242,7 +251,8 @@ class Training:
             self._bound = adaptive.next(self._bound, noisy, expected)
         elif t + 1 < self.schedule.steps:
             self._bound = float(self.schedule.bounds[t + 1])
-        total.assign_to(self.model, divisor=expected)
+        part.flat.copy_(self._sum)
+        part.assign_to(self.model, divisor=expected)
         if self._settings.learning_rates is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(self._settings.learning_rates[t])

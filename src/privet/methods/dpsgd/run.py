@@ -62,7 +62,7 @@ ASSUMPTIONS = (
     *_told(
         Backing.TESTED,
         "an example's loss depends on that example only",
-        "float32 rounding of the sum stays within the room left under the clipping bound",
+        "rounding of the sum stays within the room that the noise leaves for it",
         "the noise is normal on its grid",
     ),
     *_told(
