@@ -2,28 +2,131 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy import special
 
 from privet.errors import InvalidArgument
-from privet.noise import grid, seeded
-from privet.noise.continuous import BLOCK, CHUNK
-from privet.noise.tensor import add_gaussian_, gaussian_
+from privet.noise import Source, grid, seeded, tail
+from privet.noise.stream import Bulk, Stream
+from privet.noise.tensor import BLOCK, CHUNK, LARGEST, add_gaussian_, gaussian_
 
-SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK, BLOCK + 1, CHUNK, CHUNK + 3, 2 * CHUNK + BLOCK + 5]
+SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
+
+
+def by_the_book(stream: Stream, n: int) -> np.ndarray:
+    """The draws of `gaussian_`, from the same bits, by scipy and without blocks; n <= CHUNK."""
+    where, far = tail.tail(stream, n)
+    words = np.empty(n + n % 2, dtype=np.uint64)
+    stream.bulk().fill(words)
+    u = words[:n].view(np.int64).astype(np.float64) * 2.0**-63 * (1.0 - 2.0**-10)
+    out = np.sqrt(2.0) * special.erfinv(u)
+    out[where] = far
+    return out
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_same_draws_as_numpy(n: int) -> None:
+def test_inversion_of_the_same_bits(n: int) -> None:
     x = gaussian_(torch.empty(n, dtype=torch.float64), 2.5, seeded(3))
-    assert np.allclose(x.numpy(), seeded(3).gaussian(n, 2.5), rtol=1e-13, atol=1e-14)
+    assert np.allclose(x.numpy(), 2.5 * by_the_book(seeded(3).stream, n), rtol=2e-15, atol=0)
 
 
-@pytest.mark.parametrize("n", [1, 1001, CHUNK + 3])
+def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privet.noise.tensor.CHUNK", 2 * BLOCK)
+    n = 4 * BLOCK + 3
+    x = gaussian_(torch.empty(n, dtype=torch.float64), 1.0, seeded(3)).numpy()
+    stream = seeded(3).stream
+    for i in range(0, n, 2 * BLOCK):
+        part = x[i : i + 2 * BLOCK]
+        assert np.allclose(part, by_the_book(stream, len(part)), rtol=2e-15, atol=0)
+    assert CHUNK % BLOCK == 0
+
+
+def test_bulk_is_counter_mode() -> None:
+    """The key stream inside GCM is AES-256-CTR from counter 2, whatever the sizes asked for."""
+    key = bytes(range(32))
+    bulk, out = Bulk(key), np.empty(20_000, dtype=np.uint64)
+    for part in (out[:2], out[2:9_002], out[9_002:]):
+        bulk.fill(part)
+    counter = Cipher(algorithms.AES(key), modes.CTR((2).to_bytes(16, "big"))).encryptor()
+    assert out.astype("<u8").tobytes() == counter.update(bytes(8 * len(out)))
+
+
+def test_bulks_differ() -> None:
+    def first(stream: Stream) -> list[int]:
+        out = np.empty(2, dtype=np.uint64)
+        stream.bulk().fill(out)
+        return out.tolist()  # type: ignore[no-any-return]
+
+    stream = seeded(1).stream
+    seen = [first(stream), first(stream), first(stream.split()), stream.words(2).tolist()]
+    assert len({tuple(s) for s in seen}) == 4
+    assert first(seeded(1).stream) == seen[0]
+
+
+class OneBulk(Stream):
+    """A stream whose tail words and body words are scripted."""
+
+    def __init__(self, tail_words: list[int], body: list[int]) -> None:
+        super().__init__(b"scripted", secret=False)
+        self.left, self.body = tail_words, body
+
+    def words(self, n: int) -> np.ndarray:
+        out, self.left = self.left[:n], self.left[n:]
+        assert len(out) == n, "more words asked for than scripted"
+        return np.array(out, dtype=np.uint64)
+
+    def bulk(self) -> Bulk:
+        def fill(out: np.ndarray) -> None:
+            out[:] = np.array(self.body[: len(out)], dtype=np.uint64)
+            del self.body[: len(out)]
+
+        return SimpleNamespace(fill=fill)  # type: ignore[return-value]
+
+
+NEVER = 1
+"""A word that makes u = 2^-63 (with the zero digits that follow), so that no tail place is near."""
+
+
+def test_the_body_by_its_bits() -> None:
+    """u = 0, 1/2, and the two ends, which lie where the tail begins: nothing infinite."""
+    body = [0, 2**62, 2**63 - 1, 2**63]
+    x = torch.empty(4, dtype=torch.float64)
+    gaussian_(x, 1.0, Source(OneBulk([NEVER, 0], body)))
+    edge = -float(special.ndtri(2.0**-11))
+    expected = [0.0, float(special.ndtri(0.5 + 0.25 * (1 - 2.0**-10))), edge, -edge]
+    assert np.allclose(x.numpy(), expected, rtol=1e-13, atol=0)
+    assert 3.29 < edge < 3.3
+
+
+@pytest.mark.parametrize(
+    ("words", "log2_u", "sign"),
+    [
+        ([2**63 - 1], 0.0, 1.0),  # where the tail begins; the word's top bit is the sign
+        ([2**64 - 1], 0.0, -1.0),
+        ([2**62], -1.0, 1.0),
+        ([0, 1], -127.0, 1.0),
+        ([2**63, *[0] * 14, 1], -1023.0, -1.0),
+    ],
+)
+def test_the_tail_by_its_bits(words: list[int], log2_u: float, sign: float) -> None:
+    """The second of four draws is in the tail, exceeded with probability 2^-11 u on its side."""
+    gap_of_one = round(2**63 * 0.9985)  # ln u / ln(1 - 2^-10) = 1.54
+    x = torch.empty(4, dtype=torch.float64)
+    gaussian_(x, 1.0, Source(OneBulk([gap_of_one, NEVER, 0, *words], [0] * 4)))
+    assert x[[0, 2, 3]].tolist() == [0.0] * 3
+    exceeded = float(special.log_ndtr(-sign * float(x[1]))) / math.log(2.0)
+    assert exceeded == pytest.approx(log2_u - 11.0, rel=1e-13)
+
+
+@pytest.mark.parametrize("n", [1, 1001, 2 * BLOCK + 3])
 def test_float32_is_a_rounding_of_float64(n: int) -> None:
     wide = gaussian_(torch.empty(n, dtype=torch.float64), 0.3, seeded(4))
     narrow = gaussian_(torch.empty(n, dtype=torch.float32), 0.3, seeded(4))
@@ -42,16 +145,36 @@ def test_addition_on_the_grid(dtype: torch.dtype, scale: float) -> None:
     n = BLOCK + 11
     value = torch.linspace(-3, 3, n, dtype=dtype)
     out = add_gaussian_(value.clone(), scale, seeded(5))
-    noise = seeded(5).gaussian(n, scale)
+    noise = scale * by_the_book(seeded(5).stream, n)
     expected = grid.add(value.double().numpy(), noise, step=grid.spacing(scale))
     if dtype is torch.float32:
         expected = grid.to_float32(expected, scale)
-    # sin and cos may differ in the last bit, which moves a draw by one step once in a long while
+    # erfinv may differ in the last bit, which moves a draw by one step once in a long while
     steps = np.abs(out.numpy() - expected) / grid.spacing(scale)
     assert np.mean(steps > 0) < 1e-4
     assert np.array_equal(
         np.rint(out.double().numpy() / grid.spacing(scale)) * grid.spacing(scale), out
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_large_values_are_held(dtype: torch.dtype) -> None:
+    """1e30 scales are held at 2^50 steps, and the noise is still added on the grid there."""
+    step = grid.spacing(1.0)
+    value = torch.tensor([1e30, -1e30, 3.0, 2.0**23], dtype=dtype).repeat(1000)
+    out = add_gaussian_(value, 1.0, seeded(5)).double()
+    assert torch.equal((out / step).round() * step, out)
+    near = torch.tensor([LARGEST * step, -LARGEST * step, 3.0, 2.0**23]).double().repeat(1000)
+    assert float((out - near).abs().max()) < 6.0
+    if dtype is torch.float64:
+        assert float((out - near).view(-1, 4).std(0).sub(1.0).abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("scale", [2.0**-140, 1e-30, 1e30, 2.0**100])
+def test_extreme_scales(scale: float) -> None:
+    out = add_gaussian_(torch.zeros(2000, dtype=torch.float64), scale, seeded(5)) / scale
+    assert float(out.std()) == pytest.approx(1.0, rel=0.1)
+    assert bool(add_gaussian_(torch.zeros(2000), scale, seeded(5)).isfinite().all())
 
 
 def test_noise_is_added_once_and_at_its_scale() -> None:

@@ -19,6 +19,7 @@ from privet.guarantee import Assumption, Backing
 from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
 from privet.noise.continuous import BLOCK, unit
+from privet.noise.tail import places, values
 from privet.noise.tensor import add_gaussian_, gaussian_
 
 pytestmark = pytest.mark.slow
@@ -56,7 +57,7 @@ def kolmogorov(x: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray]) -> float:
     return float(stats.kstwobign.sf(distance * math.sqrt(n)))
 
 
-@pytest.mark.parametrize("draw", [torch_normal, torch_normal32])
+@pytest.mark.parametrize("draw", [torch_normal, torch_normal32, numpy_normal])
 def test_gaussian_law(draw: Callable[[Source, int], np.ndarray]) -> None:
     """10 million draws: Kolmogorov-Smirnov, moments 1 to 6, lagged products at 5 errors."""
     n = 10_000_000
@@ -71,11 +72,60 @@ def test_gaussian_law(draw: Callable[[Source, int], np.ndarray]) -> None:
         assert abs(np.mean(x[:-lag] ** 2 * x[lag:] ** 2) - 1.0) < 5 * math.sqrt(8 / n)
 
 
-def test_numpy_gaussian_and_laplace_laws() -> None:
+def test_numpy_laplace_and_uniform_laws() -> None:
     """3 million draws each, Kolmogorov-Smirnov."""
-    assert kolmogorov(numpy_normal(seeded(102), 3_000_000), stats.norm.cdf) > ALARM
     assert kolmogorov(seeded(103).laplace(3_000_000), stats.laplace.cdf) > ALARM
     assert kolmogorov(seeded(104).uniform(3_000_000), lambda u: u) > ALARM
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_released_noise_law(dtype: torch.dtype) -> None:
+    """10 million releases of 0.3 on the grid: the law, and the two sides and pieces of the tail."""
+    n, value, scale = 10_000_000, 0.3, 0.7
+    o = add_gaussian_(torch.full((n,), value, dtype=dtype), scale, seeded(112)).double().numpy()
+    x = (o - value) / scale
+    assert kolmogorov(x, stats.norm.cdf) > ALARM
+    edges = [-np.inf, -4.5, -4.0, -3.5, -3.3, -3.29, -3.2, -2, 0, 2, 3.2, 3.29, 3.3, 3.5, 4, 4.5]
+    edges = np.array([*edges, np.inf])
+    seen = np.histogram(x, edges)[0]
+    assert stats.chisquare(seen, np.diff(stats.norm.cdf(edges)) * n).pvalue > ALARM
+
+
+def test_places_of_the_tail() -> None:
+    """Gaps between tail places are geometric with rate 2^-10, in chunks of any size (chi-square),
+    and their number in n draws is binomial.
+    """
+    gaps = []
+    for i, n in enumerate([1_500_000_000, *[1000] * 20_000]):
+        where = places(seeded(113).child("n", i).stream, n)
+        assert np.all(np.diff(where) > 0) and np.all((where >= 0) & (where < n))
+        if n == 1000:
+            gaps.append(len(where))
+        else:
+            counts = np.histogram(np.diff(where), [1, 2, 100, 500, 1000, 2000, 4000, 10**9])[0]
+            ends = 1.0 - (1.0 - 2.0**-10) ** np.array([0, 1, 99, 499, 999, 1999, 3999, 10**9])
+            assert stats.chisquare(counts, np.diff(ends) * counts.sum()).pvalue > ALARM
+            assert abs(len(where) - n / 1024) < 5 * math.sqrt(n / 1024)
+    seen = np.bincount(np.minimum(gaps, 5), minlength=6)
+    p = stats.binom.pmf(np.arange(5), 1000, 2.0**-10)
+    assert stats.chisquare(seen, np.append(p, 1 - p.sum()) * len(gaps)).pvalue > ALARM
+
+
+def test_law_within_the_tail() -> None:
+    """3 million draws given the tail: Kolmogorov-Smirnov in both halves, and exceedances to 6.5.
+
+    They stand for 3 billion draws: P[|x| > 6] = 2e-9, so 6.1 are expected beyond 6.
+    """
+    x = values(seeded(114).stream, 3_000_000)
+    assert abs(np.count_nonzero(x > 0) - 1_500_000) < 5 * math.sqrt(750_000)
+    for side in (x[x > 0], -x[x < 0]):
+        assert kolmogorov(stats.norm.sf(side) * 2.0**11, lambda u: u) > ALARM
+    for t in (3.3, 4.0, 5.0, 5.5, 6.0):
+        expected = 2 * stats.norm.sf(t) * 2.0**10 * len(x)
+        k = np.count_nonzero(np.abs(x) > t)
+        assert stats.poisson.cdf(k, expected) > ALARM
+        assert stats.poisson.sf(k - 1, expected) > ALARM
+    assert np.abs(x).max() > 5.8
 
 
 def test_gaussian_tail_rates() -> None:

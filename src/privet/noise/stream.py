@@ -106,6 +106,10 @@ class Stream:
         """A fresh independent stream; the n-th split of equal seeded streams is equal."""
         return Stream(derive(self._key, b"split", self._next()), secret=self.secret)
 
+    def bulk(self) -> Bulk:
+        """A fresh independent key stream for one large request, made and used up in one call."""
+        return Bulk(derive(self._key, b"bulk", self._next()))
+
     def child(self, *label: str | int | bytes) -> Stream:
         """The stream named by a label; of a secret stream, a new one at every call."""
         once = (self._next(),) if self.secret else ()
@@ -121,6 +125,29 @@ class Stream:
         if self.secret:
             _refuse_copy()
         return _restore, (self._key, self._counter, self._serial)
+
+
+class Bulk:
+    """AES-256-CTR again, at twice the speed: the key stream inside AES-256-GCM.
+
+    GCM encrypts by counter mode, block i with the counter i + 2, and computes a tag, which is not
+    asked for here; ciphers libraries have tuned it most. One key serves 2^36 - 32 bytes. For use
+    within one call: no lock, no notice of a fork.
+    """
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES(key), modes.GCM(bytes(12))).encryptor()
+
+    def fill(self, out: Words) -> None:
+        """Overwrite an array of even length with the next words."""
+        raw = out.data.cast("B")
+        for i in range(0, len(raw), len(_ZEROS)):
+            part = raw[i : i + len(_ZEROS)]
+            self._cipher.update_into(_ZEROS[: len(part)], part)
+        if sys.byteorder == "big":
+            out.byteswap(inplace=True)
 
 
 def _restore(key: bytes, counter: int, serial: int) -> Stream:

@@ -1,4 +1,4 @@
-"""The same noise written straight into torch tensors, fast; the only module that needs torch."""
+"""Normal noise written straight into torch tensors, fast; the only module that needs torch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ import torch
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.noise import grid
-from privet.noise.continuous import BLOCK, LOW_63, pieces, small
 from privet.noise.source import Source
 from privet.noise.stream import Stream
+from privet.noise.tail import BODY, tail
 
-_LARGEST = 2.0**52
+BLOCK = 31 * 1024
+"""Outputs made at a time: they fit the cache, and torch does not wake other threads below 2^15."""
+CHUNK = 1024 * BLOCK
+"""Outputs made from one key."""
+LARGEST = 2.0**50
+"""Values are held within this number of grid steps, 2^24 standard deviations or more."""
+_MIDDLE = 1.5 * 2.0**52
+_LARGEST_FLOAT32 = torch.finfo(torch.float32).max
+_FROM_WORD = 2.0**-63 * BODY
+_SQRT2 = math.sqrt(2.0)
 
 
 def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
     """Fill a contiguous float64 or float32 tensor with normal noise; returns it.
 
-    The transform of `privet.noise.continuous.gaussian`, from the same bits, with torch's vectorised
-    functions: always computed in float64 and with the whole tail, float32 being a last rounding.
+    By inversion, sqrt(2) erfinv(u) with a tail of its own (`privet.noise.tail`), always computed in
+    float64, float32 being a last rounding. The law of `Source.gaussian`, not the same draws.
 
     **Guarantee** none by itself: adding this to a value leaves that value's traces in the low bits.
     Use `add_gaussian_` for what is released.
@@ -33,13 +42,8 @@ def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tenso
     2.0
     """
     scale = _check.positive("scale", scale)
-    flat = _flat(tensor)
-    work = _Workspace(flat.numel())
-    for stream, part in _parts(flat, source.stream):
-        if part.dtype == torch.float64 and part.numel() % 2 == 0:
-            work.normal(stream, part, scale)
-        else:
-            part.copy_(work.normal(stream, work.padded(part), scale)[: part.numel()])
+    for part, noise, _ in _parts(_flat(tensor), source.stream):
+        part.copy_(noise.mul_(scale * _SQRT2))
     return tensor
 
 
@@ -47,8 +51,12 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     """Add normal noise of this scale on the public grid, in place; returns the tensor.
 
     Value and noise are rounded to `grid.spacing(scale)` and added exactly (see
-    `privet.noise.grid`); values are held within 2^52 steps. A float32 tensor is then rounded to the
+    `privet.noise.grid`); values are held within 2^50 steps. A float32 tensor is then rounded to the
     coarser float32 grid.
+
+    Rounding to multiples of g is addition of M = 1.5 2^52 g: float64 numbers within 2^51 g of M are
+    the multiples of g there. So (v + M) is round_g(v) + M, adding the noise n makes it
+    round_g(round_g(v) + n) + M, and M is taken away exactly.
 
     **Guarantee** that of the ideal Gaussian mechanism at sensitivity
     `grid.l2_after_rounding(sensitivity, dimension=tensor.numel(), step=grid.spacing(scale))`.
@@ -57,16 +65,17 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     """
     step = grid.spacing(scale)
     coarse = grid.spacing(scale, bits=grid.BITS_FLOAT32)
+    middle, middle_coarse = _MIDDLE * step, _MIDDLE * coarse
     flat = _flat(tensor)
-    work = _Workspace(flat.numel())
-    for stream, part in _parts(flat, source.stream):
-        noise = work.normal(stream, work.padded(part), scale / step)[: part.numel()].round_()
-        value = work.value[: part.numel()].copy_(part).div_(step).round_()
-        value.clamp_(-_LARGEST, _LARGEST).add_(noise)
-        if part.dtype == torch.float32:
-            value.mul_(step / coarse).round_().mul_(coarse)
+    narrow = flat.dtype == torch.float32
+    limit = min(LARGEST * step, _LARGEST_FLOAT32) if narrow else LARGEST * step
+    for part, noise, value in _parts(flat, source.stream):
+        value.copy_(part.clamp_(-limit, limit)).add_(middle)
+        value.add_(noise, alpha=scale * _SQRT2)
+        if narrow:  # 1.5 2^52 (coarse - step) has a dozen digits: exact
+            value.add_(middle_coarse - middle).sub_(middle_coarse)
         else:
-            value.mul_(step)
+            value.sub_(middle)
         part.copy_(value)
     return tensor
 
@@ -79,41 +88,31 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(-1)
 
 
-def _parts(flat: torch.Tensor, stream: Stream) -> Iterator[tuple[Stream, torch.Tensor]]:
-    """Cache-sized parts of a tensor, each with the stream that its noise comes from."""
-    for own, start, stop in pieces(stream, flat.numel()):
-        for i in range(start, stop, BLOCK):
-            yield own, flat[i : min(i + BLOCK, stop)]
+def _parts(
+    flat: torch.Tensor, stream: Stream
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Cache-sized parts of a tensor: (part, noise over sqrt(2) in float64, a float64 buffer).
 
-
-class _Workspace:
-    """Buffers used for block after block, since fresh memory costs more than the arithmetic."""
-
-    def __init__(self, size: int) -> None:
-        half = (min(size, BLOCK) + 1) // 2
-        self.words = np.empty(2 * half, dtype=np.uint64)
-        self.radius = torch.empty(half, dtype=torch.float64)
-        self.angle = torch.empty(half, dtype=torch.float64)
-        self.out = torch.empty(2 * half, dtype=torch.float64)
-        self.value = torch.empty(2 * half, dtype=torch.float64)
-
-    def padded(self, part: torch.Tensor) -> torch.Tensor:
-        """A float64 buffer as long as the part, or one longer to make it even."""
-        return self.out[: part.numel() + part.numel() % 2]
-
-    def normal(self, stream: Stream, out: torch.Tensor, scale: float) -> torch.Tensor:
-        """Box and Muller: the first half r cos theta, the second r sin theta; an even length."""
-        half = out.numel() // 2
-        stream.fill(self.words[: 2 * half])
-        words = torch.from_numpy(self.words.view(np.int64))
-        r, theta = self.radius[:half], self.angle[:half]
-        magnitude = words[:half].bitwise_and_(int(LOW_63))
-        r.copy_(magnitude)
-        where, value = small(stream, magnitude.numpy())
-        r.numpy()[where] = value
-        r.mul_(2.0**-63).log_().mul_(-2.0).sqrt_().mul_(scale)
-        theta.copy_(words[half : 2 * half]).mul_(math.pi * 2.0**-63)
-        torch.cos(theta, out=out[:half])
-        torch.sin(theta, out=out[half:])
-        out.view(2, half).mul_(r)
-        return out
+    Noise and buffer are the same memory block after block, since fresh memory costs more than the
+    arithmetic.
+    """
+    size = min(flat.numel(), BLOCK)
+    words = np.empty(size + size % 2, dtype=np.uint64)
+    bits = torch.from_numpy(words.view(np.int64))[:size]
+    noise, value = (torch.empty(size, dtype=torch.float64) for _ in range(2))
+    drawn = noise.numpy()
+    for chunk in flat.split(CHUNK):
+        where, far = tail(stream, chunk.numel())
+        far /= _SQRT2
+        ends = np.searchsorted(where, np.arange(0, chunk.numel() + BLOCK, BLOCK)).tolist()
+        where %= BLOCK
+        bulk = stream.bulk()
+        for part, first, end in zip(chunk.split(BLOCK), ends, ends[1:], strict=False):
+            if part.numel() < size:  # only the last
+                size = part.numel()
+                words, bits = words[: size + size % 2], bits[:size]
+                noise, value = noise[:size], value[:size]
+            bulk.fill(words)
+            noise.copy_(bits).mul_(_FROM_WORD).erfinv_()
+            drawn[where[first:end]] = far[first:end]
+            yield part, noise, value
