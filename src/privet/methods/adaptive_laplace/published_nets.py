@@ -1,0 +1,154 @@
+"""The paper's networks: a first layer with a constant feature, bounded hidden layers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from privet import _check
+from privet.bounds.polynomial import taylor_error
+from privet.errors import InvalidArgument
+from privet.nets.bounded_layers import LocalResponseNorm, MinMax
+
+
+@final
+class FirstConvolution(nn.Conv2d):
+    """A convolution whose bias is W_b times a constant feature b, so that b can be perturbed."""
+
+    constant: Tensor
+
+    def __init__(self, inputs: int, maps: int, kernel: int, padding: int) -> None:
+        super().__init__(inputs, maps, kernel, padding=padding)
+        self.register_buffer("constant", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x W + b W_b."""
+        assert self.bias is not None
+        return F.conv2d(x, self.weight, self.bias * self.constant, padding=self.padding)
+
+
+@final
+class FirstLinear(nn.Linear):
+    """A dense layer whose bias is W_b times a constant feature b."""
+
+    constant: Tensor
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__(inputs, units)
+        self.register_buffer("constant", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x W + b W_b."""
+        return F.linear(x, self.weight, self.bias * self.constant)
+
+
+@final
+class PublishedNet(nn.Module):
+    """h0, hidden layers bounded to [0, 1], and outputs z_l = h W_l without bias (eq. 23).
+
+    `maps` are the feature maps of the convolutions (each followed by ReLU, LRN and 2x2 max
+    pooling); with none the first layer is dense with `units` neurons. `hidden` is |h|.
+    Dense layers are bounded by LRN over neighbouring units, or by min-max with `min_max`.
+
+    >>> net = PublishedNet((1, 28, 28), classes=10, maps=(32, 64))
+    >>> net(torch.rand(2, 1, 28, 28)).shape, net.feature_maps, net.first_layer_neurons
+    (torch.Size([2, 10]), 32, 25088)
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        *,
+        classes: int,
+        maps: tuple[int, ...] = (32, 64),
+        kernel: int = 5,
+        units: int = 64,
+        hidden: int = 25,
+        min_max: bool = False,
+    ) -> None:
+        super().__init__()
+        self.hidden = _check.count("hidden", hidden)
+        self.classes = _check.count("classes", classes, minimum=2)
+        self.first: FirstConvolution | FirstLinear
+        layers: list[nn.Module]
+        if maps:
+            if len(shape) != 3:
+                raise InvalidArgument("shape", shape, "(channels, height, width) for convolutions")
+            self.first = FirstConvolution(shape[0], maps[0], kernel, kernel // 2)
+            layers = [nn.ReLU(), LocalResponseNorm(), nn.MaxPool2d(2)]
+            for before, after in pairwise(maps):
+                layers += [nn.Conv2d(before, after, kernel, padding=kernel // 2), nn.ReLU()]
+                layers += [LocalResponseNorm(), nn.MaxPool2d(2)]
+            side = [size // 2 ** len(maps) for size in shape[1:]]
+            wide = maps[-1] * side[0] * side[1]
+            self.feature_maps = maps[0]
+            self.first_layer_neurons = maps[0] * shape[1] * shape[2]
+        else:
+            wide = _check.count("units", units)
+            inputs = int(torch.Size(shape).numel())
+            self.first = FirstLinear(inputs, wide)
+            layers = [nn.ReLU(), MinMax(wide) if min_max else LocalResponseNorm()]
+            self.feature_maps = self.first_layer_neurons = wide
+        last = MinMax(hidden) if min_max else LocalResponseNorm()
+        self.body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(wide, hidden), nn.ReLU(), last)
+        self.output = nn.Linear(hidden, classes, bias=False)
+        self.shape = shape
+        self._start_at_the_base_rate()
+
+    @torch.no_grad()
+    def _start_at_the_base_rate(self) -> None:
+        """Random output weights (line 20) around the constant that fits when all labels are alike.
+
+        With one label in M the order-2 loss wants z = -2 (1 - 2/M) on average. Started far from it,
+        the hidden layer is driven to that constant first and the normalisation saturates, where it
+        has no gradient any more. Calibrated on random pictures, so no record is read.
+        """
+        bounded = [m for m in self.modules() if isinstance(m, MinMax)]
+        pictures = 0.3 * torch.rand(64, *self.shape)
+        dense = isinstance(self.first, FirstLinear)
+        seen = self.body(self.first(pictures.flatten(1) if dense else pictures))
+        for layer in bounded:
+            layer.low.fill_(torch.inf)
+            layer.high.fill_(-torch.inf)
+        constant = -2.0 * (1.0 - 2.0 / self.classes)
+        mean = constant / (self.hidden * max(float(seen.mean()), 1e-2))
+        nn.init.normal_(self.output.weight, mean=mean, std=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs before their sigmoid."""
+        x = x.flatten(1) if isinstance(self.first, FirstLinear) else x.reshape(-1, *self.shape)
+        z: Tensor = self.output(self.body(self.first(x)))
+        return z
+
+
+def taylor_loss(z: Tensor, coefficients: Tensor) -> Tensor:
+    """sum_l phi0 + phi1 z_l + phi2 z_l^2, one value a record (line 27, its exponent put right).
+
+    >>> phi = torch.tensor([[[0.5, 1.0, 2.0]]])
+    >>> taylor_loss(torch.tensor([[3.0]]), phi).tolist()
+    [21.5]
+    """
+    phi0, phi1, phi2 = coefficients.unbind(-1)
+    return (phi0 + phi1 * z + phi2 * z.square()).sum(1)
+
+
+@torch.no_grad()
+def reported_error(model: PublishedNet, rows: Tensor) -> tuple[float, float]:
+    """The largest |z_l| on these rows, and the most that order 2 can then be off: M z^4 / 192.
+
+    The paper's Lemma 7 states a constant for |z| <= 1 but nothing holds the outputs there; see
+    `hold_outputs`. (Its derivatives are wrong too: `privet.bounds.polynomial.taylor_error`.)
+    """
+    largest = max(float(model(part).abs().max()) for part in rows.split(2000))
+    return largest, model.classes * taylor_error(largest)
+
+
+def hold_outputs(output: nn.Linear, bound: float) -> None:
+    """Scale each W_l to L1 norm at most `bound`; with h in [0, 1] then |z_l| <= bound."""
+    with torch.no_grad():
+        norms = output.weight.abs().sum(1, keepdim=True)
+        output.weight.mul_((bound / norms.clamp(min=1e-12)).clamp(max=1.0))
