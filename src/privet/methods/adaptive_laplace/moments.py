@@ -48,7 +48,9 @@ SQUARES = 0.4
 """The weight of the squares beside the class sums."""
 SHARE = 0.4
 """The part of the budget (of mu^2, or of a pure epsilon) that the first release gets."""
-_BLOCK = 4096
+PROJECTED_SHARE = 0.9
+"""The same when the second moment is taken in the span of the class means."""
+_BLOCK = 1024
 
 
 @final
@@ -59,7 +61,9 @@ class MomentPlan:
     facts: PublicFacts
     first: Moments
     second: Moments | None
-    """None: the budget is too small for a second moment; all of it goes to the class means."""
+    """None: all of the budget goes to the class means."""
+    projected: bool
+    """Whether the second moment is taken in the span of the class means only."""
     first_mechanism: Gaussian | KNorm
     second_mechanism: Gaussian | KNorm | None
     adjacency: Adjacency
@@ -130,8 +134,8 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         """Noise for both releases; delta = 0 asks for pure epsilon (K-norm noise).
 
         The second moment of d features under pure epsilon has noise that grows like d^(3/2) in its
-        eigenvalues; when that passes n/d, the average eigenvalue of the signal, only class means
-        are released.
+        eigenvalues; when that passes n/d, the average eigenvalue of the signal, it is taken in the
+        K - 1 directions that tell the class means apart, and the means get most of the budget.
         """
         _check.count("outputs", facts.outputs, minimum=2)
         influence = 1.0 if self.unit is Unit.RECORD else self.user_share
@@ -142,19 +146,20 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
             pairs=False,
             share=influence,
         )
-        second: Moments | None = Moments(features=facts.features, share=influence)
         share = SHARE if self.share is None else _check.unit("share", self.share)
         if share == 0.0:
             raise InvalidArgument("share", share, "above 0: everything needs the class means")
-        if facts.delta == 0.0 and self.share is None and not _worthwhile(facts, share):
-            share = 1.0
-        if share == 1.0:
-            second = None
+        projected = facts.delta == 0.0 and not _worthwhile(facts, min(share, SHARE))
+        if projected and self.share is None:
+            share = PROJECTED_SHARE
+        size = min(facts.outputs - 1, facts.features) if projected else facts.features
+        second = None if share == 1.0 else Moments(features=size, share=influence)
         one, two = self._mechanisms(facts, share, first, second)
         return MomentPlan(
             facts=facts,
             first=first,
             second=second,
+            projected=projected,
             first_mechanism=one,
             second_mechanism=two,
             adjacency=self.adjacency,
@@ -249,16 +254,43 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
     ) -> LinearRule:
         if plan.second is None or plan.second_mechanism is None:
             return self.solver.means_only(first)
+        if plan.projected:
+            return self._projected_rule(x, y, plan, weights, first, rng)
         shape = shape_of(first.relevance, self.exponent)
         total = plan.second.sum()
-        # a label that is no class number belongs to the mean of all
-        means = np.vstack([first.means.T, first.centre]).astype(np.float32)
-        known = np.where((y >= 0) & (y < plan.facts.outputs), y, plan.facts.outputs)
-        for part in _parts(len(x)):
-            residual = (x[part] - means[known[part]]) * shape.astype(np.float32)
-            total.add(unit_rows(residual), None, None if weights is None else weights[part])
+        for part, residual in _residuals(x, y, first):
+            directions = unit_rows(residual * shape.astype(np.float32))
+            total.add(directions, None, None if weights is None else weights[part])
         found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
         return self.solver.solve(first, found.gram, gram_noise=found.gram_noise, shape=shape)
+
+    def _projected_rule(
+        self,
+        x: Array,
+        y: Array,
+        plan: MomentPlan,
+        weights: Array | None,
+        first: ClassMeans,
+        rng: Source,
+    ) -> LinearRule:
+        """As `_rule`, in the span of the class means; residuals keep their length there."""
+        assert plan.second is not None and plan.second_mechanism is not None
+        total, basis = plan.second.sum(), first.span(plan.second.features)
+        for part, residual in _residuals(x, y, first):
+            total.add(residual @ basis, None, None if weights is None else weights[part])
+        found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
+        return self.solver.solve_projected(
+            first, found.gram, gram_noise=found.gram_noise, basis=basis
+        )
+
+
+def _residuals(x: Array, y: Array, first: ClassMeans) -> Iterator[tuple[slice, Array]]:
+    """h - M_y, block by block; a label that is no class number belongs to the mean of all."""
+    means = np.vstack([first.means.T, first.centre]).astype(np.float32)
+    k = len(means) - 1
+    known = np.where((y >= 0) & (y < k), y, k)
+    for part in _parts(len(x)):
+        yield part, x[part] - means[known[part]]
 
 
 def _l2(moments: Moments, adjacency: Adjacency) -> float:

@@ -14,6 +14,8 @@ from privet.nets.features import Features, unit_rows
 Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
+_BLOCK = 1024
+
 
 def public_rows(x: Array, *, features: Features | None, bounds: Bounds) -> Array:
     """Rows of length at most 1: public features, or columns scaled by declared bounds.
@@ -31,7 +33,6 @@ def public_rows(x: Array, *, features: Features | None, bounds: Bounds) -> Array
     """
     if features is not None:
         return features.transform(x)
-    flat = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     if bounds is None:
         raise InvalidArgument(
             "bounds",
@@ -41,16 +42,34 @@ def public_rows(x: Array, *, features: Features | None, bounds: Bounds) -> Array
             "bounds=(dataset.low, dataset.high), or bounds=c for rows of length at most c; "
             "they are never read from the data",
         )
-    good = np.isfinite(flat).all(axis=1, keepdims=True)
-    flat = np.where(good, flat, 0.0)
-    if isinstance(bounds, tuple | list):
-        low, high = _pair(bounds, flat.shape[1])
-        scaled = (np.clip(flat, low, high) - low) / (high - low)
-        return unit_rows(np.where(good, scaled, 0.0).astype(np.float32))
-    largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-    norms = np.linalg.norm(flat / largest, axis=1, keepdims=True) * largest
-    rows = flat / np.maximum(norms, _check.positive("bounds", bounds))
-    return np.asarray((rows * (1.0 - 1e-6)).astype(np.float32))
+    flat = np.asarray(x).reshape(len(x), -1)
+    pair = _pair(bounds, flat.shape[1]) if isinstance(bounds, tuple | list) else None
+    length = 1.0 if isinstance(bounds, tuple | list) else _check.positive("bounds", bounds)
+    out = np.empty(flat.shape, dtype=np.float32)
+    for start in range(0, len(flat), _BLOCK):
+        part = flat[start : start + _BLOCK].astype(np.float64)
+        out[start : start + _BLOCK] = _shortened(part, length) if pair is None else _box(part, pair)
+    return out
+
+
+def _shortened(part: Array, length: float) -> Array:
+    """x / max(||x||, length) in place, and a little shorter: float32 rounding is less."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+    if not np.isfinite(norms).all():  # not finite, or too long to be squared
+        part[~np.isfinite(part).all(axis=1)] = 0.0
+        part /= np.maximum(np.abs(part).max(axis=1, keepdims=True, initial=0.0) / 1e100, 1.0)
+        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+    part *= ((1.0 - 1e-6) / np.maximum(norms, length))[:, None]
+    return part
+
+
+def _box(part: Array, pair: tuple[Array, Array]) -> Array:
+    """Columns scaled to [0, 1], then rows to length 1; rows that are not finite are zero."""
+    low, high = pair
+    good = np.isfinite(part).all(axis=1, keepdims=True)
+    scaled = (np.clip(np.where(good, part, low), low, high) - low) / (high - low)
+    return unit_rows(np.where(good, scaled, 0.0))
 
 
 def _pair(bounds: tuple[Any, Any] | list[Any], columns: int) -> tuple[Array, Array]:

@@ -67,6 +67,12 @@ class ClassMeans:
         """The mean of all records."""
         return np.asarray(self.means @ self.shares)
 
+    def span(self, size: int) -> Array:
+        """An orthonormal basis of the leading `size` directions that tell the means apart."""
+        gaps = (self.means - self.centre[:, None]) * np.sqrt(self.shares)
+        left, _, _ = np.linalg.svd(gaps, full_matrices=False)
+        return np.asarray(left[:, :size])
+
     @property
     def relevance(self) -> Array:
         """Each feature's average relevance to the diagonal discriminant model of these moments.
@@ -124,6 +130,19 @@ class Solver:
             weights = shape[:, None] * self._minimum(f, ridge) / c
             return _discriminant(weights, first)
         return self._order_two(first, c * n * gram / np.outer(shape, shape), c * n * ridge)
+
+    def solve_projected(
+        self, first: ClassMeans, gram: Array, *, gram_noise: float, basis: Array
+    ) -> LinearRule:
+        """The discriminant rule in the span of the means, from the second moment taken there.
+
+        Other objectives need the moments outside the span, so this is always the discriminant.
+        """
+        ridge = self.ridge * math.sqrt(len(gram)) * gram_noise
+        # noise in the means, which the second moment was taken around, counts as variance too
+        ridge += float(first.sizes.sum()) * first.noise
+        f = Quadratic(curvature=gram, linear=-float(first.sizes.sum()) * (basis.T @ first.means))
+        return _discriminant(basis @ self._minimum(f, max(ridge, 1e-9)), first)
 
     def _order_two(self, first: ClassMeans, within: Array, ridge: float) -> LinearRule:
         """The polynomial loss on rows (h, 1): its moments put together from the released parts."""
