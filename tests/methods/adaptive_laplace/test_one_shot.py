@@ -211,7 +211,7 @@ def test_pure_budgets_project_the_second_moment_when_it_would_drown() -> None:
 def test_pure_budgets_learn(share: float) -> None:
     x, y = blobs()
     method = OneShotMoments(share=share)
-    plan = method.plan(facts(n=1000, delta=0.0, epsilon=0.3))  # a nominal n, for the rule
+    plan = method.plan(facts(n=500, delta=0.0, epsilon=0.3))  # a nominal n, for the rule
     assert plan.projected and (plan.second is None) == (share == 1.0)
     rule = method.fit(x, y, plan, ledger=None, rng=seeded(0)).model
     assert (rule.logits(x).argmax(axis=1) == y).mean() > 0.85

@@ -231,7 +231,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
             total.add(rows, y[part], None if weights is None else weights[part])
         found = release_moments(total, plan.first_mechanism, rng=rng, adjacency=plan.adjacency)
         noise = found.cross_noise * length
-        sizes = np.maximum(found.cross[-1] * length / CONSTANT, max(noise / CONSTANT, 1.0))
+        sizes = shrunk_sizes(found.cross[-1] * length / CONSTANT, noise / CONSTANT)
         means = found.cross[:-1] * length / sizes
         pi = sizes / sizes.sum()
         added = float((pi * (noise / sizes) ** 2).sum())
@@ -291,6 +291,22 @@ def _residuals(x: Array, y: Array, first: ClassMeans) -> Iterator[tuple[slice, A
     known = np.where((y >= 0) & (y < k), y, k)
     for part in _parts(len(x)):
         yield part, x[part] - means[known[part]]
+
+
+def shrunk_sizes(sizes: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Noisy class sizes, drawn towards equal ones by as much as noise explains their spread.
+
+    The positive-part James-Stein estimate, no smaller than the noise: of sizes that are noise
+    alone only their mean is left.
+
+    >>> shrunk_sizes(np.array([101.0, 99.0]), 5.0).tolist()
+    [100.0, 100.0]
+    """
+    mean = float(sizes.mean())
+    gaps = sizes - mean
+    spread = float((gaps**2).sum())
+    keep = max(0.0, 1.0 - (len(sizes) - 1) * noise**2 / spread) if spread > 0.0 else 0.0
+    return np.maximum(mean + keep * gaps, max(noise, 1.0))
 
 
 def _l2(moments: Moments, adjacency: Adjacency) -> float:

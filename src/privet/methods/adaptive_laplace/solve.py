@@ -138,7 +138,8 @@ class Solver:
 
         Other objectives need the moments outside the span, so this is always the discriminant.
         """
-        ridge = self.ridge * math.sqrt(len(gram)) * gram_noise
+        # few directions, all of them needed: the ridge covers the largest eigenvalue of the noise
+        ridge = 4.0 * self.ridge * math.sqrt(len(gram)) * gram_noise
         # noise in the means, which the second moment was taken around, counts as variance too
         ridge += float(first.sizes.sum()) * first.noise
         f = Quadratic(curvature=gram, linear=-float(first.sizes.sum()) * (basis.T @ first.means))
