@@ -274,7 +274,7 @@ def _log_ratio(above: float, below: float) -> float:
 
 
 def laplace_score(
-    released: Scores, *, present: Any, absent: Any, scale: Any
+    released: NDArray[Any], *, present: Any, absent: Any, scale: Any
 ) -> NDArray[np.float64]:
     """The log likelihood ratio of releases with Laplace noise, one row each.
 
@@ -286,7 +286,7 @@ def laplace_score(
 
 
 def gaussian_score(
-    released: Scores, *, present: Any, absent: Any, scale: Any
+    released: NDArray[Any], *, present: Any, absent: Any, scale: Any
 ) -> NDArray[np.float64]:
     """The log likelihood ratio of releases with Gaussian noise, one row each."""
     out = np.asarray(released, dtype=np.float64)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privet.cli import account, calibrate, demo, ledger, train
+from privet.cli import account, calibrate, demo, ledger, reproduce, train
 from privet.errors import PrivetError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
 app.add_typer(train.app)
+app.add_typer(reproduce.app)
 app.command("demo")(demo.demo)
 
 

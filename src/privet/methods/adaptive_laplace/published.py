@@ -256,13 +256,13 @@ class Published(Method[PublishedNet, PublishedPlan]):
             return np.ones(rows.shape[1])
         model = self.relevance_model
         if model is None:
-            model = self._pretrained(rows, labels, rng)
+            model = self.pretrained(rows, labels, rng)
         shaped = rows.reshape(-1, *self.network.shape)
         exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
         drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
         return budget_ratios(exact.reshape(-1) + drawn)
 
-    def _pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
+    def pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
         """The paper's well-trained network: it sees the records, which nothing accounts for."""
         model = copy.deepcopy(self.network)
         optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

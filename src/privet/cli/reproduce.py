@@ -1,0 +1,93 @@
+"""`privet reproduce`: the papers' tables and figures, run here."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privet.cli._run import one_line_errors, print_json
+from privet.errors import InvalidArgument
+
+app = typer.Typer(
+    name="reproduce",
+    help="Run a paper's experiments: quick by default, resumable, with pictures.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _papers() -> None:
+    """Keeps each paper a word of its own."""
+
+
+@app.command("adaptive-laplace")
+@one_line_errors()
+def adaptive_laplace(
+    out: Annotated[Path, typer.Option(help="Folder of results and pictures.")] = Path(
+        "adaptive-laplace"
+    ),
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's settings (days), not the quick ones.")
+    ] = False,
+    data: Annotated[str, typer.Option(help="mnist or cifar10.")] = "mnist",
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Budgets instead of the usual ones.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the published methods.")] = None,
+    records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Accuracy of AdLM, ILM, pSGD and the sound reading; relevance; the claim tested.
+
+    The same command goes on after an interruption: finished cells are kept in OUT/cells.
+    """
+    from privet.experiments import adaptive_laplace as experiment
+
+    if data not in ("mnist", "cifar10"):
+        raise InvalidArgument("data", data, "mnist or cifar10")
+    settings = experiment.PAPER if paper else experiment.QUICK
+    if data == "cifar10":
+        settings = experiment.CIFAR10 if paper else replace(settings, data="cifar10")
+    unknown = [m for m in method or () if m not in experiment.METHODS]
+    if unknown:
+        raise InvalidArgument("method", unknown[0], f"one of {', '.join(experiment.METHODS)}")
+    given: dict[str, Any] = {
+        "epsilons": tuple(epsilon) if epsilon else None,
+        "methods": tuple(method) if method else None,
+        "seeds": tuple(range(seeds)) if seeds else None,
+        "epochs": epochs,
+        "records": records,
+    }
+    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
+    if epsilon:
+        settings = replace(settings, larger=())
+    out.mkdir(parents=True, exist_ok=True)
+    results = experiment.reproduce(out, settings, folder=folder, progress=_progress)
+    if as_json:
+        print_json(results)
+        return
+    for row in results["rows"]:
+        stated = "" if row["claimed"] is None else f"claimed {row['claimed']:g}, "
+        typer.echo(
+            f"{row['method']:<17} epsilon {row['epsilon']:<8g} "
+            f"accuracy {100 * row['accuracy']:5.1f}%  {stated}proved {row['proved']}"
+        )
+    for found in results["audits"]:
+        typer.echo(
+            f"audit of {found['what']}: claimed {found['claimed']:g}, audited "
+            f"{found['audited']:.3f}, proved {found['proved']:g}: {found['verdict']}"
+        )
+    typer.echo(f"pictures and results.json in {out}")
+
+
+def _progress(what: str, done: int, of: int) -> None:
+    """One line that is written over, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{done}/{of} {what}", end="\n" if done == of else "", file=sys.stderr)
