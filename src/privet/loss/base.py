@@ -115,6 +115,11 @@ class Composed(PrivacyLoss):
     members: tuple[Part, ...]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    def __post_init__(self) -> None:
+        for part in self.members:
+            if part.adjacency is not self.adjacency:
+                raise Incomparable(self.adjacency.value, part.adjacency.value, "losses")
+
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.members

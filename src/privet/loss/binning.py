@@ -18,10 +18,11 @@ at Chebyshev points, so that a step costs a few multiplications whatever the num
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erfc
 
 from privet.loss.base import Array, Quadrature
 
@@ -69,10 +70,13 @@ class Cells:
             size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(both))
             spread, spread_error = self._interpolated(i, x, y, twist)
             wild = np.nonzero(size > _SMALL)[0]
-            spread[wild], spread_error[wild] = self._direct(i, x[wild], y[wild], twist[wild])
-            amplify = (1.0 + size) / np.maximum(1.0 - np.minimum(size, 0.9), 0.1)
+            node_error = n * worst * (1.0 + size) / (1.0 - np.minimum(size, _SMALL))
+            spread_error[wild] = 0.0
+            spread[wild], node_error[wild] = self._direct(
+                i, x[wild], y[wild], twist[wild], worst[wild]
+            )
             total = total + spread
-            errors = errors + n * worst * amplify + spread_error
+            errors = errors + node_error + spread_error
         return total, errors
 
     def _interpolated(self, i: int, x: Array, y: Array, twist: Array) -> tuple[Array, Array]:
@@ -88,15 +92,21 @@ class Cells:
         absolute = float(np.sum(np.abs(table)))
         return values, float(self.counts[i]) * (1.0 + _LEBESGUE) * one + absolute * 1e-15
 
-    def _direct(self, i: int, x: Array, y: Array, twist: Array) -> tuple[Array, Array]:
+    def _direct(
+        self, i: int, x: Array, y: Array, twist: Array, worst: Array
+    ) -> tuple[Array, Array]:
+        """The sum step by step, with the error that those of the nodes grow to by cancellation."""
         a, b, n = self.members[i]
-        total = np.zeros(len(x), dtype=x.dtype)
+        total, errors = np.zeros(len(x), dtype=x.dtype), np.zeros(len(x))
         for start in range(0, len(a), 4096):
             s = slice(start, start + 4096)
-            inside = a[s, None] * x + b[s, None] * y + (a * b)[s, None] * twist
-            values = 1.0 + inside
-            total += np.einsum("i,ik->k", n[s], np.log(np.where(values == 0, 1e-290, values)))
-        return total, float(np.sum(n)) * 1e-14 * np.ones(len(x))
+            pieces = (a[s, None] * x, b[s, None] * y, (a * b)[s, None] * twist)
+            values = 1.0 + pieces[0] + pieces[1] + pieces[2]
+            values = np.where(values == 0, 1e-290, values)
+            bulk = 1.0 + np.abs(pieces[0]) + np.abs(pieces[1]) + np.abs(pieces[2])
+            total += np.einsum("i,ik->k", n[s], np.log(values))
+            errors += np.einsum("i,ik->k", n[s], bulk / np.abs(values)) * (worst + 1e-15)
+        return total, errors
 
 
 def _axis(values: Array, ratio: Array | float, most: int = 4000) -> Array:
@@ -129,6 +139,21 @@ def _position(values: Array, nodes: Array) -> tuple[Array, Array]:
         return np.zeros(len(values), dtype=int), np.zeros(len(values))
     i = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, len(nodes) - 2)
     return i, np.clip((values - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)
+
+
+def _between(values: Array, nodes: Array, missing: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Cell of each value, and its position in total variation s = 1 - missing(value).
+
+    Through the complement, which keeps its digits where s is close to 1; rounded towards the node
+    with less noise, and taken to be there where even the complement has no digits left.
+    """
+    i, _ = _position(values, nodes)
+    if len(nodes) == 1:
+        return i, np.zeros(len(values))
+    low, here, high = missing(nodes[i]), missing(values), missing(nodes[i + 1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (low - here + 1e-15 * low) / (low - high)
+    return i, np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
 
 
 def _cells(
@@ -175,12 +200,11 @@ def gaussian_cells(q: Array, z: Array, counts: Array, *, round_up: bool) -> Cell
     mu_nodes = _axis(mu, 1.0 + 1.5e-3) if round_up else _variation_axis(mu)
     i, a = _position(q, rate_nodes)
     scale = 2.0 * math.sqrt(2.0)
-    s_nodes, s = erf(mu_nodes / scale), erf(mu / scale)
     if round_up:
         j = np.searchsorted(mu_nodes, mu, side="left")
         b = np.zeros(len(mu))
     else:
-        j, b = _position(s, s_nodes)
+        j, b = _between(mu, mu_nodes, lambda m: np.asarray(erfc(m / scale)))
     return _cells(rate_nodes, 1.0 / mu_nodes, (i, a, j, b), counts)
 
 
@@ -189,5 +213,5 @@ def laplace_cells(q: Array, z: Array, counts: Array) -> Cells:
     strength = 1.0 / z
     nodes = _variation_axis(strength)
     i, a = _position(q, rate_nodes := _axis(q, 1.03))
-    j, b = _position(-np.expm1(-strength / 2.0), -np.expm1(-nodes / 2.0))
+    j, b = _between(strength, nodes, lambda m: np.asarray(np.exp(-m / 2.0)))
     return _cells(rate_nodes, 1.0 / nodes, (i, a, j, b), counts)

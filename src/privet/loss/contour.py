@@ -132,28 +132,47 @@ class Curve:
     slack: float
     """Truncation and rounding, on the same scale."""
 
+    turning: float
+    """Rounding of the phases w epsilon, for each unit of epsilon."""
+
     def log_delta(self, epsilon: float) -> float:
-        """log of the bound; -inf if it is not positive (it is then below rounding)."""
+        """log of the bound; infinite where nothing can be said."""
         turn = np.exp(-1j * self.line.frequencies * epsilon)
-        total = float(np.sum((self.weights * turn).real)) + self.slack
-        return (
-            self.scale - self.line.order * epsilon + (math.log(total) if total > 0 else -math.inf)
-        )
+        total = float(np.sum((self.weights * turn).real)) + self.slack + self.turning * epsilon
+        if not math.isfinite(total + self.scale):
+            return math.inf
+        if total <= 0.0:  # only without slack, which is for judging tightness
+            return -math.inf
+        return self.scale - self.line.order * epsilon + math.log(total)
 
 
 def build_curve(log_mgf: Array, errors: Array, line: Quadrature, smoothing: float) -> Curve:
-    """Assemble the bound from K on the line; `smoothing` is mu0^2."""
+    """Assemble the bound from K on the line; `smoothing` is mu0^2.
+
+    With relative errors x_i of the factors, |prod(1 + x_i) - 1| <= e^(sum |x_i|) - 1. No term is in
+    doubt by more than itself and |e^K(z)| <= e^K(order); a value that is not a number counts so.
+    """
     z, w, order = line.points, line.frequencies, line.order
     extra = 0.5 * smoothing * z * (z + 1.0)
     scale = float(log_mgf[0].real + extra[0].real)
-    relative = np.exp(log_mgf + extra - scale)
+    known = np.isfinite(log_mgf) & np.isfinite(errors)
+    relative = np.exp(np.where(known, log_mgf + extra - scale, -np.inf))
     weights = (line.spacing / math.pi) * relative / (z * (z + 1.0))
     weights[0] *= 0.5
-    rounding = float(np.sum(np.abs(weights) * np.expm1(np.minimum(errors, 1.0) + 1e-14)))
+    size = np.abs(weights)
+    most = (line.spacing / math.pi) / np.abs(z * (z + 1.0)) * np.exp(extra.real - extra[0].real)
+    doubt = size * np.expm1(np.minimum(np.where(known, errors, 700.0) + 1e-14, 700.0))
+    rounding = float(np.sum(np.where(known, np.minimum(doubt, size + most), most)))
     last = float(w[-1])
     # sum over k > count of |weights| <= (1/pi) int_last^inf e^(-mu0^2 w^2/2) / w^2 dw
     tail = math.exp(-0.5 * smoothing * last * last) / (math.pi * smoothing * last**3)
-    return Curve(line=line, scale=scale, weights=weights, slack=tail + rounding + 1e-15 / order)
+    return Curve(
+        line=line,
+        scale=scale,
+        weights=weights,
+        slack=tail + rounding + 1e-15 / order,
+        turning=4.5e-16 * float(np.sum(w * size)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

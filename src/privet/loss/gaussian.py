@@ -82,6 +82,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     target = math.log(_check.open_unit("delta", delta))
     if mu == 0.0 or log_delta(mu, 0.0) <= target:
         return 0.0
+    if mu > 1e6:  # delta <= Phi(a) <= e^(-a^2/2), within 1e-6 of exact here
+        return mu * (mu / 2.0 + math.sqrt(-2.0 * target))
     # log delta <= -a^2/2 for a < 0, so a = -sqrt(2 log 1/delta) is far enough
     high = mu * (mu / 2.0 + math.sqrt(-2.0 * target) + 1.0)
     root = _root(lambda e: log_delta(mu, e) - target, 0.0, high)
@@ -167,7 +169,7 @@ class Gaussian(Part):
     ) -> tuple[Array, Array]:
         z = line.points
         k = 0.5 * self.mu**2 * z * (z + 1.0)
-        return k, 4e-16 * np.abs(k)
+        return k, 1e-15 * np.abs(k)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         return np.exp(log_deltas(self.mu, np.atleast_1d(epsilon)))

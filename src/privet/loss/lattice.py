@@ -50,17 +50,16 @@ class Grid:
     infinite: float
 
     def deltas(self) -> tuple[Array, Array, Array]:
-        """epsilon_n = n step for the first half of the period, delta there, and the share of it
-        that is rounding slack."""
+        """epsilon_n = n step over half the period, delta there, and the share of slack in it."""
         h, lam = self.step, self.order
         w = 2.0 * math.pi * np.arange(self.size // 2 + 1) / (self.size * h)
         z = lam + 1j * w
         # the transform of (1 - e^(-y))_+ on the grid y = 0, h, 2h, ...
         kernel = 1.0 / -np.expm1(-z * h) - 1.0 / -np.expm1(-(z + 1.0) * h)
         terms = self.transform * kernel
-        slack = (
-            2.0 / self.size * float(np.sum(np.abs(terms) * np.expm1(np.minimum(self.errors, 1.0))))
-        )
+        doubt = np.abs(terms) * np.expm1(np.minimum(self.errors, 700.0))
+        doubt = np.minimum(doubt, np.abs(terms) + np.abs(kernel))  # the truth has |transform| <= 1
+        slack = 2.0 / self.size * float(np.sum(doubt))
         sums = np.maximum(np.fft.irfft(np.conj(terms), self.size), 0.0) + slack
         half = self.size // 2
         epsilons, sums = h * np.arange(half), sums[:half]

@@ -32,6 +32,8 @@ from privet.loss.gaussian import log_deltas
 _ROUND = 2.3e-16
 _NEGLIGIBLE = 46.0
 _SOFT = 0.5
+_FARTHEST = 2e4
+"""Orders over the noise multiplier beyond which a moment is not worth its cost."""
 _CHUNK = 2_000_000
 _ONE_THREAD = 60_000
 """Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
@@ -44,10 +46,12 @@ def log_ratio(q: Array, t: Array) -> Array:
     >>> float(log_ratio(np.array(1e-12), np.array(0.5)))  # doctest: +ELLIPSIS
     6.487...e-13
     """
-    small = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
-    with np.errstate(divide="ignore", over="ignore"):
-        large = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, 30.0)))
-    return np.where(t < 30.0, small, large)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        middle = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
+        left = np.log((1.0 - q) + q * np.exp(np.minimum(t, 0.0)))
+        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, 30.0)))
+    cancels = (t < -1.0) & (q > 0.5)
+    return np.where(q == 1.0, t, np.where(t >= 30.0, right, np.where(cancels, left, middle)))
 
 
 def _turns(angle: Array, count: int) -> Array:
@@ -157,8 +161,13 @@ def sampled_gaussian_real(
     point = Quadrature(order=0.0, spacing=1.0, count=1)
     shape = (len(q), len(orders))
     rows = (np.repeat(q, len(orders)), np.repeat(z, len(orders)), np.tile(orders, len(q)))
-    values, errors = _sampled_gaussian(*rows, point, direction, cut)
-    return values.real.reshape(shape), errors.reshape(shape)
+    values, errors = np.full((len(rows[0]), 1), math.inf), np.zeros((len(rows[0]), 1))
+    useful = rows[2] / rows[1] < _FARTHEST  # beyond, the cut-off tail rules: infinity is a bound
+    if np.any(useful):
+        a, b, t = (r[useful] for r in rows)
+        found, doubt = _sampled_gaussian(a, b, t, point, direction, cut)
+        values[useful], errors[useful] = found.real, doubt
+    return values.reshape(shape), errors.reshape(shape)
 
 
 def _sampled_gaussian(
@@ -172,7 +181,11 @@ def _sampled_gaussian(
     out = np.empty((len(q), line.count), dtype=complex)
     err = np.empty((len(q), line.count))
     step = _gaussian_step(z, order, float(line.frequencies[-1]), direction)
-    low = -12.0 - (order / z if direction is Direction.ADD else np.zeros(len(q)))
+    low = np.full(len(q), -12.0)
+    if direction is Direction.ADD:  # r^-order <= (1-q)^-order, so that the normal density wins soon
+        with np.errstate(divide="ignore"):
+            flat = np.sqrt(2.0 * (72.0 - order * np.log1p(-q)))
+        low = -np.minimum(12.0 + order / z, flat)
     peak = {Direction.REMOVE: order + 1.0, Direction.ADD: 0.0 * order, None: 2.0 * order + 1.0}
     shift = peak[direction] / z
     end = _cut_off(q, z, cut)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr
 
 from privet import _check
 from privet.errors import InvalidArgument
@@ -28,12 +28,20 @@ _SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
-    a = np.asarray(values, dtype=float)
+    a = np.array(values, dtype=float)  # a copy: the caller's array may change later
     if a.ndim > 1:
         raise InvalidArgument(name, f"shape {a.shape}", "a number or a one-dimensional sequence")
     if a.ndim == 0:
         a = np.full(length, float(a))
     return a
+
+
+def _inverse_log_ratio(epsilon: Array, q: float) -> Array:
+    """The t with log(1 - q + q e^t) = epsilon; -inf where there is none."""
+    with np.errstate(divide="ignore"):
+        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
+    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
+    return np.where(epsilon > 30.0, far, near)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,9 +77,10 @@ class Sampled(Part):
         ):
             if not np.all(good):
                 raise InvalidArgument(name, float(values[int(np.argmin(good))]), expected)
-        object.__setattr__(self, "sample_rate", q)
-        object.__setattr__(self, "noise_multiplier", z)
-        object.__setattr__(self, "steps", n.astype(np.int64))
+        whole = n.astype(np.int64)
+        for name, values in (("sample_rate", q), ("noise_multiplier", z), ("steps", whole)):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
 
     @cached_property
     def groups(self) -> tuple[Array, Array, Array]:
@@ -82,7 +91,10 @@ class Sampled(Part):
         q, z, n = q[live], z[live], np.asarray(self.steps)[live]
         new = np.ones(len(q), dtype=bool)
         new[1:] = (q[1:] != q[:-1]) | (z[1:] != z[:-1])
-        return q[new], z[new], np.add.reduceat(n, np.nonzero(new)[0]) if len(n) else n
+        groups = (q[new], z[new], np.add.reduceat(n, np.nonzero(new)[0]) if len(n) else n)
+        for values in groups:
+            values.setflags(write=False)
+        return groups
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -172,22 +184,18 @@ class Sampled(Part):
         if int(np.sum(n)) != 1:
             return None
         q, z = float(q_all[0]), float(z_all[0])
-        alpha = np.exp(np.minimum(t, 700.0))
         if direction is Direction.REMOVE:
             # H_alpha((1-q) Q + q P | Q) = q H_a(P | Q), a = 1 + (alpha - 1)/q, while a > 0
-            rest = np.expm1(np.minimum(t, 700.0)) / q
-            inside = rest > -1.0
-            shifted = np.log1p(np.where(inside, rest, 0.0))
-            return np.where(
-                inside, q * self._unsampled_profile(shifted, z), -np.expm1(np.minimum(t, 0.0))
-            )
+            shifted = _inverse_log_ratio(t, q)
+            inside = np.isfinite(shifted)
+            shifted = np.where(inside, shifted, 0.0)
+            low = -np.expm1(np.minimum(t, 0.0))
+            return np.where(inside, q * self._unsampled_profile(shifted, z), low)
         # H_alpha(Q | (1-q) Q + q P) = (1 - alpha (1-q)) H_a(Q | P), a = alpha q / (1 - alpha (1-q))
         left = q - (1.0 - q) * np.expm1(np.minimum(t, 700.0))
         inside = left > 0.0
-        shifted = np.log(alpha * q / np.where(inside, left, 1.0))
-        return np.where(
-            inside, left * self._unsampled_profile(np.where(inside, shifted, 0.0), z), 0.0
-        )
+        shifted = np.where(inside, t + math.log(q) - np.log(np.where(inside, left, 1.0)), 0.0)
+        return np.where(inside, left * self._unsampled_profile(shifted, z), 0.0)
 
     def fields(self) -> dict[str, Any]:
         q, z, n = self.groups
@@ -277,16 +285,15 @@ class SampledGaussian(Sampled):
             return moments.log_ratio(rate, u / z - 0.5 / z**2)
 
         def back(epsilon: Array) -> Array:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                t = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 700.0)) / q, -1.0))
-            return z * t + 0.5 / z
+            return z * _inverse_log_ratio(epsilon, q) + 0.5 / z
 
         def with_unit(u: Array) -> Array:
             return (
                 (1.0 - q) * np.exp(-0.5 * u**2) + q * np.exp(-0.5 * (u - 1.0 / z) ** 2)
             ) / _SQRT_2PI
 
-        top = {Direction.ADD: 13.0, Direction.REMOVE: 13.0 + 1.0 / z, None: 13.0 + 1.0 / z}[way]
+        # beyond 38 standard deviations a double has no probability left
+        top = 38.0 + (0.0 if way is Direction.ADD else 1.0 / z)
         law: dict[str, Callable[[Array], Array]]
         if way is Direction.REMOVE:
             law = {"loss": ratio, "inverse": back, "density": with_unit}
@@ -304,10 +311,10 @@ class SampledGaussian(Sampled):
             }
         return from_density(
             **law,
-            low=-13.0,
+            low=-38.0,
             high=top,
             panel=min(0.25, 0.5 * z),
-            beyond=float(end[0]),
+            beyond=float(end[0]) + 1e-310,
             step=step,
             first=first,
             last=last,
@@ -318,20 +325,32 @@ def _replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
     """The x at which the loss of the replace-one pair is epsilon.
 
     q e^-c y^2 + (1-q)(1-alpha) y - alpha q e^-c = 0 with y = e^(x/z^2), c = 1/(2 z^2), divided by
-    e^(epsilon/2) y.
+    e^(epsilon/2) y; then x = z^2 (epsilon/2 + asinh h), with log h kept apart, as h may overflow.
     """
-    half = (1.0 - q) / q * math.exp(0.5 / z**2) * np.sinh(np.clip(epsilon, -1400.0, 1400.0) / 2.0)
-    return z**2 * (epsilon / 2.0 + np.arcsinh(half))
+    size = np.abs(epsilon)
+    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
+    with np.errstate(divide="ignore"):
+        log_half = odds + 0.5 / z**2 + size / 2.0 + np.log(-np.expm1(-size)) - math.log(2.0)
+    near = np.arcsinh(np.exp(np.minimum(log_half, 20.0)))
+    far = np.where(log_half > 20.0, log_half + math.log(2.0), near)
+    return np.asarray(np.sign(epsilon) * z**2 * (size / 2.0 + far))
 
 
 def _replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
-    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1): the loss grows with x, so one
-    threshold decides."""
+    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
+
+    The loss grows with x, so one threshold decides. The difference of two tails cancels, so that
+    its rounding error is added.
+    """
     sign = np.abs(epsilon)
     x = _replace_one_threshold(sign, q, z)
-    above = (1.0 - q) * ndtr(-x / z) + q * ndtr((1.0 - x) / z)
-    other = (1.0 - q) * ndtr(-x / z) + q * ndtr((-1.0 - x) / z)
-    value = np.maximum(above - np.exp(np.minimum(sign, 700.0)) * other, 0.0)
+    rest = math.log1p(-q) if q < 1.0 else -math.inf
+    above = np.exp(rest + log_ndtr(-x / z)) + np.exp(math.log(q) + log_ndtr((1.0 - x) / z))
+    bulk = np.minimum(sign + rest + log_ndtr(-x / z), 0.0)
+    moved = np.minimum(sign + math.log(q) + log_ndtr((-1.0 - x) / z), 0.0)
+    other = np.exp(bulk) + np.exp(moved)
+    exponents = 1.0 + sign + (x / z) ** 2 + 1.0 / z**2  # whose rounding is relative
+    value = np.maximum(above - other, 0.0) + 4.5e-16 * exponents * (above + other)
     # the pair is symmetric: delta(-e) = 1 - e^-e + e^-e delta(e)
     return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
 

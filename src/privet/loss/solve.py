@@ -47,7 +47,7 @@ def epsilon(loss: PrivacyLoss, delta: float) -> float:
         if ceiling <= worst or (how and contour.holds(parts, direction, how, worst, delta)):
             continue
         value, how = _one_way(parts, direction, delta, ceiling)
-        worst = max(worst, value)
+        worst = ceiling if math.isnan(value) else max(worst, value)
     return worst
 
 
@@ -64,6 +64,8 @@ def _one_way(
         single = _single(only, direction, delta, ceiling)
         if single is not None:
             return single, None
+    if _total_variation(parts, direction) <= delta:
+        return 0.0, None
     value, how = contour.epsilon(parts, direction, delta, rounds=2)
     if how is None:
         tight = False
@@ -73,6 +75,20 @@ def _one_way(
             refined, how = contour.epsilon(parts, direction, delta, rounds=6)
             value = min(value, refined)
     return min(value, ceiling), how
+
+
+def _total_variation(parts: Sequence[Part], direction: Direction) -> float:
+    """A bound of delta at epsilon 0: the sum of those of the single releases (1 if unknown)."""
+    if sum(p.distinct for p in parts) >= 64:
+        return 1.0
+    total = 0.0
+    for part in parts:
+        for single, count in part.singles():
+            values = single.profile(np.zeros(1), direction)
+            if values is None:
+                return 1.0
+            total += count * float(values[0])
+    return total * (1.0 + 1e-12)
 
 
 def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> float | None:
@@ -90,6 +106,8 @@ def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> f
         high = 1.0
         while excess(high) > 0.0:
             high *= 2.0
+            if high > 1e18:
+                return math.inf
     if excess(high) > 0.0:
         return high
     root = _root(excess, 0.0, high)
@@ -111,7 +129,10 @@ def delta(loss: PrivacyLoss, epsilon: float) -> float:
     elif parts:
         for direction in _directions(parts):
             if _ceiling(parts, direction) > epsilon:
-                finite = max(finite, _delta_one_way(parts, direction, epsilon))
+                value = _delta_one_way(parts, direction, epsilon)
+                finite = 1.0 if math.isnan(value) else max(finite, value)
+    if finite == 0.0 and any(_ceiling(parts, d) > epsilon for d in _directions(parts)):
+        finite = math.nextafter(0.0, 1.0)  # it underflowed; 0 would read as pure privacy
     return min(1.0, failure + (1.0 - failure) * finite)
 
 

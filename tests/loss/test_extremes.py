@@ -1,0 +1,107 @@
+"""Settings nobody should use, and what a review found there: never below a bound known otherwise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from privet.errors import Incomparable
+from privet.guarantee import Adjacency
+from privet.loss import (
+    Composed,
+    Direction,
+    FixedSizeGaussian,
+    Gaussian,
+    SampledGaussian,
+    SampledLaplace,
+    contour,
+    gaussian_epsilon,
+)
+from privet.loss.base import Quadrature
+
+REPLACE = Adjacency.REPLACE_ONE
+
+
+@pytest.mark.parametrize("z", [0.01, 0.02, 0.03, 0.1])
+def test_hardly_any_noise(z: float) -> None:
+    """Being sampled once is seen for certain: delta is at least 1 - (1-q)^T at any epsilon below 1/2z^2."""
+    steps = SampledGaussian(sample_rate=0.5, noise_multiplier=z, steps=3)
+    assert steps.delta(1.0) >= 0.874
+    one = SampledGaussian(sample_rate=0.5, noise_multiplier=z)
+    replaced = SampledGaussian(sample_rate=0.5, noise_multiplier=z, adjacency=REPLACE)
+    lower = gaussian_epsilon(1 / z, 2e-5) + math.log(0.5)
+    assert lower <= one.epsilon(1e-5) * (1 + 1e-12)
+    assert one.epsilon(1e-5) <= replaced.epsilon(1e-5)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("q", "delta"), [(1e-12, 1e-300), (1e-6, 1e-60), (0.01, 1e-45)])
+def test_tiny_deltas_still_add_up(q: float, delta: float, adjacency: Adjacency) -> None:
+    one, two = (
+        SampledGaussian(sample_rate=q, noise_multiplier=1.0, steps=n, adjacency=adjacency)
+        for n in (1, 2)
+    )
+    assert one.epsilon(delta) < two.epsilon(delta) <= 2 * one.epsilon(delta / 2) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("z", [0.1, 0.3, 0.47])
+def test_full_rate_with_little_noise(z: float) -> None:
+    for adjacency, factor in ((Adjacency.ADD_REMOVE, 1.0), (REPLACE, 2.0)):
+        steps = SampledGaussian(sample_rate=1.0, noise_multiplier=z, steps=4, adjacency=adjacency)
+        exact = gaussian_epsilon(2.0 * factor / z, 1e-5)
+        assert exact <= steps.epsilon(1e-5) <= exact * 1.001
+    assert SampledLaplace(sample_rate=1.0, noise_multiplier=0.02).epsilon(0.0) == 50.0
+
+
+def test_everything_ends_and_is_finite() -> None:
+    assert SampledGaussian(sample_rate=1e-12, noise_multiplier=0.3, steps=2).epsilon(1e-5) == 0.0
+    assert SampledGaussian(sample_rate=1e-3, noise_multiplier=1.0, steps=10**12).epsilon(1e-5) > 8e5
+    assert math.isfinite(FixedSizeGaussian(sample_rate=0.5, noise_multiplier=0.05).epsilon(1e-5))
+    assert Gaussian(mu=1e200).epsilon(1e-5) == math.inf
+    assert Gaussian(mu=2e6).epsilon(1e-5) == pytest.approx(2e12, rel=1e-4)
+    assert Gaussian(mu=1.0).delta(1000.0) > 0.0  # underflow must not read as pure privacy
+
+
+@pytest.mark.slow
+def test_binning_where_the_variation_is_all_but_one() -> None:
+    z = np.linspace(0.06, 0.065, 300)
+    binned = SampledGaussian(sample_rate=0.01, noise_multiplier=z).epsilon(1e-5)
+    least = SampledGaussian(sample_rate=0.01, noise_multiplier=0.065, steps=300).epsilon(1e-5)
+    most = SampledGaussian(sample_rate=0.01, noise_multiplier=0.06, steps=300).epsilon(1e-5)
+    assert least <= binned <= most * 1.001
+
+
+def test_a_schedule_does_not_follow_its_caller() -> None:
+    z = np.full(3, 1.0)
+    loss = SampledGaussian(sample_rate=np.full(3, 0.1), noise_multiplier=z)
+    before = loss.epsilon(1e-5)
+    z *= 10
+    assert loss.epsilon(1e-5) == before
+    for values in loss.groups:
+        with pytest.raises(ValueError, match="read-only"):
+            values[:] = 100
+
+
+def test_not_a_number_is_not_private() -> None:
+    line = Quadrature(order=1.0, spacing=0.1, count=64)
+    k = np.full(64, complex("nan"))
+    k[0] = 0.0
+    curve = contour.build_curve(k, np.zeros(64), line, 1e-3)
+    assert curve.log_delta(0.0) > math.log(0.05)
+    k[0] = complex("nan")
+    assert contour.build_curve(k, np.zeros(64), line, 1e-3).log_delta(0.0) == math.inf
+
+
+def test_a_sum_has_one_adjacency() -> None:
+    with pytest.raises(Incomparable):
+        Composed(members=(Gaussian(mu=1.0),), adjacency=REPLACE)
+
+
+def test_both_directions_are_used() -> None:
+    """With a tiny rate and delta near its total variation, removing is worse; never less than either."""
+    loss = SampledGaussian(sample_rate=0.3, noise_multiplier=2.0, steps=20)
+    for direction in Direction:
+        value, _ = contour.epsilon(loss.parts, direction, 1e-6, rounds=3)
+        assert loss.epsilon(1e-6) >= value * (1 - 5e-4)
