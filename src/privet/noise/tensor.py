@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,9 +21,8 @@ BLOCK = 31 * 1024
 CHUNK = 1024 * BLOCK
 """Outputs made from one key."""
 LARGEST = 2.0**50
-"""Values are held within this number of grid steps, 2^24 standard deviations or more."""
+"""Values are held within this number of grid steps: at least 2^23 standard deviations."""
 _MIDDLE = 1.5 * 2.0**52
-_LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 _FROM_WORD = 2.0**-63 * BODY
 _SQRT2 = math.sqrt(2.0)
 
@@ -50,9 +50,11 @@ def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tenso
 def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
     """Add normal noise of this scale on the public grid, in place; returns the tensor.
 
-    Value and noise are rounded to `grid.spacing(scale)` and added exactly (see
-    `privet.noise.grid`); values are held within 2^50 steps. A float32 tensor is then rounded to the
-    coarser float32 grid.
+    float64: value and noise are rounded to g = `grid.spacing(scale)` and added exactly (see
+    `privet.noise.grid`). float32: the sum of value and noise, computed in float64, is rounded to
+    the coarser c = `grid.spacing(scale, bits=grid.BITS_FLOAT32)`. Either way the result depends on
+    value and noise only through the sum of the noise and the value (rounded to g if float64).
+    Values are held within 2^50 grid steps.
 
     Rounding to multiples of g is addition of M = 1.5 2^52 g: float64 numbers within 2^51 g of M are
     the multiples of g there. So (v + M) is round_g(v) + M, adding the noise n makes it
@@ -63,20 +65,20 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
 
     **Assumes** the tensor is finite and has the sensitivity that the caller declares; not checked.
     """
-    step = grid.spacing(scale)
-    coarse = grid.spacing(scale, bits=grid.BITS_FLOAT32)
-    middle, middle_coarse = _MIDDLE * step, _MIDDLE * coarse
     flat = _flat(tensor)
     narrow = flat.dtype == torch.float32
-    limit = min(LARGEST * step, _LARGEST_FLOAT32) if narrow else LARGEST * step
+    step = grid.spacing(scale, bits=grid.BITS_FLOAT32 if narrow else grid.BITS)
+    limit, middle = LARGEST * step, _MIDDLE * step
+    if narrow:
+        limit = min(limit, torch.finfo(torch.float32).max)
     for part, noise, value in _parts(flat, source.stream):
-        value.copy_(part.clamp_(-limit, limit)).add_(middle)
+        value.copy_(part.clamp_(-limit, limit))
+        if not narrow:
+            value.add_(middle)
         value.add_(noise, alpha=scale * _SQRT2)
-        if narrow:  # 1.5 2^52 (coarse - step) has a dozen digits: exact
-            value.add_(middle_coarse - middle).sub_(middle_coarse)
-        else:
-            value.sub_(middle)
-        part.copy_(value)
+        if narrow:
+            value.add_(middle)
+        part.copy_(value.sub_(middle))
     return tensor
 
 
@@ -93,14 +95,12 @@ def _parts(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Cache-sized parts of a tensor: (part, noise over sqrt(2) in float64, a float64 buffer).
 
-    Noise and buffer are the same memory block after block, since fresh memory costs more than the
-    arithmetic.
+    Noise and buffer are the same memory part after part.
     """
     size = min(flat.numel(), BLOCK)
-    words = np.empty(size + size % 2, dtype=np.uint64)
-    bits = torch.from_numpy(words.view(np.int64))[:size]
-    noise, value = (torch.empty(size, dtype=torch.float64) for _ in range(2))
-    drawn = noise.numpy()
+    work = _workspace
+    words, drawn = work.words[: size + size % 2], work.noise.numpy()
+    bits, noise, value = work.bits[:size], work.noise[:size], work.value[:size]
     for chunk in flat.split(CHUNK):
         where, far = tail(stream, chunk.numel())
         far /= _SQRT2
@@ -116,3 +116,15 @@ def _parts(
             noise.copy_(bits).mul_(_FROM_WORD).erfinv_()
             drawn[where[first:end]] = far[first:end]
             yield part, noise, value
+
+
+class _Workspace(threading.local):
+    """Buffers of a thread, kept: fresh memory costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.words = np.empty(BLOCK, dtype=np.uint64)
+        self.bits = torch.from_numpy(self.words.view(np.int64))
+        self.noise, self.value = (torch.empty(BLOCK, dtype=torch.float64) for _ in range(2))
+
+
+_workspace = _Workspace()
