@@ -15,16 +15,20 @@ class ClippedSum:
     `gradients` are views of `flat`, by parameter name, strided like the parameters. What is named
     `unprotected` is a function of single examples: look, but do not publish.
 
+    After `reset` the memory still holds the step before. A layer that can writes its gradient over
+    it (see `claim`); what nobody wrote is set to zero when `flat` or `gradients` is looked at.
+
     **Guarantee**: adding or removing one example changes the exact sum by at most `sensitivity` in
     L2 norm (float32 rounding of the sum itself apart, which the noise must cover).
     """
 
-    flat: Tensor
-    gradients: dict[str, Tensor]
+    buffer: Tensor = field(repr=False)
+    views: dict[str, Tensor] = field(repr=False)
     sensitivity: float = 0.0
     examples_unprotected: int = 0
     non_finite_unprotected: int = 0
     norms: list[Tensor] = field(default_factory=list, repr=False)
+    _outdated: set[str] = field(default_factory=set, repr=False)
 
     @classmethod
     def zeros(cls, parameters: dict[str, nn.Parameter]) -> ClippedSum:
@@ -32,11 +36,34 @@ class ClippedSum:
         wide = any(p.dtype == torch.float64 for p in parameters.values())
         dtype = torch.float64 if wide else torch.float32
         flat = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=dtype)
-        gradients, start = {}, 0
+        views, start = {}, 0
         for name, p in parameters.items():
-            gradients[name] = _like(flat[start : start + p.numel()], p)
+            views[name] = _like(flat[start : start + p.numel()], p)
             start += p.numel()
-        return cls(flat=flat, gradients=gradients)
+        return cls(buffer=flat, views=views)
+
+    @property
+    def flat(self) -> Tensor:
+        """The whole sum as one vector."""
+        self._settle()
+        return self.buffer
+
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """The sum by parameter name."""
+        self._settle()
+        return self.views
+
+    def claim(self, name: str) -> tuple[Tensor, bool]:
+        """A parameter's gradient, and whether it must be overwritten; from now on it counts."""
+        outdated = name in self._outdated
+        self._outdated.discard(name)
+        return self.views[name], outdated
+
+    def _settle(self) -> None:
+        for name in self._outdated:
+            self.views[name].zero_()
+        self._outdated.clear()
 
     @property
     def norms_unprotected(self) -> Tensor:
@@ -45,7 +72,7 @@ class ClippedSum:
 
     def reset(self) -> ClippedSum:
         """Empty the sum for the next step, keeping its memory."""
-        self.flat.zero_()
+        self._outdated = set(self.views)
         self.sensitivity, self.examples_unprotected, self.non_finite_unprotected = 0.0, 0, 0
         self.norms = []
         return self

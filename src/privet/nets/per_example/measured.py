@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 KEEP_BYTES = 64 * 2**20
 """Per-example gradients of a layer are kept up to this size, and taken in chunks above it."""
 
+_SCRATCH_BYTES = 4 * 2**20
 _BLOCK = 1024
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 TOLERATED = 1e-5
@@ -51,16 +53,33 @@ class Captured(NamedTuple):
         )
 
 
+AddWeighted = Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
+
+
 @dataclass
 class Measured:
     """Squared norms (examples,) in float64, and the weighted sum of per-example gradients.
 
     `add_weighted(weights, bad, into)` adds it to `into`, one tensor a target; rows listed in `bad`
     are silenced before they are multiplied, so that 0 * NaN never reaches the sum.
+    `write_weighted` does the same over what `into` held, where the layer can do that at no cost.
     """
 
     squared_norms: Tensor
-    add_weighted: Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
+    add_weighted: AddWeighted
+    write_weighted: AddWeighted | None = None
+
+    def put(
+        self, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor], outdated: Sequence[bool]
+    ) -> None:
+        """Add to the targets, of which the outdated ones count as zero."""
+        if self.write_weighted is not None and all(outdated):
+            self.write_weighted(weights, bad, into)
+            return
+        for target, old in zip(into, outdated, strict=True):
+            if old:
+                target.zero_()
+        self.add_weighted(weights, bad, into)
 
 
 class Kernel(NamedTuple):
@@ -97,8 +116,27 @@ def silenced(tensor: Tensor, bad: Tensor | None) -> Tensor:
 
 
 def weighted_rows(tensor: Tensor, weights: Tensor) -> Tensor:
-    """Row i of the tensor times weights[i]."""
-    return tensor * weights.to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
+    """Row i of the tensor times weights[i]; in memory that the next call may use again."""
+    factors = weights.to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
+    size = tensor.numel() * tensor.element_size()
+    if size > _SCRATCH_BYTES or not tensor.is_contiguous():
+        return tensor * factors
+    return torch.mul(tensor, factors, out=_scratch.like(tensor))
+
+
+class _Scratch(threading.local):
+    """A little memory per thread: giving it back after every layer costs more than the product."""
+
+    memory: Tensor | None = None
+
+    def like(self, tensor: Tensor) -> Tensor:
+        if self.memory is None:
+            self.memory = torch.empty(_SCRATCH_BYTES, dtype=torch.uint8)
+        size = tensor.numel() * tensor.element_size()
+        return self.memory[:size].view(tensor.dtype).view(tensor.shape)
+
+
+_scratch = _Scratch()
 
 
 def gram_squared_norms(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

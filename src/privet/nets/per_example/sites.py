@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import final
 
 import torch
@@ -123,17 +124,19 @@ class LinearSite(Site):
     def _contraction(self, a: Tensor, g: Tensor, norms: Tensor, bias: Tensor | None) -> Measured:
         """One product of all rows, with the weights on the narrower side."""
 
-        def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+        def put(beta: int, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
             left, right = silenced(g, bad), silenced(a, bad)
             if a.shape[-1] < g.shape[-1]:
                 right = weighted_rows(right, weights)
             else:
                 left = weighted_rows(left, weights)
             left, right = (t.flatten(0, -2).to(into[0].dtype) for t in (left, right))
-            into[0].addmm_(left.t(), right)
+            into[0].addmm_(left.t(), right, beta=beta)  # 0 overwrites, even NaN
+            if beta == 0 and bias is not None:
+                into[-1].zero_()
             add_bias(bias, weights, bad, into)
 
-        return Measured(norms, add_weighted)
+        return Measured(norms, partial(put, 1), partial(put, 0))
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         n, _, i = a.shape

@@ -1,0 +1,90 @@
+"""The buffer of the clipped sum: a new step overwrites the old one, whoever writes and reads it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from privet.nets import FlatClipping, PerExampleGradients
+from privet.nets.per_example.measured import weighted_rows
+
+
+class Tied(nn.Module):
+    """Two uses of one weight, a convolution, and a layer that is left out on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, 4, 3, padding=1)
+        self.shared = nn.Linear(4, 4)
+        self.sometimes = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+        self.with_all = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x).mean(2)
+        x = self.shared(torch.tanh(self.shared(x)))
+        return self.head(self.sometimes(x) if self.with_all else x)  # type: ignore[no-any-return]
+
+
+def losses(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x).square().mean(1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("left_behind", [1.0, math.nan, math.inf])
+@pytest.mark.parametrize("with_all", [True, False])
+@pytest.mark.parametrize("micro_batch", [3, 8])
+def test_nothing_of_the_last_step_is_left(
+    left_behind: float, with_all: bool, micro_batch: int
+) -> None:
+    torch.manual_seed(0)
+    model, x = Tied(), torch.randn(8, 1, 5)
+    engine = PerExampleGradients(model, clipping=FlatClipping(bound=0.1))
+    used = engine.accumulate(losses, x, micro_batch=micro_batch)
+    model.with_all = with_all
+    fresh = engine.accumulate(losses, x, micro_batch=micro_batch)
+    used.flat.fill_(left_behind)
+    engine.accumulate(losses, x, micro_batch=micro_batch, into=used.reset())
+    assert torch.equal(used.flat, fresh.flat)
+    assert all(torch.equal(used.gradients[k], v) for k, v in fresh.gradients.items())
+    assert bool(fresh.gradients["sometimes.weight"].any()) == with_all
+
+
+def test_an_empty_step_is_zero() -> None:
+    model = nn.Linear(3, 2)
+    engine = PerExampleGradients(model)
+    total = engine.zeros()
+    total.flat.fill_(math.nan)
+    engine.accumulate(losses, torch.zeros(0, 3), into=total.reset())
+    assert not total.flat.any()
+    total.flat.fill_(math.nan)
+    total.reset().assign_to(model, divisor=2.0)
+    assert model.weight.grad is not None and not model.weight.grad.any()
+
+
+def test_a_bad_row_is_not_written_over_the_last_step() -> None:
+    torch.manual_seed(1)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), torch.randn(5, 3)
+    engine = PerExampleGradients(model)
+    total = engine.accumulate(losses, x)
+    without = engine.accumulate(losses, x[1:]).flat
+    x[0] = math.nan
+    engine.accumulate(losses, x, into=total.reset())
+    assert torch.allclose(total.flat, without, rtol=1e-6, atol=1e-7)
+    assert total.non_finite_unprotected == 1
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 2, 5), (6, 3, 4, 4), (3, 1_000_000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weighted_rows(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Large ones, and layouts other than row-major, are left in memory and layout of their own."""
+    t = torch.randn(shape, dtype=dtype)
+    w = torch.rand(shape[0], dtype=torch.float64)
+    expected = torch.stack([row * float(k) for row, k in zip(t, w.to(dtype), strict=True)])
+    assert torch.equal(weighted_rows(t, w), expected)
+    if t.dim() == 4:
+        last = t.to(memory_format=torch.channels_last)
+        out = weighted_rows(last, w)
+        assert torch.equal(out, expected) and out.stride() == last.stride()
