@@ -7,8 +7,10 @@ them alike; the median step is reported as a multiple of the plain step in chann
 the same run. Peak memory growth is measured in a fresh process per method: the highest resident
 size during steps over the size just before them, again as a multiple of plain channels-first's.
 `cpu_ratio` compares processor time instead, which a busy machine disturbs less.
-Noise and the optimiser's step are part of every private step: torch's generator for `ours` and the
-peers (who use it too), and privet's cryptographic noise on a grid for `ours-secure-noise`.
+Noise and the optimiser's step are part of every private step: for `ours` the release that training
+makes (secure noise on a grid, `privet.methods.dpsgd.release.release_sum_`), for the peers what they
+use themselves, torch's generator. (`privet.methods.dpsgd.private` moreover adds micro-batches up
+in float64, which is not timed here.)
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.networks import CASES, Case
+from privet.methods.dpsgd.release import release_sum_, with_rounding
 from privet.nets import FlatClipping, PerExampleGradients
 from privet.noise import secure
-from privet.noise.tensor import add_gaussian_
 
 Step = Callable[[], None]
 NOISE_MULTIPLIER = 1.0
@@ -75,24 +77,26 @@ def plain(case: Case, *, channels_last: bool) -> Step:
     return step
 
 
-def _secure_noise_into(total: Tensor, std: float, divisor: float) -> None:
-    """The noise of a real release: cryptographic bits, on a grid."""
-    add_gaussian_(total, std, secure())
-    total.div_(divisor)
-
-
-def ours(case: Case, noise: Callable[[Tensor, float, float], None] = _noise_into) -> Step:
-    """privet's engine: channels-last, micro-batches, noise, step."""
+def ours(case: Case) -> Step:
+    """privet's engine and release: channels-last, micro-batches, secure noise, step."""
     model, x, y = case.build()
     engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
     (x,) = engine.prepare(x)
     total = engine.zeros()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    source = secure()
 
     def step() -> None:
         engine.accumulate(losses_of, x, y, micro_batch=case.micro_batch, into=total.reset())
-        noise(total.flat, NOISE_MULTIPLIER * total.sensitivity, len(x))
-        total.assign_to(model)
+        release_sum_(
+            total.flat,
+            sensitivity=with_rounding(
+                total.sensitivity, expected_batch=len(x), dtype=total.flat.dtype
+            ),
+            noise_multiplier=NOISE_MULTIPLIER,
+            source=source.child("noise", 0),
+        )
+        total.assign_to(model, divisor=len(x))
         optimizer.step()
 
     return step
@@ -183,7 +187,6 @@ METHODS: dict[str, Callable[[Case], Step]] = {
     "plain": lambda case: plain(case, channels_last=False),
     "plain-channels-last": lambda case: plain(case, channels_last=True),
     "ours": ours,
-    "ours-secure-noise": lambda case: ours(case, _secure_noise_into),
     "opacus-hooks": lambda case: opacus(case, "hooks"),
     "opacus-ghost": lambda case: opacus(case, "ghost"),
     "opacus-functorch": lambda case: opacus(case, "functorch"),
