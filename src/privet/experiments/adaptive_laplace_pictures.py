@@ -126,8 +126,8 @@ def _relevance(out: Path, bench: Bench) -> list[Path]:
     figure, axes = pyplot.subplots(2, len(first), figsize=(1.1 * len(first), 2.5))
     single = between_extremes(relevance(model, rows[first], labels[first])).reshape(-1, *size)
     for k, i in enumerate(first):
-        axes[0, k].imshow(rows[i].reshape(size), cmap="gray_r")
-        axes[1, k].imshow(single[k], cmap="RdYlGn_r", vmin=0, vmax=1)
+        axes[0, k].imshow(rows[i].reshape(size).numpy(), cmap="gray_r")
+        axes[1, k].imshow(single[k].numpy(), cmap="RdYlGn_r", vmin=0, vmax=1)
     for axis in axes.flat:
         axis.set_axis_off()
     figure.suptitle("Relevance of the pixels to the output of the label (red: strong)", fontsize=10)
@@ -145,11 +145,11 @@ def _relevance(out: Path, bench: Bench) -> list[Path]:
         ("unit L1: mean, no noise", unit),
         ("unit L1: Lap(1 / n eps1), eps1 = 1/3", bounded.value.reshape(-1) + ours),
     ]
-    figure, row = pyplot.subplots(1, 4, figsize=(11, 3.1))
+    figure, row = pyplot.subplots(1, 4, figsize=(12, 3.2), layout="constrained")
     for axis, (title, values) in zip(row, panels, strict=True):
         shown = axis.imshow(np.abs(values).reshape(size), cmap="RdYlGn_r")
         axis.set_title(title, fontsize=8)
         axis.set_axis_off()
-        figure.colorbar(shown, ax=axis, fraction=0.046)
+        figure.colorbar(shown, ax=axis, shrink=0.7).ax.tick_params(labelsize=7)
     figure.suptitle(f"Average relevance of the pixels (n = {n}; means over {count} records)")
     return [*written, *_save(figure, out / "average-relevance")]

@@ -36,7 +36,7 @@ from privet.methods.adaptive_laplace.published_nets import (
 )
 from privet.methods.base import Method, PublicFacts, Release
 from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
-from privet.noise import Source
+from privet.noise import Source, grid
 
 Array = NDArray[Any]
 Watcher = Callable[[int, nn.Module], None]
@@ -216,10 +216,10 @@ class Published(Method[PublishedNet, PublishedPlan]):
         self, x: Array, y: Array, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
     ) -> Release[PublishedNet]:
         """Algorithm 1 on rows x in [0, 1] and class numbers y."""
-        rows = np.asarray(x, dtype=np.float32).reshape(len(x), -1)
+        rows = np.require(x, np.float32, "W").reshape(len(x), -1)
         if rows.shape[1] != plan.facts.features:
             raise InvalidArgument("x", rows.shape, f"rows of {plan.facts.features} features")
-        labels = np.asarray(y, dtype=np.int64)
+        labels = np.require(y, np.int64, "W")
         proved = self.guarantee(plan)
         entries = self._charge(proved, ledger)
         ratios = self._ratios(rows, labels, plan, rng)  # lines 1-7, 10-11
@@ -260,7 +260,8 @@ class Published(Method[PublishedNet, PublishedPlan]):
         shaped = rows.reshape(-1, *self.network.shape)
         exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
         drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
-        return budget_ratios(exact.reshape(-1) + drawn)
+        step = grid.spacing(plan.relevance_scale)
+        return budget_ratios(grid.add(exact.reshape(-1), drawn, step=step))
 
     def pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
         """The paper's well-trained network: it sees the records, which nothing accounts for."""

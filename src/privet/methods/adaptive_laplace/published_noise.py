@@ -92,6 +92,7 @@ def feature_scales(
     eps = _check.positive("epsilon", epsilon)
     size = _check.count("batch_size", batch_size)
     beta = np.maximum(np.asarray(ratios, dtype=np.float64), _SMALLEST_RATIO)
+    beta = beta / max(1.0, float(beta.mean()))  # they must not sum to more than d
     return _check.positive("sensitivity", sensitivity) / (size * beta * eps)
 
 

@@ -1,0 +1,104 @@
+"""The experiments: cells run, are kept and not run again; the audit says falsified."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from privet.experiments import adaptive_laplace as experiment
+from privet.noise import seeded
+
+TINY = replace(
+    experiment.QUICK, data="digits", records=400, epochs=1, pretraining_epochs=1, psgd_steps=3,
+    batch_size=100, units=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.slow
+def test_everything_runs_once_and_is_kept(tmp_path):
+    first = experiment.reproduce(tmp_path, TINY)
+    cells = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()}
+    told = []
+    again = experiment.reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()} == cells
+    assert again["rows"] == first["rows"] and told[0][1:] == (0, 8)
+    assert {r["method"] for r in first["rows"]} == set(experiment.METHODS)
+    by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
+    assert by["AdLM", 2.0]["proved"] == by["AdLM as released", 2.0]["proved"] == "inf"
+    assert by["ILM", 2.0]["proved"] > by["ILM", 2.0]["claimed"] == 2.0
+    assert by["sound", 2.0]["proved"] <= 2.0 and by["pSGD", 2.0]["proved"] <= 2.0
+    assert all(0.0 <= r["accuracy"] <= 1.0 for r in first["rows"])
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["rows"] == json.loads(json.dumps(first["rows"]))
+    assert len(first["pictures"]) >= 4
+    assert all((tmp_path / p.split("/")[-1]).stat().st_size > 1000 for p in first["pictures"])
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    settings = replace(TINY, methods=("ILM",))
+
+    class Stop(Exception):
+        pass
+
+    def stop(what, done, of):
+        if done == 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        experiment.reproduce(tmp_path, settings, progress=stop)
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 1
+    assert len(experiment.reproduce(tmp_path, settings)["rows"]) == 2
+
+
+def test_colour_pictures_are_put_channels_first():
+    settings = replace(TINY, maps=(4,), kernel=3)
+    bench = experiment.Bench(settings)
+    bench.data = replace_shape(bench.data)
+    rows = np.arange(2 * 4 * 4 * 3, dtype=np.float32).reshape(2, -1)
+    turned = bench._channels_first(rows)
+    assert turned.reshape(2, 3, 4, 4)[0, 1, 2, 3] == rows.reshape(2, 4, 4, 3)[0, 2, 3, 1]
+
+
+def replace_shape(data):
+    from privet.data import Dataset
+
+    x = np.zeros((2, 4, 4, 3))
+    return Dataset(
+        name="colour", about="", classes=("a", "b"), low=0.0, high=1.0,
+        x_train=x, y_train=np.array([0, 1]), x_test=x, y_test=np.array([0, 1]),
+    )  # fmt: skip
+
+
+def test_the_audit_of_a_record():
+    found = experiment.audit_record(
+        epsilon=1.0, trials=4000, rng=seeded(0), features=100, h0=4, batch_size=400
+    )
+    assert found.verdict.value == "falsified" and found.claimed < found.audited <= found.proved
+    sound = experiment.audit_record(  # |L| = 2 |h0|: the local epsilon is the claimed one
+        epsilon=1.0, trials=4000, rng=seeded(0), features=100, h0=4, batch_size=8
+    )
+    assert sound.verdict.value == "consistent" and sound.proved == 1.0
+
+
+def test_command_line(tmp_path, capsys):
+    from privet.cli.main import main
+
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "adaptive-laplace", "--out", str(tmp_path), "--method", "magic"])
+    assert stopped.value.code == 2
+    assert "one of AdLM" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "adaptive-laplace", "--out", str(tmp_path), "--data", "pigeons"])
+    assert "mnist or cifar10" in capsys.readouterr().err
