@@ -95,3 +95,14 @@ def test_precision_attack_in_brief() -> None:
         o32 = grid.to_float32(o, 1.0)
         one = np.float32(1)
         assert o32.dtype == np.float32 and np.array_equal((o32 - one) + one, o32)
+
+
+@given(st.integers(-40, 40), st.integers(0, 40), st.sampled_from([0.25, 1.0, 8.0]))
+def test_a_distance_rounds_to_at_most_its_ceiling(half: int, gap: int, step: float) -> None:
+    """Halves are the worst case: 0.5 and 1.5 must not become 0 and 2."""
+    first, second = 0.5 * half * step, (0.5 * half + 0.5 * gap) * step
+    far = abs(
+        int(grid.to_units(np.array(first), step)) - int(grid.to_units(np.array(second), step))
+    )
+    assert far <= math.ceil(0.5 * gap)
+    assert far * step <= grid.l1_after_rounding(0.5 * gap * step, dimension=1, step=step)

@@ -41,6 +41,9 @@ class Rows:
     how: str
     invalid: int = 0
 
+    def __post_init__(self) -> None:
+        self.units.setflags(write=False)
+
     def sum(self) -> Bounded:
         """The exact sum over records (held within 2^53 units, which is 1-Lipschitz)."""
         total = np.clip(self.units.sum(axis=0, dtype=np.int64), -_LARGEST, _LARGEST)

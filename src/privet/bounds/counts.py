@@ -26,6 +26,9 @@ class Categories:
     classes: int
     invalid: int = 0
 
+    def __post_init__(self) -> None:
+        self.values.setflags(write=False)
+
     def histogram(self) -> Bounded:
         """How many records each category has.
 

@@ -56,7 +56,8 @@ class RandomisedResponse:
     def _false(self) -> float:
         """The probability of a false answer, (K - 1) / (e^epsilon + K - 1), rounded up."""
         others = self.classes - 1
-        return others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
+        rounded_up = others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
+        return min(rounded_up, others / self.classes)  # beyond, the truth would be the rarer answer
 
     @property
     def truth(self) -> float:

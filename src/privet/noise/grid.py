@@ -81,18 +81,25 @@ def l2_after_rounding(sensitivity: float, *, dimension: int, step: float) -> flo
 
 
 def _one_coordinate(sensitivity: float, step: float) -> float:
+    """g ceil(Delta / g), for halves that all round upwards, as in `to_units`."""
     steps = sensitivity / step  # exact: step is a power of two
     return math.ceil(steps) * step if steps < 2**53 else sensitivity
 
 
 def to_units(values: NDArray[np.float64], step: float) -> NDArray[np.int64]:
-    """The nearest multiples of `step`, counted in steps; huge values are held at 2^61 steps.
+    """The nearest multiples of `step`, halves upwards, counted in steps; held at 2^61 steps.
+
+    Halves must all go the same way: then two values at a distance x round to multiples at most
+    ceil(x / g) steps apart. Halves to even would make 2 of the distance from 0.5 to 1.5.
 
     Holding is 1-Lipschitz in each coordinate, so it never adds to a sensitivity; raising an error
     instead would tell something about the data.
     """
     with np.errstate(over="ignore"):
-        units = np.rint(np.asarray(values, dtype=np.float64) / step)
+        exact = np.asarray(values, dtype=np.float64) / step
+        units = np.floor(exact)
+        with np.errstate(invalid="ignore"):  # inf - inf, held below
+            units = units + (exact - units >= 0.5)
     return np.clip(units, -_LARGEST, _LARGEST).astype(np.int64)
 
 

@@ -30,7 +30,8 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
 
     def needed(scale: float) -> float:
         step = grid.spacing(scale)
-        return z * grid.l2_after_rounding(c, dimension=max(dimension, 1), step=step)
+        # the tensor path rounds halves to even, for which one coordinate has no better bound
+        return z * grid.l2_after_rounding(c, dimension=max(dimension, 2), step=step)
 
     return smallest_scale(needed, z * c)
 
