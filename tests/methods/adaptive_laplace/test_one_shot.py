@@ -122,7 +122,7 @@ def _exact_sums(method, plan: MomentPlan, first: ClassMeans, x, y) -> list[np.nd
 
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(Gaussian, "release", release)
-        method._class_means(x, y, plan, None, seeded(0))
+        method.class_means(x, y, plan, None, seeded(0))
         method._rule(x, y, plan, None, first, seeded(1))
     return kept
 
@@ -220,7 +220,7 @@ def test_pure_budgets_learn(share: float) -> None:
 def test_relevance_finds_the_features_that_decide() -> None:
     x, y = blobs(n=20_000)
     method = OneShotMoments()
-    first = method._class_means(x, y, method.plan(facts(n=20_000)), None, seeded(0))
+    first = method.class_means(x, y, method.plan(facts(n=20_000)), None, seeded(0))
     assert first.relevance[:3].min() > 3 * first.relevance[3:].max()
     shape = shape_of(first.relevance, 0.5)
     assert shape[:3].min() > shape[3:].max() and shape_of(np.zeros(3), 1.0).tolist() == [1.0] * 3

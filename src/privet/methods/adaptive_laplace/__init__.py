@@ -3,6 +3,7 @@
 from privet.methods.adaptive_laplace.estimator import AdaptiveLaplaceClassifier
 from privet.methods.adaptive_laplace.local import LocalPlan, LocalRecords, shuffled_epsilon
 from privet.methods.adaptive_laplace.moments import MomentPlan, OneShotMoments
+from privet.methods.adaptive_laplace.shaping import RelevanceScaling, private_relevance
 from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "MomentPlan",
     "Objective",
     "OneShotMoments",
+    "RelevanceScaling",
     "Solver",
+    "private_relevance",
     "shuffled_epsilon",
 ]

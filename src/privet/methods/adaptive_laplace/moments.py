@@ -213,7 +213,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
                     f"one for {plan.adjacency.value}, per {plan.unit.value}",
                 )
             entries = (ledger.charge(plan.loss, what="one-shot moments"),)
-        first = self._class_means(x, y, plan, weights, rng.child("first"))
+        first = self.class_means(x, y, plan, weights, rng.child("first"))
         model = self._rule(x, y, plan, weights, first, rng.child("second"))
         stated = plan.loss.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)
         bound = plan.first.sum().bounded().assumption
@@ -221,9 +221,10 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         guarantee = replace(stated, assumptions=(bound, law, SECRET_KEY))
         return Release(model=model, guarantee=guarantee, claim=None, entries=entries)
 
-    def _class_means(
+    def class_means(
         self, x: Array, y: Array, plan: MomentPlan, weights: Array | None, rng: Source
     ) -> ClassMeans:
+        """The first release and what follows from it; whoever calls this has charged for it."""
         total, length = plan.first.sum(), math.hypot(1.0, CONSTANT)
         for part in _parts(len(x)):
             h = x[part].astype(np.float64)
