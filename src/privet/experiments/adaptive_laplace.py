@@ -26,13 +26,13 @@ from privet.audit import Finding, OneShotAudit, laplace_score
 from privet.data import Dataset
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.adaptive_laplace import published_noise as noise
-from privet.methods.adaptive_laplace.published import Published, PublishedPlan, Reading
+from privet.methods.adaptive_laplace.published import Count, Published, PublishedPlan, Reading
 from privet.methods.adaptive_laplace.published_nets import PublishedNet
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.noise import Source, seeded
 
-METHODS = ("AdLM", "ILM", "AdLM as released", "pSGD", "sound")
+METHODS = ("AdLM", "ILM", "AdLM, |h0| = 1", "AdLM as released", "pSGD", "sound")
 DELTA = 1e-5
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many cells are done, and of how many."""
@@ -111,12 +111,13 @@ class Bench:
             )  # fmt: skip
 
     def published(self, method: str, epsilon: float, seed: int) -> tuple[Published, PublishedPlan]:
-        """AdLM, ILM or the released variant, with its plan."""
+        """AdLM, ILM, the released variant, or AdLM where |h0| is read as 1: the least noise."""
         s = self.settings
         made = Published(
             network=self.network(seed),
             adaptive=method != "ILM",
             reading=Reading.RELEASED if method == "AdLM as released" else Reading.PAPER,
+            count=1 if method == "AdLM, |h0| = 1" else Count.FEATURE_MAPS,
             batch_size=s.batch_size,
             epochs=s.epochs,
             pretraining_epochs=s.pretraining_epochs,

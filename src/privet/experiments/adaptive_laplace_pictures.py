@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from privet.experiments.adaptive_laplace import Bench
 
 COLOURS = {
-    "AdLM": "#b2182b", "ILM": "#ef8a62", "AdLM as released": "#999999", "pSGD": "#2166ac",
-    "sound": "#1b7837",
+    "AdLM": "#b2182b", "ILM": "#ef8a62", "AdLM, |h0| = 1": "#762a83", "AdLM as released": "#999999",
+    "pSGD": "#2166ac", "sound": "#1b7837",
 }  # fmt: skip
 PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},
              "pSGD": {0.25: 82.09, 0.5: 88.59}}  # fmt: skip
