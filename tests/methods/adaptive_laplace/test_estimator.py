@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privet import data
 from privet.errors import BudgetExceeded, Incomparable, InvalidArgument, MissingFile, Unattainable
-from privet.guarantee import Adjacency, Backing, Unit
+from privet.guarantee import Adjacency, Backing, Standing, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import (
     AdaptiveLaplaceClassifier,
@@ -124,7 +124,7 @@ def test_the_ledger_refuses_a_second_fit() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"reading": "published"},
+        {"reading": "x"},
         {"kind": "x"},
         {"objective": "x"},
         {"adjacency": "x"},
@@ -135,6 +135,21 @@ def test_wrong_words_are_refused_in_one_line(wrong: dict) -> None:
     with pytest.raises(InvalidArgument) as error:
         classifier(**wrong).fit(*blobs())
     assert "\n" not in str(error.value)
+
+
+def test_the_published_readings_claim_and_do_not_prove() -> None:
+    """Their epsilon is a claim; identical noise has a local proof, the authors' code none."""
+    X, y = blobs(n=300)
+    wide = {"bounds": (-4.0, 8.0), "epochs": 1, "epsilon": 1.0}
+    identical = classifier(reading="published", adaptive=False, **wide).fit(X, y)
+    assert identical.claim_.epsilon == pytest.approx(1.0)
+    assert 1.0 < identical.guarantee_.epsilon < math.inf
+    released = classifier(reading="released", **wide).fit(X, y)
+    assert released.guarantee_.epsilon == math.inf
+    assert released.guarantee_.standing is Standing.NONE
+    assert set(released.predict(X)) <= {"a", "b", "c"}
+    with pytest.raises(InvalidArgument, match="pair"):
+        classifier(reading="published", bounds=6.0).fit(X, y)
 
 
 # The local reading

@@ -1,4 +1,4 @@
-"""A scikit-learn estimator of the adaptive Laplace mechanism in its sound reading."""
+"""A scikit-learn estimator of the adaptive Laplace mechanism, sound unless told otherwise."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
 from privet.ledger import Entry, Ledger
+from privet.methods.adaptive_laplace.as_published import (
+    READINGS,
+    NetworkRule,
+    fit_published,
+    rows_for_network,
+)
 from privet.methods.adaptive_laplace.local import LocalRecords
 from privet.methods.adaptive_laplace.moments import OneShotMoments
+from privet.methods.adaptive_laplace.published_nets import PublishedNet
 from privet.methods.adaptive_laplace.rows import Bounds, public_rows
 from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
 from privet.methods.base import PublicFacts, Release
@@ -33,6 +40,9 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     """A linear classifier on public features from noise that is added once, whatever the epochs.
 
     - `epsilon`, `delta`: the budget, all of which is spent; delta = 0 gives pure epsilon.
+    - `reading`: "sound"; or "published" (Algorithm 1) or "released" (the authors' code), whose
+      epsilon is a claim: see `claim_`, and `guarantee_` for what is proved, often nothing. They
+      train `network`, need `bounds` as a pair, and take `adaptive` and `epochs` from below.
     - `kind`: "moments" (central; `privet.methods.adaptive_laplace.moments`) or "local" (every
       record is perturbed before collection, replace-one, pure epsilon; needs n in the millions).
     - `features`: a public extractor of `privet.nets.features`; or `bounds`: (low, high) for every
@@ -54,7 +64,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     - `ledger`: charged once, before anything is drawn.
     - `random_state`: None draws secret noise; a number the same noise every time (experiments).
 
-    **Guarantee**: `guarantee_`. The sound reading makes no other claim: `claim_` is None.
+    **Guarantee**: `guarantee_`. The sound reading makes no other claim: `claim_` is None there.
 
     **Assumes** that settings were not tuned on these records: tuning is not charged.
 
@@ -80,6 +90,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         delta: float = 1e-5,
         reading: str = "sound",
         kind: str = "moments",
+        network: PublishedNet | None = None,
         features: Features | None = None,
         bounds: Bounds = None,
         classes: Any = None,
@@ -99,6 +110,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.delta = delta
         self.reading = reading
         self.kind = kind
+        self.network = network
         self.features = features
         self.bounds = bounds
         self.classes = classes
@@ -146,7 +158,23 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _release(
         self, rows: Array, labels: Array, facts: PublicFacts, groups: Array | None
-    ) -> Release[LinearRule]:
+    ) -> Release[LinearRule] | Release[NetworkRule]:
+        if self.reading != "sound":
+            if groups is not None:
+                raise InvalidArgument("groups", groups, "None for the published readings")
+            self.plan_: Any
+            self.plan_, found = fit_published(
+                rows,
+                labels,
+                facts,
+                network=self.network,
+                reading=self.reading,
+                adaptive=self.adaptive,
+                epochs=self.epochs,
+                ledger=self.ledger,
+                rng=self._source(),
+            )
+            return found
         solver = Solver(
             objective=Objective(self.objective),
             ridge=_check.non_negative("ridge", self.ridge),
@@ -157,7 +185,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             if groups is not None:
                 raise InvalidArgument("groups", groups, "None for kind='local', one record a user")
             local = LocalRecords(solver=solver)
-            self.plan_: Any = local.plan(facts)
+            self.plan_ = local.plan(facts)
             return local.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
         method = OneShotMoments(
             exponent=EXPONENT if self.adaptive else 0.0,
@@ -198,10 +226,12 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         X = validate_data(
             self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
         )
-        model: LinearRule = self.model_
+        model: LinearRule | NetworkRule = self.model_
         return model.logits(self._rows(X))
 
     def _rows(self, X: Array) -> Array:
+        if self.reading != "sound":
+            return rows_for_network(X, self.bounds)
         rows = public_rows(X, features=self.features, bounds=self.bounds)
         if self.components is None or self.components >= rows.shape[1]:
             return rows
@@ -234,14 +264,8 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return seeded(int(given))
 
     def _check_settings(self) -> None:
-        if self.reading != "sound":
-            raise InvalidArgument(
-                "reading",
-                self.reading,
-                '"sound" in this estimator',
-                "the paper's own algorithm is privet.methods.adaptive_laplace.published.Published",
-            )
         for name, value, allowed in (
+            ("reading", self.reading, ("sound", *READINGS)),
             ("kind", self.kind, ("moments", "local")),
             ("objective", self.objective, tuple(o.value for o in Objective)),
             ("adjacency", self.adjacency, tuple(a.value for a in Adjacency)),

@@ -52,6 +52,16 @@ def public_rows(x: Array, *, features: Features | None, bounds: Bounds) -> Array
     return out
 
 
+def boxed_rows(x: Array, bounds: tuple[Any, Any] | list[Any]) -> Array:
+    """Columns clipped to (low, high) and scaled to [0, 1]; a record that is not finite is zero.
+
+    >>> boxed_rows(np.array([[5.0, 900.0]]), ([0, 0], [10, 100])).tolist()
+    [[0.5, 1.0]]
+    """
+    flat = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
+    return np.asarray(_to_unit_box(flat, _pair(bounds, flat.shape[1])), dtype=np.float32)
+
+
 def _shortened(part: Array, length: float) -> Array:
     """x / max(||x||, length) in place, and a little shorter: float32 rounding is less."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -66,10 +76,14 @@ def _shortened(part: Array, length: float) -> Array:
 
 def _box(part: Array, pair: tuple[Array, Array]) -> Array:
     """Columns scaled to [0, 1], then rows to length 1; rows that are not finite are zero."""
+    return unit_rows(_to_unit_box(part, pair))
+
+
+def _to_unit_box(part: Array, pair: tuple[Array, Array]) -> Array:
     low, high = pair
     good = np.isfinite(part).all(axis=1, keepdims=True)
     scaled = (np.clip(np.where(good, part, low), low, high) - low) / (high - low)
-    return unit_rows(np.where(good, scaled, 0.0))
+    return np.asarray(np.where(good, scaled, 0.0))
 
 
 def _pair(bounds: tuple[Any, Any] | list[Any], columns: int) -> tuple[Array, Array]:
