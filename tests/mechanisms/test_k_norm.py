@@ -61,6 +61,12 @@ def test_budget_round_trip_and_adjacency() -> None:
         assert 0.6999 < loss.epsilon(0.0) <= 0.7 and loss.neighbours is adjacency
 
 
+def test_two_releases_from_one_source_have_two_noises() -> None:
+    total, rng = clip_l2(np.ones((4, 6)), 1.0).sum(), seeded(0)
+    one, two = (KNorm(scale=1.0).release(total, rng=rng) for _ in range(2))
+    assert not np.any(one == two)
+
+
 def test_charged_before_the_release() -> None:
     total = clip_l2(np.ones((4, 6)), 1.0).sum()
     ledger = Ledger.in_memory(cap_epsilon=0.5, cap_delta=0.0)

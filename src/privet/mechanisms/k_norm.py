@@ -87,8 +87,8 @@ class KNorm(Mechanism):
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         size = max(value.size, 1)
-        direction = rng.child("direction").gaussian(size)
-        radius = -float(np.log(rng.child("radius").uniform(size)).sum()) * self.scale
+        direction = rng.gaussian(size)
+        radius = -float(np.log(rng.uniform(size)).sum()) * self.scale
         noise = direction * (radius / float(np.linalg.norm(direction)))
         return grid.add(value, noise.reshape(value.shape), step=grid.spacing(self.scale))
 
