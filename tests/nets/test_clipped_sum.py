@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from privet.nets import FlatClipping, PerExampleGradients
-from privet.nets.per_example.measured import weighted_rows
 
 
 class Tied(nn.Module):
@@ -74,17 +73,3 @@ def test_a_bad_row_is_not_written_over_the_last_step() -> None:
     engine.accumulate(losses, x, into=total.reset())
     assert torch.allclose(total.flat, without, rtol=1e-6, atol=1e-7)
     assert total.non_finite_unprotected == 1
-
-
-@pytest.mark.parametrize("shape", [(6, 5), (6, 2, 5), (6, 3, 4, 4), (3, 1_000_000)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weighted_rows(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Large ones, and layouts other than row-major, are left in memory and layout of their own."""
-    t = torch.randn(shape, dtype=dtype)
-    w = torch.rand(shape[0], dtype=torch.float64)
-    expected = torch.stack([row * float(k) for row, k in zip(t, w.to(dtype), strict=True)])
-    assert torch.equal(weighted_rows(t, w), expected)
-    if t.dim() == 4:
-        last = t.to(memory_format=torch.channels_last)
-        out = weighted_rows(last, w)
-        assert torch.equal(out, expected) and out.stride() == last.stride()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 KEEP_BYTES = 64 * 2**20
 """Per-example gradients of a layer are kept up to this size, and taken in chunks above it."""
 
-_SCRATCH_BYTES = 4 * 2**20
 _BLOCK = 1024
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 TOLERATED = 1e-5
@@ -116,27 +114,8 @@ def silenced(tensor: Tensor, bad: Tensor | None) -> Tensor:
 
 
 def weighted_rows(tensor: Tensor, weights: Tensor) -> Tensor:
-    """Row i of the tensor times weights[i]; in memory that the next call may use again."""
-    factors = weights.to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
-    size = tensor.numel() * tensor.element_size()
-    if size > _SCRATCH_BYTES or not tensor.is_contiguous():
-        return tensor * factors
-    return torch.mul(tensor, factors, out=_scratch.like(tensor))
-
-
-class _Scratch(threading.local):
-    """A little memory per thread: giving it back after every layer costs more than the product."""
-
-    memory: Tensor | None = None
-
-    def like(self, tensor: Tensor) -> Tensor:
-        if self.memory is None:
-            self.memory = torch.empty(_SCRATCH_BYTES, dtype=torch.uint8)
-        size = tensor.numel() * tensor.element_size()
-        return self.memory[:size].view(tensor.dtype).view(tensor.shape)
-
-
-_scratch = _Scratch()
+    """Row i of the tensor times weights[i]."""
+    return tensor * weights.to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
 
 
 def gram_squared_norms(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
