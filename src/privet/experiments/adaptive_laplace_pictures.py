@@ -63,7 +63,8 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
     figure, axes = pyplot.subplots(figsize=(7.5, 4.6))
     for method, colour in COLOURS.items():
         rows = [r for r in results["rows"] if r["method"] == method]
-        epsilons = sorted({r["epsilon"] for r in rows})
+        present = {r["epsilon"] for r in rows}
+        epsilons = [e for e in results["settings"]["epsilons"] if e in present]
         if not epsilons:
             continue
         means = [
@@ -75,6 +76,11 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
             printed = PUBLISHED[method]
             axes.plot(list(printed), list(printed.values()), "x", color=colour, markersize=9, mew=2)
     axes.plot([], [], "kx", label="printed in the paper")
+    larger = results["settings"]["larger"]
+    without = [r["accuracy"] for r in results["rows"] if r["epsilon"] in larger]
+    if without:
+        label = "published methods, no noise to speak of"
+        axes.axhline(100 * max(without), color="#888888", linestyle=":", zorder=0, label=label)
     axes.axhline(10, color="#cccccc", linewidth=1, zorder=0)
     axes.set(xscale="log", xlabel="epsilon", ylabel="test accuracy, %", ylim=(0, 100))
     axes.set_title(f"Accuracy against epsilon, {results['settings']['data']}")
