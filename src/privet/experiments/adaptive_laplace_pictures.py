@@ -84,7 +84,10 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
     axes.axhline(10, color="#cccccc", linewidth=1, zorder=0)
     axes.set(xscale="log", xlabel="epsilon", ylabel="test accuracy, %", ylim=(0, 100))
     axes.set_title(f"Accuracy against epsilon, {results['settings']['data']}")
-    axes.legend(fontsize=8, loc="center right")
+    shown = results["settings"]["epsilons"]
+    axes.set_xticks(shown, labels=[f"{e:g}" for e in shown])
+    axes.minorticks_off()
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.02, 0.5))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
