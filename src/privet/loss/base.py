@@ -269,4 +269,4 @@ def from_dict(d: Mapping[str, Any]) -> PrivacyLoss:
             raise InvalidArgument("kind", fields["kind"], f"one of {', '.join(sorted(kinds))}")
         build: Any = kinds[fields["kind"]]
         parts.append(build(adjacency=adjacency, **settings))
-    return compose(parts, adjacency=adjacency)
+    return parts[0] if len(parts) == 1 else compose(parts, adjacency=adjacency)

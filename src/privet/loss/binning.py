@@ -30,6 +30,10 @@ _DEGREE = 8
 _CHEBYSHEV = 0.5 - 0.5 * np.cos((2 * np.arange(_DEGREE) + 1) * math.pi / (2 * _DEGREE))
 _LEBESGUE = 2.5
 _SMALL = 0.4
+FINE = (0.03, 0.04, 0.055, 0.075, 0.1)
+ROUGH = (0.15,)
+"""Meshes for the answer, and for finding out where to look for it."""
+_MOST_CELLS = 400
 
 
 def _lagrange(t: Array) -> Array:
@@ -109,18 +113,18 @@ class Cells:
         return total, errors
 
 
-def _axis(values: Array, ratio: Array | float, most: int = 4000) -> Array:
-    """Nodes from the least to the largest value, each at most `ratio(node)` times the last."""
+def _axis(values: Array, ratio: float, most: int = 4000) -> Array:
+    """Nodes from the least to the largest value, each at most `ratio` times the last."""
     low, high = float(np.min(values)), float(np.max(values))
     if high <= low:
         return np.array([low])
-    count = min(most, max(2, math.ceil(math.log(high / low) / math.log(float(np.max(ratio)))) + 1))
+    count = min(most, max(2, math.ceil(math.log(high / low) / math.log(ratio)) + 1))
     nodes = np.geomspace(low, high, count)
     nodes[0], nodes[-1] = low, high
     return nodes
 
 
-def _variation_axis(mu: Array) -> Array:
+def _variation_axis(mu: Array, mesh: float) -> Array:
     """Nodes of mu, closer where the loss of a step grows like e^(mu^2)."""
     low, high = float(np.min(mu)), float(np.max(mu))
     if high <= low:
@@ -128,7 +132,7 @@ def _variation_axis(mu: Array) -> Array:
     nodes = [low]
     while nodes[-1] < high:
         m = nodes[-1]
-        nodes.append(m * (1.0 + 0.03 / math.sqrt(1.0 + m * m + m**4)))
+        nodes.append(m * (1.0 + mesh / math.sqrt(1.0 + m * m + m**4)))
     nodes[-1] = high
     return np.array(nodes)
 
@@ -192,26 +196,51 @@ def _cells(
     )
 
 
-def gaussian_cells(q: Array, z: Array, counts: Array, *, round_up: bool) -> Cells:
-    """Cells for Gaussian steps; `round_up` moves each step to the node with less noise, where only
-    that is proved."""
-    mu = 1.0 / z
-    rate_nodes = _axis(q, 1.03)
-    mu_nodes = _axis(mu, 1.0 + 1.5e-3) if round_up else _variation_axis(mu)
-    i, a = _position(q, rate_nodes)
+def gaussian_cells(
+    q: Array, z: Array, counts: Array, *, round_up: bool, meshes: tuple[float, ...]
+) -> Cells:
+    """Cells for Gaussian steps.
+
+    `round_up` moves each step to the node with less noise, where only that is proved.
+    """
     scale = 2.0 * math.sqrt(2.0)
-    if round_up:
-        j = np.searchsorted(mu_nodes, mu, side="left")
-        b = np.zeros(len(mu))
-    else:
-        j, b = _between(mu, mu_nodes, lambda m: np.asarray(erfc(m / scale)))
-    return _cells(rate_nodes, 1.0 / mu_nodes, (i, a, j, b), counts)
+
+    def place(mesh: float) -> tuple[Array, Array, Array]:
+        nodes = _axis(1.0 / z, 1.0 + 0.05 * mesh) if round_up else _variation_axis(1.0 / z, mesh)
+        if round_up:
+            return 1.0 / nodes, np.searchsorted(nodes, 1.0 / z, side="left"), np.zeros(len(z))
+        j, b = _between(1.0 / z, nodes, lambda m: np.asarray(erfc(m / scale)))
+        return 1.0 / nodes, j, b
+
+    return _few_cells(q, counts, place, meshes)
 
 
-def laplace_cells(q: Array, z: Array, counts: Array) -> Cells:
+def laplace_cells(q: Array, z: Array, counts: Array, *, meshes: tuple[float, ...]) -> Cells:
     """Cells for Laplace steps; the variation is 1 - e^(-1/(2 z))."""
-    strength = 1.0 / z
-    nodes = _variation_axis(strength)
-    i, a = _position(q, rate_nodes := _axis(q, 1.03))
-    j, b = _between(strength, nodes, lambda m: np.asarray(np.exp(-m / 2.0)))
-    return _cells(rate_nodes, 1.0 / nodes, (i, a, j, b), counts)
+
+    def place(mesh: float) -> tuple[Array, Array, Array]:
+        nodes = _variation_axis(1.0 / z, mesh)
+        j, b = _between(1.0 / z, nodes, lambda m: np.asarray(np.exp(-m / 2.0)))
+        return 1.0 / nodes, j, b
+
+    return _few_cells(q, counts, place, meshes)
+
+
+def _few_cells(
+    q: Array,
+    counts: Array,
+    place: Callable[[float], tuple[Array, Array, Array]],
+    meshes: tuple[float, ...],
+) -> Cells:
+    """The first of the meshes with at most `_MOST_CELLS` cells in use, or the last.
+
+    The looseness is of second order in the mesh: 3e-4 for 0.03; 1e-2 for 0.1, which only steps
+    whose rate *and* noise scatter over wide ranges come to.
+    """
+    for mesh in meshes:
+        rate_nodes = _axis(q, 1.0 + mesh)
+        i, a = _position(q, rate_nodes)
+        noise_nodes, j, b = place(mesh)
+        if len(np.unique(i * len(noise_nodes) + j)) <= _MOST_CELLS:
+            break
+    return _cells(rate_nodes, noise_nodes, (i, a, j, b), counts)

@@ -48,8 +48,7 @@ class FixedSizeGaussian(Sampled):
 
     @property
     def _cells(self) -> binning.Cells:
-        q, z, n = self.groups
-        return binning.gaussian_cells(q, z, n, round_up=True)
+        return binning.gaussian_cells(*self.groups, round_up=True, meshes=binning.FINE)
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return np.exp(log_deltas(2.0 / z, epsilon))

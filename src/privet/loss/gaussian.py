@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from privet import _check
@@ -109,7 +108,25 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(f, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+    """A zero of f between two points of different sign: false position (Illinois), or halving."""
+    at_low, at_high = f(low), f(high)
+    for i in range(200):
+        if at_low == 0.0 or high - low <= 2e-15 * abs(high):
+            break
+        steep = at_high - at_low
+        middle = (
+            high - at_high * (high - low) / steep if steep and math.isfinite(steep) else math.nan
+        )
+        if i % 3 == 2 or not low < middle < high:
+            middle = 0.5 * (low + high)
+        value = f(middle)
+        if (value > 0.0) == (at_high > 0.0):
+            high, at_high, at_low = middle, value, 0.5 * at_low
+        else:
+            low, at_low, at_high = middle, value, 0.5 * at_high
+        if value == 0.0:
+            return middle
+    return high
 
 
 def _nudge(x: float, factor: float, safe: Callable[[float], bool]) -> float:

@@ -250,7 +250,7 @@ class SampledGaussian(Sampled):
         if len(q) == 0:
             return np.zeros(len(orders))
         if len(q) > _MOST_EXACT:
-            cells = self._cells
+            cells = self._rough_cells
             k, e = moments.sampled_gaussian_real(
                 cells.rate, cells.noise, orders, self._way(direction), cut
             )
@@ -262,8 +262,15 @@ class SampledGaussian(Sampled):
 
     @cached_property
     def _cells(self) -> binning.Cells:
-        q, z, n = self.groups
-        return binning.gaussian_cells(q, z, n, round_up=self.adjacency is Adjacency.REPLACE_ONE)
+        return self._spread(binning.FINE)
+
+    @cached_property
+    def _rough_cells(self) -> binning.Cells:
+        return self._spread(binning.ROUGH)
+
+    def _spread(self, meshes: tuple[float, ...]) -> binning.Cells:
+        round_up = self.adjacency is Adjacency.REPLACE_ONE
+        return binning.gaussian_cells(*self.groups, round_up=round_up, meshes=meshes)
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return np.exp(log_deltas(1.0 / z, epsilon))
@@ -383,7 +390,7 @@ class SampledLaplace(Sampled):
 
     @cached_property
     def _cells(self) -> binning.Cells:
-        return binning.laplace_cells(*self.groups)
+        return binning.laplace_cells(*self.groups, meshes=binning.FINE)
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return laplace_profile(epsilon, 1.0 / z)
