@@ -69,9 +69,9 @@ class Assumption:
 class Guarantee:
     """An (epsilon, delta) statement that cannot be separated from its meaning.
 
-    A mechanism M is (epsilon, delta)-private for an adjacency when, for all neighbours D, D' and all
-    events S, P[M(D) in S] <= e^epsilon P[M(D') in S] + delta. `epsilon` may be infinite: then nothing
-    is promised and `standing` should be `NONE`.
+    A mechanism M is (epsilon, delta)-private for an adjacency when, for all neighbours D, D' and
+    all events S, P[M(D) in S] <= e^epsilon P[M(D') in S] + delta. `epsilon` may be infinite: then
+    nothing is promised and `standing` should be `NONE`.
 
     >>> g = Guarantee(epsilon=1.0, delta=1e-5, theorem="exact Gaussian mechanism")
     >>> print(g)

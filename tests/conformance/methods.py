@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 
 
@@ -34,4 +35,5 @@ class Case:
 
 METHODS = (
     Case(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
+    Case(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
 )  # fmt: skip

@@ -208,6 +208,8 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
         above = orders[i + 1 :]
         right = (k[i + 1 :] - above * epsilon - log_delta + _ALIAS) / (above - lam)
         period = max(left, float(np.min(right)))
+        if not math.isfinite(period + float(k[i])):
+            continue
         level = max(float(k[i]) - lam * epsilon - log_delta, 0.0) + _TRUNCATION
         last = math.sqrt(2.0 * level / smoothing)
         for _ in range(3):

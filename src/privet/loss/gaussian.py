@@ -44,6 +44,7 @@ def log_delta(mu: float, epsilon: float) -> float:
 def log_deltas(mu: float, epsilon: Array) -> Array:
     """`log_delta` at many epsilons."""
     e = np.asarray(epsilon, dtype=float)
+    mu = max(mu, 1e-100) if mu > 0.0 else mu  # less would lose its digits; more is a bound
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         if mu == 0.0:
             return np.where(e < 0, np.log(-np.expm1(np.minimum(e, 0.0))), -np.inf)
@@ -104,7 +105,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while log_delta(low, epsilon) > target:
         low /= 2.0
     root = _root(lambda m: target - log_delta(m, epsilon), low, high)
-    return _nudge(root, 1.0 / _GROW, lambda m: log_delta(m, epsilon) <= target)
+    return _nudge(root, 1.0 / _GROW, lambda m: gaussian_epsilon(m, delta) <= epsilon)
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:

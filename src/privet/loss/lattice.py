@@ -99,7 +99,8 @@ def compose(
             # numpy's forward transform has the sign e^(-i w x)
             values = np.conj(np.fft.rfft(wrapped))
             whole = float(values[0].real)
-            values = np.where(np.abs(values) < 1e-290, 1e-290, values / whole)
+            values = values / whole
+            values = np.where(np.abs(values) < 1e-290, 1e-290, values)
             total = total + count * np.log(values)
             masses_error = float(np.sum(weights * dots.errors)) / whole
             rounding = (masses_error + 2.3e-16 * (4.0 + math.log2(size))) / np.abs(values)
