@@ -24,7 +24,15 @@ from privet.loss.base import Quadrature
 REPLACE = Adjacency.REPLACE_ONE
 
 
-@pytest.mark.parametrize("z", [0.01, 0.02, 0.03, 0.1])
+@pytest.mark.parametrize(
+    "z",
+    [
+        pytest.param(0.01, marks=pytest.mark.slow),
+        pytest.param(0.02, marks=pytest.mark.slow),
+        0.03,
+        0.1,
+    ],
+)
 def test_hardly_any_noise(z: float) -> None:
     """Being sampled once is seen for certain: delta is at least 1 - (1-q)^T at any epsilon below 1/2z^2."""
     steps = SampledGaussian(sample_rate=0.5, noise_multiplier=z, steps=3)

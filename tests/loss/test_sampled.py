@@ -54,6 +54,7 @@ def test_one_step_is_the_profile(q: float, z: float) -> None:
             assert profile[0] == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "z", "delta"),
     [(0.01, 1.0, 1e-5), (0.1, 0.6, 1e-6), (0.5, 2.0, 1e-9), (1e-3, 0.5, 1e-5), (1e-4, 0.8, 1e-8)],
@@ -82,7 +83,12 @@ def test_reference_values(q: float, z: float, steps: int, delta: float, known: f
 
 @pytest.mark.parametrize(
     ("q", "z", "steps", "interval"),
-    [(0.02, 0.7, 100, 2e-4), (0.1, 2.0, 1000, 1e-4), (0.5, 4.0, 50, 1e-4), (0.002, 1.0, 300, 1e-5)],
+    [
+        (0.02, 0.7, 100, 2e-4),
+        (0.1, 2.0, 1000, 1e-4),
+        (0.5, 4.0, 50, 1e-4),
+        pytest.param(0.002, 1.0, 300, 1e-5, marks=pytest.mark.slow),
+    ],
 )
 def test_many_steps_against_dp_accounting(q: float, z: float, steps: int, interval: float) -> None:
     peer = fine_pld(q, z, steps, interval)
