@@ -16,7 +16,7 @@ from privet.loss import Direction
 
 def epsilon_of_many(q: float, z: float, steps: int, delta: float, direction: Direction) -> float:
     """epsilon in one direction, to about six digits."""
-    u = np.linspace(-13.0, 13.0 + 30.0 / z, 40_001)
+    u = np.linspace(-13.0, 13.0 + 30.0 / z, 8_001)
     h = u[1] - u[0]
     base = np.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) * h
     ell = np.log1p(q * np.expm1(np.minimum(u / z - 0.5 / z**2, 300.0)))
