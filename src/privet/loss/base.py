@@ -164,6 +164,10 @@ class Part(PrivacyLoss):
     def singles(self) -> list[tuple[Part, int]]:
         """The distinct elementary releases and how often each occurs."""
 
+    def simplest(self) -> tuple[Part, ...]:
+        """The same loss in parts that are quicker to account for, exactly."""
+        return (self,)
+
     @property
     def free(self) -> bool:
         """Whether nothing about a unit can be learned from it."""

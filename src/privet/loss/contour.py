@@ -34,7 +34,7 @@ _CUT = 1e-4
 
 def tolerance_of(epsilon: float) -> float:
     """How much the smoothing may add to epsilon."""
-    return 1.5e-4 * epsilon if epsilon > 0.02 else 1e-4
+    return 2.5e-4 * epsilon if epsilon > 0.02 else 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,9 +247,11 @@ def epsilon(
         value = _solve(curve, target, best)
         best = min(best, value)
         sharper = replace(build_curve(*answer, p.line, 0.5 * p.smoothing), slack=0.0)
-        excess = (value - _solve(sharper, target, max(value, 1e-12))) / (1.5 * tolerance_of(value))
-        if excess <= 1.0 and (guess - value) * order <= 3.0:
+        least = max(value - 1.5 * tolerance_of(value), 0.0)
+        settled = least == 0.0 or sharper.log_delta(least) >= target
+        if settled and (guess - value) * order <= 3.0:
             return best, p
+        excess = (value - _solve(sharper, target, max(value, 1e-12))) / (1.5 * tolerance_of(value))
         guess, tolerance = best, tolerance / max(1.0, 1.5 * excess)
         order = renyi.delta(best)[1]  # the answer was far from the Renyi bound: centre on it
     return best, None
@@ -274,7 +276,7 @@ def _solve(curve: Curve, target: float, high: float) -> float:
         return 0.0
     if high <= 0.0 or curve.log_delta(high) > target:
         return high
-    root = _root(lambda e: max(curve.log_delta(e), -1e4) - target, 0.0, high)
+    root = _root(lambda e: max(curve.log_delta(e), -1e4) - target, 0.0, high, precision=1e-8)
     return min(high, _nudge(root, 1.0 + 1e-14, lambda e: curve.log_delta(e) <= target))
 
 

@@ -108,11 +108,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return _nudge(root, 1.0 / _GROW, lambda m: gaussian_epsilon(m, delta) <= epsilon)
 
 
-def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    """A zero of f between two points of different sign: false position (Illinois), or halving."""
+def _root(
+    f: Callable[[float], float], low: float, high: float, *, precision: float = 2e-15
+) -> float:
+    """The upper end of a tiny bracket of a zero of f: false position (Illinois), or halving."""
     at_low, at_high = f(low), f(high)
     for i in range(200):
-        if at_low == 0.0 or high - low <= 2e-15 * abs(high):
+        if at_low == 0.0 or high - low <= precision * abs(high):
             break
         steep = at_high - at_low
         middle = (

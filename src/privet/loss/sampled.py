@@ -19,7 +19,7 @@ from privet.guarantee import Adjacency
 from privet.loss import binning, moments
 from privet.loss.base import Array, Direction, Part, Quadrature
 from privet.loss.dots import Dots, from_density
-from privet.loss.gaussian import log_deltas
+from privet.loss.gaussian import Gaussian, log_deltas
 from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
@@ -233,6 +233,17 @@ class SampledGaussian(Sampled):
             with np.errstate(divide="ignore"):
                 return float(np.sum(n * -np.log1p(-q))) if len(q) else 0.0
         return math.inf if len(q) else 0.0
+
+    def simplest(self) -> tuple[Part, ...]:
+        q, z, n = self.groups
+        full = q == 1.0
+        if not np.any(full):
+            return (self,)
+        moved = 1.0 if self.adjacency is Adjacency.ADD_REMOVE else 2.0
+        mu = moved * math.sqrt(math.fsum(n[full] / z[full] ** 2)) * (1.0 + 2.0**-50)
+        plain = Gaussian(mu=mu, adjacency=self.adjacency)
+        rest = ~full
+        return (plain, self._like(q[rest], z[rest], n[rest])) if np.any(rest) else (plain,)
 
     def tail(self, direction: Direction, cut: float) -> float:
         return 0.0 if self._way(direction) is Direction.ADD else self.releases * cut

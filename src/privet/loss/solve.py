@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from privet.loss import contour, lattice
-from privet.loss.base import Direction, Part, PrivacyLoss
+from privet.loss.base import Direction, Part, PrivacyLoss, compose
 from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
 
 
@@ -22,13 +22,19 @@ def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
     return (Direction.REMOVE, Direction.ADD)
 
 
+def _simplest(loss: PrivacyLoss) -> tuple[Part, ...]:
+    """The parts, with steps at rate 1 taken for the plain Gaussian releases that they are."""
+    parts = [simple for part in loss.parts for simple in part.simplest()]
+    return compose(parts, adjacency=loss.neighbours).parts
+
+
 def _only(parts: Sequence[Part]) -> Part | None:
     return parts[0] if len(parts) == 1 else None
 
 
 def epsilon(loss: PrivacyLoss, delta: float) -> float:
     """The smallest epsilon known to hold at `delta`; 0 <= epsilon <= inf."""
-    parts = loss.parts
+    parts = _simplest(loss)
     failure = _failure(parts)
     if failure > 0.0:
         if delta <= failure:
@@ -110,7 +116,7 @@ def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> f
                 return math.inf
     if excess(high) > 0.0:
         return high
-    root = _root(excess, 0.0, high)
+    root = _root(excess, 0.0, high, precision=1e-11)
     return min(high, _nudge(max(root, 1e-300), 1.0 + 1e-15, _at_most(excess)))
 
 
@@ -120,7 +126,7 @@ def _at_most(excess: Callable[[float], float]) -> Callable[[float], bool]:
 
 def delta(loss: PrivacyLoss, epsilon: float) -> float:
     """The smallest delta known to hold at `epsilon`."""
-    parts = loss.parts
+    parts = _simplest(loss)
     failure = _failure(parts)
     finite = 0.0
     only = _only(parts)
