@@ -23,7 +23,7 @@ all: check
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -c constraints.txt -e '.[train,plot,test,docs,peers]'
+	$(PIP) install --quiet -c constraints.txt -e '.[train,plot,segmentation,cluster,test,docs,peers]'
 	touch $@
 
 demo: $(READY)
