@@ -11,6 +11,7 @@ import typer
 
 from privet import _check
 from privet.cli._run import one_line_errors, print_json
+from privet.cli._start import leave_out_fortran
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Adjacency, Standing
 
@@ -67,6 +68,7 @@ def account(
 
     Give --sample-rate, --noise-multiplier and --steps, or a --schedule.
     """
+    leave_out_fortran()
     from privet.loss import compare
 
     _check.open_unit("delta", delta)

@@ -9,6 +9,7 @@ import typer
 
 from privet import _check
 from privet.cli._run import one_line_errors, print_json
+from privet.cli._start import leave_out_fortran
 from privet.cli.account import (
     Delta,
     Json,
@@ -76,6 +77,7 @@ def _find(
     adjacency: Adjacency,
 ) -> tuple[Calibrated, str, dict[str, Any]]:
     """What was found, its name, and the whole setting."""
+    leave_out_fortran()
     from privet import calibrate as search
 
     setting: dict[str, Any] = {
