@@ -1,0 +1,50 @@
+"""Membership attacks on any model that answers with probabilities, ours or not.
+
+Each attack gives scores, higher for members; `evaluate` compares them with the truth. Reference
+models come from `train_references`.
+"""
+
+from privet.audit.membership.by_reference import (
+    RMIA,
+    LiRA,
+    OfflineLiRA,
+    OfflineRMIA,
+    ReferenceAttack,
+)
+from privet.audit.membership.confidence import confidence, confidence_of_logits
+from privet.audit.membership.finding import AtThreshold, MembershipFinding, evaluate
+from privet.audit.membership.intervals import Estimate
+from privet.audit.membership.references import References, halves, train_references
+from privet.audit.membership.shadow import FittedShadowAttack, ShadowAttack, Splits
+from privet.audit.membership.simple import (
+    gap,
+    gaussian_perturbation,
+    label_only,
+    yeom,
+    yeom_threshold,
+)
+
+__all__ = [
+    "RMIA",
+    "AtThreshold",
+    "Estimate",
+    "FittedShadowAttack",
+    "LiRA",
+    "MembershipFinding",
+    "OfflineLiRA",
+    "OfflineRMIA",
+    "ReferenceAttack",
+    "References",
+    "ShadowAttack",
+    "Splits",
+    "confidence",
+    "confidence_of_logits",
+    "evaluate",
+    "gap",
+    "gaussian_perturbation",
+    "halves",
+    "label_only",
+    "train_references",
+    "yeom",
+    "yeom_threshold",
+]

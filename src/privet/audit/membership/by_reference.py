@@ -1,0 +1,214 @@
+"""Attacks that compare the target with reference models: LiRA and RMIA, each online and offline.
+
+*Online*: some references were trained on the record, others not. *Offline*: only those without it
+are used, so that no model must be trained after the record is known.
+
+Symbols: phi the target's confidence in a record, phi_k that of reference k; p = 1 / (1 + e^-phi).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from scipy import special
+
+from privet import _check
+from privet.audit.membership._rows import Floats, Mask
+from privet.audit.membership.finding import evaluate
+from privet.audit.membership.references import References
+from privet.errors import InvalidArgument
+
+
+class ReferenceAttack(ABC):
+    """Scores the records of a target from its confidences and those of reference models."""
+
+    def score(self, confidence: Any, references: References) -> Floats:
+        """One score a record, higher for members.
+
+        `confidence`: of the target, for the same records and in the same order as the references.
+        """
+        phi = np.asarray(confidence, dtype=np.float64)
+        if phi.shape != (references.records,) or not np.isfinite(phi).all():
+            expected = f"a finite number for each of {references.records} records"
+            raise InvalidArgument("confidence", phi.shape, expected)
+        return self._score(phi, references)
+
+    @abstractmethod
+    def _score(self, phi: Floats, references: References) -> Floats: ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LiRA(ReferenceAttack):
+    """The likelihood-ratio attack, online: log N(phi; in) - log N(phi; out) for each record.
+
+    Normal laws of phi among references with and without the record: means are medians; with fewer
+    than `own_variance_from` models of a side one pooled variance serves all records, else each
+    record has its own.
+
+    Carlini et al. (2022), algorithm 1, one query a record.
+
+    >>> refs = References(confidence=[[5, 0], [1, 4], [6, 1], [0, 5]],
+    ...                   members=[[True, False], [False, True]] * 2)
+    >>> LiRA().score([5.0, 0.0], refs).round(2).tolist()
+    [20.0, -20.0]
+    """
+
+    own_variance_from: int = 32
+
+    def _score(self, phi: Floats, references: References) -> Floats:
+        log_ratio = np.zeros_like(phi)
+        for inside, sign in ((references.members, 1.0), (~references.members, -1.0)):
+            centre, variance = _normal(references.confidence, inside, self.own_variance_from)
+            log_ratio -= sign * 0.5 * (np.square(phi - centre) / variance + np.log(variance))
+        return log_ratio
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OfflineLiRA(ReferenceAttack):
+    """LiRA with references that never saw the record: how far phi lies above what they say.
+
+    The score is (phi - mu_out) / sigma_out, which orders records as the paper's
+    1 - P[N(mu_out, sigma_out^2) > phi] does, without its rounding to 1.
+
+    Carlini et al. (2022), equation 4.
+
+    >>> refs = References(confidence=[[0.0, 0.0], [2.0, 2.0]], members=np.zeros((2, 2), bool))
+    >>> OfflineLiRA().score([5.0, 1.0], refs).round(2).tolist()
+    [2.83, 0.0]
+    """
+
+    own_variance_from: int = 32
+
+    def _score(self, phi: Floats, references: References) -> Floats:
+        outside = ~references.members
+        centre, variance = _normal(references.confidence, outside, self.own_variance_from)
+        score: Floats = (phi - centre) / np.sqrt(variance)
+        return score
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RMIA(ReferenceAttack):
+    """The relative attack, online: the share of population records z that x beats.
+
+    score(x) = P_z[ (p(x) / p_bar(x)) / (p(z) / p_bar(z)) >= gamma ], where p is the target's
+    probability of the true label and p_bar(x) = (mean of references with x + mean of those
+    without) / 2. All records are the population. Since the z are the same for all x, the score is
+    the rank of p(x) / p_bar(x) among them: one sort instead of all pairs.
+
+    Zarifzadeh, Liu and Shokri, *Low-cost high-power membership inference attacks* (2024),
+    equations 2 to 4.
+
+    >>> refs = References(confidence=[[3, 0], [0, 3]], members=[[True, False], [False, True]])
+    >>> RMIA().score([3.0, 0.0], refs).tolist()
+    [1.0, 0.5]
+    """
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.positive("gamma", self.gamma)
+
+    def _score(self, phi: Floats, references: References) -> Floats:
+        p = special.expit(references.confidence)
+        inside = references.members
+        average = 0.5 * (_mean(p, inside, "with") + _mean(p, ~inside, "without"))
+        return _share_beaten(special.expit(phi) / average, self.gamma)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OfflineRMIA(ReferenceAttack):
+    """RMIA with references that never saw the record.
+
+    p_bar(x) = ((1 + a) p_out(x) + 1 - a) / 2: a guess, linear in p_out, at what models with x
+    would have said. a = 1 means that training on x changes nothing, a = 0 that it makes x certain;
+    `tuned` chooses a on the references.
+
+    Zarifzadeh et al. (2024), appendix B.2.2.
+
+    >>> refs = References(confidence=[[2.0, 0.0]], members=np.zeros((1, 2), bool))
+    >>> OfflineRMIA().score([2.0, 3.0], refs).tolist()
+    [0.5, 1.0]
+    """
+
+    gamma: float = 1.0
+    a: float = 0.3
+
+    def __post_init__(self) -> None:
+        _check.positive("gamma", self.gamma)
+        _check.unit("a", self.a)
+
+    def _score(self, phi: Floats, references: References) -> Floats:
+        p_out = _mean(special.expit(references.confidence), ~references.members, "without")
+        average = 0.5 * ((1.0 + self.a) * p_out + 1.0 - self.a)
+        return _share_beaten(special.expit(phi) / average, self.gamma)
+
+    def tuned(
+        self, references: References, *, choices: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    ) -> OfflineRMIA:
+        """The same with the a that does best (AUC) when each reference is attacked by the others.
+
+        Looks at references only, so what it then finds on a target is not hindsight. Records that
+        all other references were trained on are left out.
+        """
+        means = [np.mean(list(_trials(replace(self, a=a), references))) for a in choices]
+        return replace(self, a=choices[int(np.argmax(means))])
+
+
+def _trials(attack: ReferenceAttack, references: References) -> list[float]:
+    """AUC on each reference as the target, the others as its references."""
+    areas = []
+    for k in range(references.count):
+        phi, inside, rest = references.without(k)
+        usable = ~rest.members.all(axis=0)
+        scores = attack.score(phi[usable], rest.only(usable))
+        areas.append(evaluate(scores, inside[usable]).auc.value)
+    return areas
+
+
+def _normal(phi: Floats, side: Mask, own_variance_from: int) -> tuple[Floats, Floats]:
+    """Median and variance of phi over the models of one side, for each record."""
+    count = side.sum(axis=0)
+    if (count == 0).any() or (count < 2).all():
+        raise InvalidArgument(
+            "references",
+            f"{int(count.min())} to {int(count.max())} models a record on one side",
+            "at least one for every record and two for some",
+            "train more references (4 for LiRA online, 2 offline)",
+        )
+    ordered = np.sort(np.where(side, phi, np.inf), axis=0)
+    here = np.arange(phi.shape[1])
+    centre: Floats = 0.5 * (ordered[(count - 1) // 2, here] + ordered[count // 2, here])
+    mean = np.where(side, phi, 0.0).sum(axis=0) / count
+    squares = np.square(np.where(side, phi - mean, 0.0)).sum(axis=0)
+    if count.min() >= max(2, own_variance_from):
+        variance = squares / (count - 1)
+    else:
+        variance = np.full(phi.shape[1], squares.sum() / np.maximum(count - 1, 0).sum())
+    return centre, np.maximum(variance, 1e-12)
+
+
+def _mean(p: Floats, side: Mask, name: str) -> Floats:
+    count = side.sum(axis=0)
+    if (count == 0).any():
+        raise InvalidArgument(
+            "references",
+            f"{int((count == 0).sum())} records with none {name} them",
+            f"at least one model {name} each record",
+            "take the offline attack, or more references",
+        )
+    mean: Floats = np.where(side, p, 0.0).sum(axis=0) / count
+    return mean
+
+
+def _share_beaten(ratio: Floats, gamma: float) -> Floats:
+    """For each x the share of z with ratio(x) / ratio(z) >= gamma, by one sort."""
+    beaten = np.searchsorted(np.sort(ratio), ratio / gamma, side="right")
+    return beaten / len(ratio)

@@ -1,0 +1,142 @@
+"""The shadow attack of the residual-perturbation paper: one shadow model, top probabilities, MLP.
+
+Symbols (section IV.A of the paper): D_shadow and D_target are halves of the data; each is halved
+again into what its model is trained on ("train") and what it never sees ("out").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.audit.membership import _rows, mlp
+from privet.audit.membership._rows import Floats, Mask
+from privet.audit.membership.finding import MembershipFinding, evaluate
+from privet.errors import InvalidArgument
+from privet.noise import Source
+
+Indices = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """Four parts of equal size: which records train which model, and which are left out.
+
+    >>> from privet.noise import seeded
+    >>> s = Splits.of(1003, rng=seeded(0))
+    >>> len(s.shadow_train), len(s.shadow), int(s.shadow_members.sum()), len(s.target_out)
+    (250, 500, 250, 250)
+    """
+
+    shadow_train: Indices
+    shadow_out: Indices
+    target_train: Indices
+    target_out: Indices
+
+    @classmethod
+    def of(cls, records: int, *, rng: Source) -> Splits:
+        """Quarters of so many records in random order; up to three records are left over."""
+        quarter = _check.count("records", records, minimum=4) // 4
+        order = rng.permutation(records)
+        parts = [np.sort(order[k * quarter : (k + 1) * quarter]) for k in range(4)]
+        a, b, c, d = parts
+        return cls(shadow_train=a, shadow_out=b, target_train=c, target_out=d)
+
+    @property
+    def shadow(self) -> Indices:
+        """D_shadow: the records the attack model learns from, members first."""
+        return np.concatenate([self.shadow_train, self.shadow_out])
+
+    @property
+    def target(self) -> Indices:
+        """D_target: the records whose membership is to be told, members first."""
+        return np.concatenate([self.target_train, self.target_out])
+
+    @property
+    def shadow_members(self) -> Mask:
+        """Which of `shadow` trained the shadow model."""
+        return np.arange(2 * len(self.shadow_train)) < len(self.shadow_train)
+
+    @property
+    def target_members(self) -> Mask:
+        """Which of `target` trained the target."""
+        return np.arange(2 * len(self.target_train)) < len(self.target_train)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FittedShadowAttack:
+    """A trained attack model; `control` is what it finds on the shadow model it learned from.
+
+    A control near AUC .5 says that the attack did not learn, so that nothing it says of a target
+    is evidence of privacy.
+    """
+
+    top: int
+    perceptron: mlp.Perceptron
+    control: MembershipFinding
+
+    def score(self, probabilities: Any) -> Floats:
+        """Probability of membership for each record, from the target's probabilities."""
+        return self.perceptron.probability(_highest(probabilities, self.top))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShadowAttack:
+    """Learns from a shadow model how members' probabilities look; the true label is not used.
+
+    The `top` largest probabilities (all of them where there are fewer classes: 2 for binary
+    problems) go into a perceptron with 64 hidden units and a softmax, trained by Adam for 50 epochs
+    with a learning rate of 0.1. The paper does not give its batches; ours have 128 records.
+
+    *Residual perturbation*, section IV.A, after Salem et al., *ML-Leaks* (2019).
+
+    >>> from privet.noise import seeded
+    >>> draw = np.random.default_rng(0)
+    >>> def answers(n, sharpness):
+    ...     p = np.exp(sharpness * draw.normal(size=(n, 5)))
+    ...     return p / p.sum(axis=1, keepdims=True)
+    >>> shadow = np.concatenate([answers(200, 3.0), answers(200, 1.0)])
+    >>> attack = ShadowAttack(epochs=5).fit(shadow, np.arange(400) < 200, rng=seeded(0))
+    >>> target = np.concatenate([answers(200, 3.0), answers(200, 1.0)])
+    >>> evaluate(attack.score(target), np.arange(400) < 200).auc.value > 0.8
+    True
+    """
+
+    top: int = 3
+    hidden: int = 64
+    epochs: int = 50
+    learning_rate: float = 0.1
+    batch_size: int = 128
+
+    def fit(self, probabilities: Any, members: Any, *, rng: Source) -> FittedShadowAttack:
+        """Learn from a shadow model's probabilities on D_shadow and which of it were members."""
+        features = _highest(probabilities, self.top)
+        inside = _rows.members("members", members, len(features))
+        perceptron = mlp.train(
+            features,
+            inside,
+            hidden=self.hidden,
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            rng=rng,
+        )
+        control = evaluate(perceptron.probability(features), inside, attack="shadow, control")
+        return FittedShadowAttack(top=self.top, perceptron=perceptron, control=control)
+
+
+def _highest(probabilities: Any, top: int) -> Floats:
+    """The largest probabilities of each row, falling."""
+    p = _rows.probabilities("probabilities", probabilities)
+    top = min(_check.count("top", top), p.shape[1])
+    if top < 1:
+        raise InvalidArgument("top", top, "at least 1")
+    rising = np.sort(p, axis=1) if top == p.shape[1] else np.partition(p, -top, axis=1)[:, -top:]
+    return np.ascontiguousarray(np.sort(rising, axis=1)[:, ::-1])
