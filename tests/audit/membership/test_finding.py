@@ -37,7 +37,7 @@ def test_values_are_those_of_the_reference(inside, outside, f):
     value, variance = reference.area(inside, outside)
     assert found.auc.value == pytest.approx(value, abs=1e-12)
     assert found.auc.low <= value <= found.auc.high
-    if 0.0 < value < 1.0:
+    if variance > 0.0 and 0.0 < value < 1.0:
         half = np.diff(stats.logistic.ppf([found.auc.low, found.auc.high]))[0] / 2
         expected = stats.norm.ppf(0.975) * math.sqrt(variance) / (value * (1 - value))
         assert half == pytest.approx(expected, rel=1e-6)
@@ -113,6 +113,12 @@ def test_perfect_separation_has_an_exact_limit():
     assert found.auc.low == pytest.approx(0.025 ** (1 / 200))
     upside_down = evaluate(np.where(MEMBERS, 0.0, 1.0), MEMBERS)
     assert (upside_down.auc.low, upside_down.auc.high) == (0.0, pytest.approx(1 - found.auc.low))
+
+
+def test_scores_that_are_all_alike_say_little():
+    found = evaluate(np.zeros(400), MEMBERS).auc
+    assert found.value == 0.5 and found.low == pytest.approx(0.5 * 0.025 ** (1 / 200))
+    assert found.high == pytest.approx(1 - found.low)
 
 
 def test_few_non_members_cannot_show_a_small_rate():

@@ -47,9 +47,10 @@ def rate(hits: int, trials: int, alpha: float) -> Estimate:
 def area(inside: Floats, outside: Floats, alpha: float) -> Estimate:
     """The area under the ROC curve, P[member scores higher] + P[they tie] / 2.
 
-    Limits: DeLong's variance on the logit scale. When the scores separate completely that variance
-    is 0; then min(n1, n0) disjoint pairs, all in order, give the exact limit
-    (alpha/2)^(1 / min(n1, n0)).
+    Limits: DeLong's variance on the logit scale. It is 0 when all pairs of a member and another
+    compare alike (complete separation, or one score for all); then m = min(n1, n0) disjoint pairs
+    give exact limits: another outcome has a probability of at most u = 1 - (alpha/2)^(1/m), so the
+    area is between value (1 - u) and value + u (1 - value).
 
     **Assumes** enough records for the area to be nearly normal (some tens a side; tested).
 
@@ -66,9 +67,9 @@ def area(inside: Floats, outside: Floats, alpha: float) -> Estimate:
     variance = (over_outside.var(ddof=1) / n1 if n1 > 1 else math.inf) + (
         under_inside.var(ddof=1) / n0 if n0 > 1 else math.inf
     )
-    if value in (0.0, 1.0):
-        edge = (alpha / 2.0) ** (1.0 / min(n1, n0))
-        low, high = (edge, 1.0) if value == 1.0 else (0.0, 1.0 - edge)
+    if variance == 0.0 or value in (0.0, 1.0):
+        u = 1.0 - (alpha / 2.0) ** (1.0 / min(n1, n0))
+        low, high = value * (1.0 - u), value + u * (1.0 - value)
     elif math.isinf(variance):
         low, high = 0.0, 1.0
     else:

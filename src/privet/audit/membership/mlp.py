@@ -22,14 +22,14 @@ _DECAY, _DECAY_SQUARES, _TINY = 0.9, 0.999, 1e-8
 @final
 @dataclass(frozen=True, kw_only=True)
 class Perceptron:
-    """Inputs -> `hidden` rectified units -> softmax over (out, in)."""
+    """Inputs -> `hidden` tanh units -> softmax over (out, in)."""
 
     weights: Weights
 
     def probability(self, features: Floats) -> Floats:
         """Probability of "in" for each row."""
         a, b, c, d = self.weights
-        logits = np.maximum(features @ a + b, 0.0) @ c + d
+        logits = np.tanh(features @ a + b) @ c + d
         with np.errstate(over="ignore"):  # e^huge is infinity, and 1 / (1 + infinity) is right
             p: Floats = 1.0 / (1.0 + np.exp(logits[:, 0] - logits[:, 1]))
         return p
@@ -85,12 +85,11 @@ def train(
 def _gradients(weights: list[Floats], x: Floats, target: Floats) -> tuple[Floats, ...]:
     """Gradients of the mean cross-entropy of a batch."""
     a, b, c, d = weights
-    before = x @ a + b
-    rectified = np.maximum(before, 0.0)
-    logits = rectified @ c + d
+    units = np.tanh(x @ a + b)
+    logits = units @ c + d
     logits -= logits.max(axis=1, keepdims=True)
     p = np.exp(logits)
     p /= p.sum(axis=1, keepdims=True)
     back = (p - target) / len(x)
-    deeper = (back @ c.T) * (before > 0.0)
-    return x.T @ deeper, deeper.sum(axis=0), rectified.T @ back, back.sum(axis=0)
+    deeper = (back @ c.T) * (1.0 - units * units)
+    return x.T @ deeper, deeper.sum(axis=0), units.T @ back, back.sum(axis=0)

@@ -93,7 +93,9 @@ class ShadowAttack:
 
     The `top` largest probabilities (all of them where there are fewer classes: 2 for binary
     problems) go into a perceptron with 64 hidden units and a softmax, trained by Adam for 50 epochs
-    with a learning rate of 0.1. The paper does not give its batches; ours have 128 records.
+    with a learning rate of 0.1. The paper names neither its batches (ours have 128 records) nor its
+    activation: ours is tanh, because rectified units die at this learning rate when members and
+    others look nearly alike, and a dead attack reports an area of exactly .5 for any target.
 
     *Residual perturbation*, section IV.A, after Salem et al., *ML-Leaks* (2019).
 
