@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from privet.guarantee import Guarantee
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.errors import InvalidArgument
+from privet.guarantee import Assumption, Backing, Guarantee
 from privet.ledger import Entry, Ledger
-from privet.noise import Source
+from privet.noise import Source, secure, seeded
 
 Model = TypeVar("Model")
 Plan = TypeVar("Plan")
@@ -63,3 +67,43 @@ class Method(ABC, Generic[Model, Plan]):
         self, x: Any, y: Any, plan: Plan, *, ledger: Ledger | None, rng: Source
     ) -> Release[Model]:
         """Train on the data as planned."""
+
+
+# What estimators share
+
+
+def source_of(random_state: int | Source | np.random.RandomState | None) -> Source:
+    """The noise source an estimator's `random_state` stands for: secret noise for None.
+
+    >>> source_of(7).secret, source_of(None).secret
+    (False, True)
+    """
+    if random_state is None:
+        return secure()
+    if isinstance(random_state, Source):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return seeded(int(random_state.randint(2**31)))
+    return seeded(int(random_state))
+
+
+def class_numbers(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted list of classes, and the number of each label in it, -1 for a label outside.
+
+    `classes` None takes the list from y, which is then something to be assumed public.
+
+    >>> names, numbers = class_numbers(np.array(["b", "z", "a"]), ["a", "b"])
+    >>> names.tolist(), numbers.tolist()
+    (['a', 'b'], [1, -1, 0])
+    """
+    names = np.unique(y if classes is None else np.asarray(classes))
+    if len(names) < 2:
+        raise InvalidArgument("classes", names.tolist(), "at least two; y has only one class in it")
+    place = np.searchsorted(names, y).clip(0, len(names) - 1)
+    return names, np.where(names[place] == y, place, -1).astype(np.int64)
+
+
+def assuming(guarantee: Guarantee, *texts: str) -> Guarantee:
+    """The same guarantee resting on more that is assumed and not checked."""
+    more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in texts)
+    return replace(guarantee, assumptions=(*guarantee.assumptions, *more))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
@@ -28,7 +29,7 @@ READINGS = {"published": Reading.PAPER, "released": Reading.RELEASED}
 class NetworkRule:
     """A trained network as a rule: logits of rows in [0, 1]."""
 
-    network: PublishedNet = field(repr=False)
+    network: nn.Module = field(repr=False)
 
     @torch.no_grad()
     def logits(self, rows: Array) -> NDArray[np.float64]:
@@ -39,11 +40,16 @@ class NetworkRule:
         return np.asarray(torch.cat(parts).double().numpy())
 
 
+def as_rule(release: Release[Any]) -> Release[NetworkRule]:
+    """The release of a network as that of a rule."""
+    return replace(release, model=NetworkRule(network=release.model.eval()))
+
+
 def rows_for_network(x: Array, bounds: Bounds) -> Array:
-    """Columns scaled to [0, 1] by public bounds, as Algorithm 1 takes them."""
+    """Columns scaled to [0, 1] by public bounds, flat, as Algorithm 1 takes them."""
     if not isinstance(bounds, tuple | list):
         raise InvalidArgument(
-            "bounds", bounds, "a pair (low, high) for the published readings", "they need [0, 1]"
+            "bounds", bounds, "a pair (low, high) for a network", "it is fed columns in [0, 1]"
         )
     return boxed_rows(x, bounds)
 
@@ -70,7 +76,4 @@ def fit_published(
     )
     plan = method.plan(facts)
     found = method.fit(rows, labels, plan, ledger=ledger, rng=rng)
-    model = NetworkRule(network=found.model.eval())
-    return plan, Release(
-        model=model, guarantee=found.guarantee, claim=found.claim, entries=found.entries
-    )
+    return plan, as_rule(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.methods.adaptive_laplace.as_published import (
     READINGS,
     NetworkRule,
+    as_rule,
     fit_published,
     rows_for_network,
 )
@@ -25,10 +26,13 @@ from privet.methods.adaptive_laplace.local import LocalRecords
 from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.adaptive_laplace.published_nets import PublishedNet
 from privet.methods.adaptive_laplace.rows import Bounds, public_rows
+from privet.methods.adaptive_laplace.shaped_training import EXPONENT as TRAINING_EXPONENT
+from privet.methods.adaptive_laplace.shaped_training import SHARE as TRAINING_SHARE
+from privet.methods.adaptive_laplace.shaped_training import RelevanceShapedTraining, Trainer
 from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
-from privet.methods.base import PublicFacts, Release
+from privet.methods.base import PublicFacts, Release, assuming, class_numbers, source_of
 from privet.nets.features import Features, unit_rows
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
 
 Array = NDArray[Any]
 
@@ -43,8 +47,11 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     - `reading`: "sound"; or "published" (Algorithm 1) or "released" (the authors' code), whose
       epsilon is a claim: see `claim_`, and `guarantee_` for what is proved, often nothing. They
       train `network`, need `bounds` as a pair, and take `adaptive` and `epochs` from below.
-    - `kind`: "moments" (central; `privet.methods.adaptive_laplace.moments`) or "local" (every
-      record is perturbed before collection, replace-one, pure epsilon; needs n in the millions).
+    - `kind`: "moments" (central; `privet.methods.adaptive_laplace.moments`); "local" (every record
+      is perturbed before collection, replace-one, pure epsilon; needs n in the millions); or
+      "network" (a deep network: `trainer`, such as `privet.dpsgd.PrivateNetwork(network=net)`,
+      trains a copy of it with noise shaped by relevance, see `RelevanceShapedTraining`). The last
+      needs `bounds` as a pair and hands records to the network in the shape they have in X.
     - `features`: a public extractor of `privet.nets.features`; or `bounds`: (low, high) for every
       column, or a number that bounds the length of rows. One of them is needed, and neither is ever
       read from the data.
@@ -91,6 +98,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         reading: str = "sound",
         kind: str = "moments",
         network: PublishedNet | None = None,
+        trainer: Trainer | None = None,
         features: Features | None = None,
         bounds: Bounds = None,
         classes: Any = None,
@@ -111,6 +119,7 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.reading = reading
         self.kind = kind
         self.network = network
+        self.trainer = trainer
         self.features = features
         self.bounds = bounds
         self.classes = classes
@@ -136,21 +145,22 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=False
         )
         check_classification_targets(y)
-        labels, assumed = self._labels(y)
-        if self.n_public is None:
-            assumed = [*assumed, "the number of records is public"]
+        self.classes_, labels = class_numbers(y, self.classes)
         rows = self._rows(X)
         facts = PublicFacts(
             records=_check.count("n_public", self.n_public or len(rows)),
-            features=rows.shape[1],
+            features=int(np.prod(rows.shape[1:])),
             outputs=len(self.classes_),
             epsilon=_check.positive("epsilon", self.epsilon),
             delta=_check.delta_or_zero("delta", self.delta),
         )
         release = self._release(rows, labels, facts, groups)
-        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
-        stated = release.guarantee
-        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
+        assumed = []
+        if self.classes is None:
+            assumed.append("the list of classes, read from y, is public")
+        if self.n_public is None:
+            assumed.append("the number of records is public")
+        self.guarantee_ = assuming(release.guarantee, *assumed)
         self.claim_ = release.claim
         self.ledger_entry_ = release.entry
         self.model_ = release.model
@@ -159,50 +169,82 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _release(
         self, rows: Array, labels: Array, facts: PublicFacts, groups: Array | None
     ) -> Release[LinearRule] | Release[NetworkRule]:
+        if self.reading == "sound" and self.kind == "moments":
+            return self._moments(rows, labels, facts, groups)
+        if groups is not None:
+            raise InvalidArgument("groups", groups, "None but for the sound moments")
         if self.reading != "sound":
-            if groups is not None:
-                raise InvalidArgument("groups", groups, "None for the published readings")
-            self.plan_: Any
-            self.plan_, found = fit_published(
-                rows,
-                labels,
-                facts,
-                network=self.network,
-                reading=self.reading,
-                adaptive=self.adaptive,
-                epochs=self.epochs,
-                ledger=self.ledger,
-                rng=self._source(),
-            )
-            return found
-        solver = Solver(
-            objective=Objective(self.objective),
-            ridge=_check.non_negative("ridge", self.ridge),
-            epochs=None if self.epochs is None else _check.count("epochs", self.epochs),
-        )
-        rng = self._source()
+            return self._published(rows, labels, facts)
         if self.kind == "local":
-            if groups is not None:
-                raise InvalidArgument("groups", groups, "None for kind='local', one record a user")
-            local = LocalRecords(solver=solver)
-            self.plan_ = local.plan(facts)
-            return local.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+            return self._local(rows, labels, facts)
+        return self._network(rows, labels, facts)
+
+    def _moments(
+        self, rows: Array, labels: Array, facts: PublicFacts, groups: Array | None
+    ) -> Release[LinearRule]:
         method = OneShotMoments(
             exponent=EXPONENT if self.adaptive else 0.0,
             share=self.share,
             adjacency=Adjacency(self.adjacency),
             unit=Unit.RECORD if groups is None else Unit.USER,
             user_share=self.user_share,
-            solver=solver,
+            solver=self._solver(),
         )
-        self.plan_ = method.plan(facts)
+        self.plan_: Any = method.plan(facts)
         return method.fit(
             rows,
             labels,
             self.plan_,
             ledger=self.ledger,
-            rng=rng,
+            rng=source_of(self.random_state),
             groups=None if groups is None else np.asarray(groups),
+        )
+
+    def _local(self, rows: Array, labels: Array, facts: PublicFacts) -> Release[LinearRule]:
+        method = LocalRecords(solver=self._solver())
+        self.plan_ = method.plan(facts)
+        rng = source_of(self.random_state)
+        return method.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+
+    def _network(self, rows: Array, labels: Array, facts: PublicFacts) -> Release[NetworkRule]:
+        if self.adjacency != Adjacency.ADD_REMOVE.value:
+            raise InvalidArgument("adjacency", self.adjacency, "add-remove for kind='network'")
+        if self.trainer is None:
+            raise InvalidArgument(
+                "trainer",
+                None,
+                "given for kind='network'",
+                "trainer=privet.dpsgd.PrivateNetwork(network=your_module), for one",
+            )
+        method = RelevanceShapedTraining(
+            trainer=copy.deepcopy(self.trainer),
+            exponent=TRAINING_EXPONENT if self.adaptive else None,
+            share=TRAINING_SHARE if self.share is None else self.share,
+        )
+        self.plan_ = method.plan(facts)
+        rng = source_of(self.random_state)
+        found = method.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+        return as_rule(found)
+
+    def _published(self, rows: Array, labels: Array, facts: PublicFacts) -> Release[NetworkRule]:
+        self.plan_, found = fit_published(
+            rows,
+            labels,
+            facts,
+            network=self.network,
+            reading=self.reading,
+            adaptive=self.adaptive,
+            epochs=self.epochs,
+            ledger=self.ledger,
+            rng=source_of(self.random_state),
+        )
+        return found
+
+    def _solver(self) -> Solver:
+        return Solver(
+            objective=Objective(self.objective),
+            ridge=_check.non_negative("ridge", self.ridge),
+            epochs=None if self.epochs is None else _check.count("epochs", self.epochs),
         )
 
     def decision_function(self, X: Array) -> Array:
@@ -232,41 +274,17 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _rows(self, X: Array) -> Array:
         if self.reading != "sound":
             return rows_for_network(X, self.bounds)
+        if self.kind == "network":
+            return rows_for_network(X, self.bounds).reshape(np.shape(X))
         rows = public_rows(X, features=self.features, bounds=self.bounds)
         if self.components is None or self.components >= rows.shape[1]:
             return rows
         return unit_rows(rows[:, : _check.count("components", self.components)])
 
-    def _labels(self, y: Array) -> tuple[Array, list[str]]:
-        """Class numbers, -1 for a label outside the public list; what is assumed about the list."""
-        if self.classes is None:
-            self.classes_ = np.unique(y)
-            assumed = ["the list of classes, read from y, is public"]
-        else:
-            self.classes_ = np.unique(np.asarray(self.classes))
-            assumed = []
-        if len(self.classes_) < 2:
-            raise InvalidArgument(
-                "classes", self.classes_.tolist(), "at least two; y has only one class in it"
-            )
-        place = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
-        known = self.classes_[place] == y
-        return np.where(known, place, -1).astype(np.int64), assumed
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
-
     def _check_settings(self) -> None:
         for name, value, allowed in (
             ("reading", self.reading, ("sound", *READINGS)),
-            ("kind", self.kind, ("moments", "local")),
+            ("kind", self.kind, ("moments", "local", "network")),
             ("objective", self.objective, tuple(o.value for o in Objective)),
             ("adjacency", self.adjacency, tuple(a.value for a in Adjacency)),
         ):
