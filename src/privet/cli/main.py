@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privet.cli import account, calibrate, demo, ledger, reproduce, train
+from privet.cli import account, attack, calibrate, demo, ledger, reproduce, train
 from privet.errors import PrivetError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
 app.add_typer(train.app)
 app.add_typer(reproduce.app)
+app.command("attack")(attack.attack)
 app.command("demo")(demo.demo)
 
 

@@ -1,0 +1,104 @@
+"""`privet attack`: the keys it prints, what it finds on good and bad runs, and refusals."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from privet.cli.main import app
+
+runner = CliRunner()
+
+
+def attack(run, *more, code=0):
+    result = runner.invoke(app, ["attack", str(run), *more])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout) if code == 0 and "--json" in more else result.output
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("attack") / "run"
+    command = ["train", "dpsgd", "--data", "digits", "--records", "400", "--epsilon", "1"]
+    result = runner.invoke(app, [*command, "--seed", "1", "--out", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_keys_and_a_private_run_that_holds(run):
+    """epsilon 1 bounds the area by about .73, and a linear model of 400 records leaks far less."""
+    found = attack(run, "--references", "4", "--json")
+    assert 0.4 < found["auc"] < 0.6
+    assert found["auc_interval"][0] <= found["auc"] <= found["auc_interval"][1]
+    assert 0 <= found["tpr_at_1pct_fpr"] < 0.1
+    assert found["attack"] == "RMIA, 4 references" and found["members"] == 400
+    names = [a["attack"].split(",")[0] for a in found["attacks"]]
+    assert names == ["loss (Yeom)", "LiRA", "RMIA"]
+    assert set(found["by_class"]) == {str(k) for k in range(10)}
+    assert "not covered" in found["note"]
+    assert len(found["roc"]["fpr"]) > 10
+
+
+def test_nothing_is_left_in_the_run(run):
+    before = sorted(p.name for p in run.iterdir())
+    attack(run, "--references", "0")
+    assert sorted(p.name for p in run.iterdir()) == before
+
+
+def test_loss_alone_cache_and_picture(run, tmp_path):
+    found = attack(run, "--references", "0", "--json")
+    assert found["attack"] == "loss (Yeom)" and len(found["attacks"]) == 1
+    options = ("--references", "2", "--cache", str(tmp_path / "refs"))
+    text = attack(run, *options, "--plot", str(tmp_path / "roc.png"))
+    assert "RMIA, 2 references: AUC" in text and "LiRA" not in text
+    assert len(list((tmp_path / "refs").glob("reference-*.npz"))) == 2
+    assert (tmp_path / "roc.png").stat().st_size > 5000
+    assert attack(run, *options) == text
+
+
+def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
+    """The same folder with a least-squares fit in place of the private weights: 0 privacy."""
+    import numpy as np
+    import torch
+
+    from privet import data
+    from privet.cli.train import _rows
+    from privet.methods.dpsgd.linear import LinearHead
+
+    bad = tmp_path / "bad"
+    shutil.copytree(run, bad)
+    config = json.loads((bad / "config.json").read_text()) | {"data": "digits[:80]"}
+    (bad / "config.json").write_text(json.dumps(config))
+    state = load_file(bad / "model.safetensors")
+    head = LinearHead(features=64, outputs=10, constant=0.0)
+    head.load_state_dict(state)
+    digits = data.load("digits").subset(80)
+    x, _ = _rows(digits, "linear", "plain", False)
+    rows = head.rows(torch.from_numpy(x)).double().numpy()
+    weights = np.linalg.pinv(rows, rcond=1e-6) @ (20.0 * np.eye(10)[digits.y_train])
+    state["linear.weight"] = torch.from_numpy(weights.T.astype(np.float32).copy())
+    save_file(state, bad / "model.safetensors")
+    found = attack(bad, "--references", "0", "--json")
+    assert found["members"] == 80 and found["auc_interval"][0] > 0.7
+
+
+def test_refusals(run, tmp_path):
+    def refused(*arguments):
+        error = attack(*arguments, code=2)
+        assert error.startswith("error: ") and error.count("\n") == 1
+        return error
+
+    assert "privet train" in refused(tmp_path)
+    assert "0, or 2 and more" in refused(run, "--references", "1")
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    (other / "model.safetensors").unlink()
+    assert "--resume" in refused(other)
+    (other / "config.json").write_text('{"method": "pate", "data": "digits"}')
+    assert "privet.audit.membership" in refused(other)
+    (other / "config.json").write_text("{}")
+    assert "with method and data" in refused(other)
+    (other / "config.json").write_text("{")
+    assert "JSON" in refused(other)
