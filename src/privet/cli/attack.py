@@ -190,24 +190,18 @@ def _logits(model: Any) -> Callable[[Any], Any]:
 
 def _attack(
     attacked: Attacked, count: int, seed: int, jobs: int | None, cache: Path | None
-) -> list[MembershipFinding]:
+) -> tuple[MembershipFinding, ...]:
     """All attacks, the one that gives the headline last."""
     import numpy as np
 
     from privet.audit import membership as m
 
-    y, names = attacked.y, np.array(attacked.classes)[attacked.y]
-
-    def found(name: str, scores: Any) -> MembershipFinding:
-        return m.evaluate(scores, attacked.members, attack=name, classes=names)
-
-    phi = m.confidence_of_logits(attacked.answer(attacked.x), y)
-    findings = [found("loss (Yeom)", -np.logaddexp(0.0, -phi))]  # log p_y
+    references = None
     if count:
-        refs = m.train_references(
+        references = m.train_references(
             attacked.train,
             attacked.x,
-            y,
+            attacked.y,
             count,
             seed=seed,
             out=cache,
@@ -215,7 +209,12 @@ def _attack(
             jobs=jobs,
             read=m.confidence_of_logits,
         )
-        if count >= 4:
-            findings.append(found(f"LiRA, {count} references", m.LiRA().score(phi, refs)))
-        findings.append(found(f"RMIA, {count} references", m.RMIA().score(phi, refs)))
-    return findings
+    return m.attack(
+        attacked.answer,
+        attacked.x,
+        attacked.y,
+        attacked.members,
+        references=references,
+        read=m.confidence_of_logits,
+        classes=np.array(attacked.classes)[attacked.y],
+    )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.audit import membership
 from privet.audit.membership import (
     RMIA,
     LiRA,
@@ -85,10 +86,8 @@ def test_lira_reaches_the_best_possible_area():
     members = rng.random(20_000) < 0.5
     phi = level + members + rng.normal(size=20_000)
     best = stats.norm.cdf(1.0 / math.sqrt(2.0))
-    for attack in (LiRA(), OfflineLiRA()):
-        assert evaluate(attack.score(phi, refs), members).auc.value == pytest.approx(
-            best, abs=0.013
-        )
+    for known in (LiRA(), OfflineLiRA()):
+        assert evaluate(known.score(phi, refs), members).auc.value == pytest.approx(best, abs=0.013)
     plain = evaluate(phi, members).auc.value  # without references the records' levels hide it
     assert plain < best - 0.1
 
@@ -98,6 +97,22 @@ def test_stronger_attacks_find_more(attacked):
     loss = evaluate(phi, members).auc
     for attack in ALL:
         assert evaluate(attack.score(phi, refs), members).auc.low > max(0.5, loss.value)
+
+
+def test_all_attacks_in_one_call():
+    x, y = overfitted.records(400)
+    members = np.arange(400) < 200
+    refs = train_references(overfitted.train_probabilities, x, y, 4, seed=1)
+    target = overfitted.train_probabilities(x[members], y[members], 0)
+    loss, lira, rmia = membership.attack(target, x, y, members, references=refs, classes=y)
+    assert [f.attack for f in (loss, lira, rmia)] == [
+        "loss",
+        "LiRA, 4 references",
+        "RMIA, 4 references",
+    ]
+    assert loss.auc == evaluate(yeom(target(x), y), members).auc
+    assert rmia.auc == evaluate(RMIA().score(confidence(target(x), y), refs), members).auc
+    assert len(rmia.by_class) == 5
 
 
 def test_null_targets_raise_no_alarm():

@@ -23,6 +23,7 @@ from privet.audit.membership.simple import (
     yeom,
     yeom_threshold,
 )
+from privet.audit.membership.together import attack
 
 __all__ = [
     "RMIA",
@@ -37,6 +38,7 @@ __all__ = [
     "References",
     "ShadowAttack",
     "Splits",
+    "attack",
     "confidence",
     "confidence_of_logits",
     "evaluate",

@@ -1,0 +1,52 @@
+"""All attacks on one model in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.audit.membership.by_reference import RMIA, LiRA, ReferenceAttack
+from privet.audit.membership.confidence import confidence as confidence_of_probabilities
+from privet.audit.membership.finding import MembershipFinding, evaluate
+from privet.audit.membership.references import Read, References
+
+
+def attack(
+    answer: Callable[[NDArray[Any]], Any],
+    X: NDArray[Any],
+    y: NDArray[Any],
+    members: Any,
+    *,
+    references: References | None = None,
+    read: Read = confidence_of_probabilities,
+    classes: Any = None,
+    groups: Any = None,
+    confidence: float = 0.95,
+) -> tuple[MembershipFinding, ...]:
+    """Ask a model about records, and see how well each attack tells which it was trained on.
+
+    `answer` is anything that maps records to probabilities (to logits with
+    `read=confidence_of_logits`): `predict_proba` of scikit-learn, a call to a remote service. The
+    loss attack; with references that saw half of the records also LiRA (from 4 of them on) and
+    RMIA. The last is the one to report, whatever the others find: the best of several attacks on
+    one set of scores is hindsight.
+
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.5, 0.5]])
+    >>> found = attack(lambda records: p, np.zeros((4, 1)), np.zeros(4, int), np.arange(4) < 2)
+    >>> [f.attack for f in found], found[0].auc.value
+    (['loss'], 1.0)
+    """
+    phi = read(answer(X), y)
+    scores: dict[str, Any] = {"loss": -np.logaddexp(0.0, -phi)}  # log p_y
+    if references is not None:
+        attacks: list[ReferenceAttack] = [LiRA()] if references.count >= 4 else []
+        for by_reference in (*attacks, RMIA()):
+            name = f"{type(by_reference).__name__}, {references.count} references"
+            scores[name] = by_reference.score(phi, references)
+    return tuple(
+        evaluate(s, members, attack=name, classes=classes, groups=groups, confidence=confidence)
+        for name, s in scores.items()
+    )
