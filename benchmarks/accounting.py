@@ -5,10 +5,10 @@
 The truth that `relative_error` refers to: closed forms for one step and for rate 1; for 10^4 steps
 and more an inversion integral summed without smoothing or bounds; otherwise dp-accounting's
 connect-the-dots PLD on a grid refined for the cell, above the truth by a second-order error, with
-its optimistic estimate below, where delta >= 1e-8; elsewhere, where the peer's own rounding shows,
-our lattice accountant at four times its resolution, which shares no step with the contour but the
-profile. A row is `within_bounds` when ours is not below the truth and at most 0.2% (5e-4 absolute
-where epsilon < 0.02) above it.
+its optimistic estimate below, where delta >= 1e-8 and memory allows a grid fine enough; elsewhere,
+where the peer's own rounding shows, our lattice accountant at four times its resolution, which
+shares no step with the contour but the profile. A row is `within_bounds` when ours is not below the
+truth and at most 0.2% (5e-4 absolute where epsilon < 0.02) above it.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def peer_rdp(q: Any, z: Any, steps: Any, delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
-def fine_interval(epsilon: float, steps: int, most: float) -> float:
-    """A grid on which the oracle's own error is far below 0.1%, within what memory allows."""
-    return max(min(1e-4, epsilon / (30.0 * math.sqrt(steps))), most)
+def fine_interval(epsilon: float, steps: int) -> float:
+    """A grid on which the oracle's own error is far below 0.1%."""
+    return min(1e-4, epsilon / (30.0 * math.sqrt(steps)))
 
 
 def fine_lattice(loss: SampledGaussian, delta: float, guess: float) -> float:
@@ -75,7 +75,7 @@ def fine_lattice(loss: SampledGaussian, delta: float, guess: float) -> float:
     for order in renyi.delta(guess)[1] * np.array([0.5, 1.0, 2.0]):
         period = 16.0 * guess + 4.0 * (math.log(1e6) - math.log(delta)) / order
         step = math.sqrt(4.0 * contour.tolerance_of(guess) / ((order + 1.0) * loss.releases)) / 4.0
-        size = 1 << min(20, max(10, math.ceil(math.log2(period / step))))
+        size = 1 << min(22, max(10, math.ceil(math.log2(period / step))))
         grid = lattice.compose(
             loss.parts, Direction.REMOVE, order=order, step=period / size, size=size, delta=delta
         )
@@ -107,7 +107,8 @@ def homogeneous(full: bool) -> list[Row]:
         if largest > 300.0:  # the peer's grid would not fit
             continue
         typical = max(min(e for e, _ in answers.values()), 0.02)
-        interval = fine_interval(typical, steps, max(1e-6, largest / 3e5))
+        affordable = max(1e-6, largest / 3e5)
+        interval = max(fine_interval(typical, steps), affordable)
         default, compose_seconds = timed(lambda c=(q, z, steps): peer_pld(*c))
         above = peer_pld(q, z, steps, interval=interval)
         below = peer_pld(q, z, steps, interval=interval, up=False) if steps <= 1000 else None
@@ -121,7 +122,7 @@ def homogeneous(full: bool) -> list[Row]:
                 truth, doubt = ours, 0.0  # the profile itself; tested against a sum over the line
             elif (many := inversion(q, z, steps, delta)) is not None:
                 truth = many
-            elif delta >= 1e-8 and ours > 0.02:
+            elif delta >= 1e-8 and ours > 0.02 and fine_interval(ours, steps) >= affordable:
                 truth = float(above.get_epsilon_for_delta(delta))
                 least = float(below.get_epsilon_for_delta(delta)) if below is not None else 0.0
                 doubt = 1e-3  # of the peer's grid
@@ -170,6 +171,13 @@ def heterogeneous() -> list[Row]:
         lambda: SampledGaussian(sample_rate=both, noise_multiplier=z).epsilon(1e-6)
     )
     rows.append(_row("rate and noise vary T=100000", "privet", seconds, value, None, None))
+    rng = np.random.default_rng(0)
+    q = np.exp(rng.uniform(np.log(1e-3), np.log(0.05), 100_000))
+    z = rng.uniform(0.8, 4.0, 100_000)
+    value, seconds = timed(
+        lambda q=q, z=z: SampledGaussian(sample_rate=q, noise_multiplier=z).epsilon(1e-6)
+    )
+    rows.append(_row("rate and noise at random T=100000", "privet", seconds, value, None, None))
     q, z = cosine(100)
     value, seconds = timed(lambda: _pld_of_distinct(q, z))
     rows.append(_row("cosine T=100", "dp-accounting PLD", seconds, value, None, None))

@@ -1,18 +1,16 @@
 """Many distinct steps at the price of a few: a grid of nodes that dominates every step.
 
 Lemma (docs/theory/contour.md). At every epsilon the privacy profile of a sampled Gaussian (or
-Laplace) step is convex
-in the total variation s of the unsampled release, and convex in the rate q. So the step is
-dominated by
-a public lottery between its neighbouring nodes with the same mean s and mean q, and a lottery's
-moment generating function is
-the mixture of the nodes': M = sum_c weight_c M_c. Within a cell,
+Laplace) step is convex in the total variation s of the unsampled release, and convex in the rate q.
+So the step is dominated by a public lottery between its neighbouring nodes with the same mean s and
+mean q, and a lottery's moment generating function is the mixture of the nodes':
+M = sum_c weight_c M_c. Within a cell,
 
     sum over steps of log(M_00 (1 + a x + b y + a b c))
 
 is a function of the positions (a, b) in [0,1]^2 only; it is summed exactly up to a stated error by
-interpolating it
-at Chebyshev points, so that a step costs a few multiplications whatever the number of frequencies.
+interpolating it at Chebyshev points, so that a step costs a few multiplications whatever the number
+of frequencies.
 """
 
 from __future__ import annotations
@@ -44,6 +42,17 @@ def _lagrange(t: Array) -> Array:
     return np.asarray((np.vander(t, _DEGREE, increasing=True) @ _LAGRANGE).T)
 
 
+def _log1p(w: Array) -> Array:
+    """log(1 + w) to 2e-16 absolute for |w| well below 1; numpy's own takes twice the time."""
+    if not np.iscomplexobj(w):
+        return np.asarray(np.log1p(w))
+    real = 1.0 + w.real
+    logarithm = np.empty_like(w)
+    logarithm.real = 0.5 * np.log(real * real + w.imag * w.imag)
+    logarithm.imag = np.arctan2(w.imag, real)
+    return logarithm
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cells:
     """Steps spread over the cells of a grid of (rate, noise) nodes."""
@@ -69,7 +78,7 @@ class Cells:
             x, y, both = (np.expm1(k[c] - base) for c in (c10, c01, c11))
             twist = both - x - y
             total = total + n * base
-            worst = np.max(np.stack([e[c] for c in (c00, c10, c01, c11)]), axis=0)
+            worst = np.maximum(np.maximum(e[c00], e[c10]), np.maximum(e[c01], e[c11]))
             size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(both))
             spread, spread_error = self._interpolated(i, x, y, twist)
             wild = np.nonzero(size > _SMALL)[0]
@@ -84,11 +93,11 @@ class Cells:
 
     def _interpolated(self, i: int, x: Array, y: Array, twist: Array) -> tuple[Array, Array]:
         table = self.weights[i]
-        a = _CHEBYSHEV[: table.shape[0], None, None] if table.shape[0] > 1 else np.zeros((1, 1, 1))
-        b = _CHEBYSHEV[None, : table.shape[1], None] if table.shape[1] > 1 else np.zeros((1, 1, 1))
-        inside = a * x + b * y + a * b * twist
+        a, b = (_CHEBYSHEV if points > 1 else np.zeros(1) for points in table.shape)
+        rise, slope = np.multiply.outer(a, x), y + np.multiply.outer(a, twist)
+        inside = rise[:, None] + b[:, None] * slope[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
-            values = np.einsum("ij,ijk->k", table, np.log1p(inside))
+            values = np.einsum("ij,ijk->k", table, _log1p(inside))
             size = np.abs(x) + np.abs(twist), np.abs(y) + np.abs(twist)
             rho = np.maximum(*size) / np.maximum(1.0 - np.abs(x) - np.abs(y) - np.abs(twist), 1e-3)
         one = 2.0 / _DEGREE * (np.minimum(rho, 1e3) / 4.0) ** _DEGREE
