@@ -65,7 +65,11 @@ def blocks(page: Path) -> list[Block]:
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
     """Pages that train a model or draw a map take their time."""
-    slow = "methods" in page.parts or page.name in ("command_line.md", "accounting.md")
+    slow = "methods" in page.parts or page.name in (
+        "command_line.md",
+        "accounting.md",
+        "membership.md",
+    )
     return [pytest.mark.slow] if slow else []
 
 
