@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from privet.guarantee import Adjacency, Unit
+from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.dpsgd.estimator import DPSGDClassifier
+from privet.methods.pate import PATEClassifier
 
 
 def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
@@ -26,14 +30,17 @@ class Case:
 
     `make(epsilon=..., random_state=..., ledger=...)` must give an estimator that declares all that
     is public (classes, bounds, number of records), so that nothing is taken from the data.
+    `ledger(cap_epsilon=..., cap_delta=...)` makes a ledger of its adjacency and unit.
     """
 
     name: str
     make: Callable[..., Any]
     data: Callable[..., tuple[Any, Any]] = two_clouds
+    ledger: Callable[..., Ledger] = Ledger.in_memory
 
 
 METHODS = (
     Case(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
     Case(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
+    Case(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
 from privet.guarantee import Guarantee, Standing
-from privet.ledger import Ledger
 from tests.conformance.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +66,7 @@ def test_less_budget_means_more_noise(case):
 
 @every_method
 def test_the_ledger_is_charged_for_what_is_promised(case):
-    ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5)
+    ledger = case.ledger(cap_epsilon=50.0, cap_delta=1e-5)
     model = fit(case, ledger=ledger)
     assert len(ledger) >= 1
     assert ledger.spent() == pytest.approx(model.guarantee_.epsilon, rel=1e-6)
@@ -75,7 +74,7 @@ def test_the_ledger_is_charged_for_what_is_promised(case):
 
 @every_method
 def test_a_refused_budget_releases_nothing(case):
-    ledger = Ledger.in_memory(cap_epsilon=0.5, cap_delta=1e-5)
+    ledger = case.ledger(cap_epsilon=0.5, cap_delta=1e-5)
     x, y = case.data()
     model = case.make(epsilon=2.0, random_state=0, ledger=ledger)
     with pytest.raises(BudgetExceeded):

@@ -1,0 +1,305 @@
+"""Aggregation: the mean of clipped codes plus Gaussian noise, calibrated exactly, in streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet import loss as losses
+from privet.bounds import Bounded, Sensitivity
+from privet.errors import Incomparable, InvalidArgument
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing, Unit
+from privet.ledger import Entry, Ledger
+from privet.loss.renyi import concentrated_noise
+from privet.mechanisms import Gaussian
+from privet.mechanisms.base import SECRET_KEY
+from privet.methods.pate.answers import BLOCK, AnswerSource, RefusedAnswers
+from privet.noise import Source
+
+REPLACE_ONE = Adjacency.REPLACE_ONE
+_UP = 1.0 + 2.0**-50
+BELOW = 1.0 - 2.0**-40
+"""Budgets are aimed at from so far below, so that no rounding carries the stated epsilon over."""
+
+PUBLIC = Assumption(
+    text="the reducer, the public inputs and who took part depend on no private record",
+    backing=Backing.ASSUMED,
+)
+DISJOINT = Assumption(text="the shards are disjoint", backing=Backing.ASSUMED)
+
+
+def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> float:
+    """The noise on the mean of codes of length at most 1: sigma = 2 sqrt(N) / (K mu(eps, delta)).
+
+    Times the radius it is the noise for any other. N answers together are one Gaussian release of
+    a vector that one shard can move by 2 sqrt(N)/K, so this is exact: less would not be enough.
+
+    >>> round(unit_noise(teachers=8, queries=80, epsilon=8.0, delta=1e-3), 4)
+    1.0733
+    """
+    k, n = _check.count("teachers", teachers), _check.count("queries", queries)
+    return 2.0 * math.sqrt(n) / (k * losses.gaussian_mu(epsilon, delta))
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyAnswers:
+    """What came out of an aggregation: public."""
+
+    codes: NDArray[np.float64] = field(repr=False)
+    noise: float
+    """The standard deviation of the noise in each number."""
+    guarantee: Guarantee
+    entry: Entry | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Aggregator:
+    """The mean over K teachers of codes in a ball of radius C, with noise N(0, sigma^2).
+
+    One shard can move one teacher's codes by 2 C each, so N of them as one vector by 2 C sqrt(N),
+    and their sum over teachers likewise. Noise of scale S = K sigma on the sum costs a Gaussian
+    loss mu = 2 C sqrt(N) / S, exactly; mu^2 adds up over rounds, so a budget for N answers may be
+    asked for in parts, whatever the answers were, until the ledger's cap is reached.
+
+    Sums are made of whole numbers, noise is added on a grid (`privet.mechanisms.Gaussian`), block
+    by block: neither the number of teachers nor the size of a target needs memory.
+
+    **Guarantee** `guarantee(queries, ...)`, replace-one, per teacher shard: all records of one
+    teacher may change. A record is in one shard, so records are protected too.
+
+    **Assumes** disjoint shards, a public reducer, public inputs, a secret noise source.
+
+    >>> aggregator = Aggregator.for_budget(teachers=8, queries=80, epsilon=8.0, delta=1e-3)
+    >>> round(aggregator.noise, 4)
+    1.0733
+    >>> paper = Aggregator.published(teachers=8, queries=80, epsilon=8.0, delta=1e-3)
+    >>> round(paper.noise, 4), round(paper.guarantee(80, delta=1e-3).epsilon, 2)
+    (1.2826, 6.34)
+
+    Fay, Sjoelund and Oechtering (2020), algorithms 1 and 2; Balle and Wang (2018), theorem 8.
+    """
+
+    teachers: int
+    radius: float
+    mechanism: Gaussian
+    """The noise on the *sum*."""
+
+    def __post_init__(self) -> None:
+        _check.count("teachers", self.teachers)
+        _check.positive("radius", self.radius)
+
+    @classmethod
+    def for_budget(
+        cls,
+        *,
+        teachers: int,
+        queries: int,
+        epsilon: float,
+        delta: float,
+        radius: float = 1.0,
+        dimension: int = 1,
+    ) -> Self:
+        """The least noise with which `queries` answers are (epsilon, delta)-private in all."""
+        mechanism = Gaussian.for_budget(
+            _moved(radius, queries),
+            epsilon=_check.positive("epsilon", epsilon) * BELOW,
+            delta=delta,
+            adjacency=REPLACE_ONE,
+            dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
+        )
+        return cls(teachers=teachers, radius=radius, mechanism=mechanism)
+
+    @classmethod
+    def published(
+        cls, *, teachers: int, queries: int, epsilon: float, delta: float, radius: float = 1.0
+    ) -> Self:
+        """The paper's noise, from Renyi composition: sound, with more noise than is needed.
+
+        sigma = C sqrt(2 N) (sqrt(log 1/delta + eps) + sqrt(log 1/delta)) / (K eps).
+        """
+        sigma = concentrated_noise(
+            sensitivity=2.0
+            * _check.positive("radius", radius)
+            / _check.count("teachers", teachers),
+            releases=queries,
+            epsilon=epsilon,
+            delta=delta,
+        )
+        return cls(teachers=teachers, radius=radius, mechanism=Gaussian(scale=teachers * sigma))
+
+    @property
+    def noise(self) -> float:
+        """sigma, the standard deviation of the noise on the mean."""
+        return self.mechanism.scale / self.teachers
+
+    def loss(self, queries: int, *, dimension: int = 1) -> losses.Gaussian:
+        """What so many answers cost."""
+        return self.mechanism.loss(
+            _moved(self.radius, queries),
+            adjacency=REPLACE_ONE,
+            dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
+        )
+
+    def guarantee(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
+        """What so many answers promise."""
+        stated = self.loss(queries, dimension=dimension).guarantee(
+            delta, theorem=f"{self.mechanism.theorem}, {queries} answers as one", unit=Unit.SHARD
+        )
+        return replace(
+            stated,
+            assumptions=(self._clipped, self.mechanism.law, SECRET_KEY, PUBLIC, DISJOINT),
+        )
+
+    @property
+    def _clipped(self) -> Assumption:
+        text = f"each code clipped to L2 norm {self.radius:g}"
+        return Assumption(text=text, backing=Backing.ENFORCED)
+
+    def release(
+        self,
+        answers: Sequence[AnswerSource],
+        *,
+        rng: Source,
+        delta: float,
+        ledger: Ledger | None = None,
+        reducer: str | None = None,
+        number: int = 0,
+        what: str = "answers of teachers",
+    ) -> NoisyAnswers:
+        """The noisy mean of one round of answers, charged before anything is drawn.
+
+        `reducer`: the name of the reducer that all must have used. `number`: of the round; a
+        seeded `rng` gives every round noise of its own by it.
+        """
+        entry = self.charge(answers, ledger=ledger, reducer=reducer, what=what)
+        h = answers[0].header
+        flat = np.empty(h.size)
+        for start, part in self.blocks(answers, rng=rng, number=number):
+            flat[start : start + len(part)] = part
+        return NoisyAnswers(
+            codes=flat.reshape(h.rows, h.dimension),
+            noise=self.noise,
+            guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension),
+            entry=entry,
+        )
+
+    def charge(
+        self,
+        answers: Sequence[AnswerSource],
+        *,
+        ledger: Ledger | None,
+        reducer: str | None = None,
+        what: str = "answers of teachers",
+    ) -> Entry | None:
+        """Check all answers, then write the cost down; nothing is drawn yet."""
+        self.check(answers, reducer=reducer)
+        if ledger is None:
+            return None
+        check_ledger(ledger)
+        h = answers[0].header
+        return ledger.charge(self.loss(h.rows, dimension=h.dimension), what=what)
+
+    def check(self, answers: Sequence[AnswerSource], *, reducer: str | None = None) -> None:
+        """Raise `RefusedAnswers` by name unless these are K sets of answers that fit together."""
+        if len(answers) != self.teachers:
+            sites = ", ".join(source.header.site for source in answers)
+            raise InvalidArgument(
+                "answers",
+                f"{len(answers)} ({sites})",
+                f"those of all {self.teachers} teachers",
+                "leaving one out changes the noise on the mean: plan with the number that answered",
+            )
+        first, seen = answers[0].header, dict[str, str]()
+        for source in answers:
+            h = source.header
+            if h.site in seen:
+                problem = f"site {h.site!r} answered twice, also in {seen[h.site]}"
+                raise RefusedAnswers(source.label, problem, "keep one file a site")
+            seen[h.site] = source.label
+            if h.reducer != (first.reducer if reducer is None else reducer):
+                raise RefusedAnswers(source.label, "another reducer made its codes")
+            if h.queries != first.queries:
+                raise RefusedAnswers(source.label, "it answers other public inputs")
+            if (h.rows, h.dimension) != (first.rows, first.dimension):
+                raise RefusedAnswers(
+                    source.label,
+                    f"{h.rows} codes of {h.dimension} numbers, not {first.rows} of "
+                    f"{first.dimension}",
+                )
+            if h.radius != self.radius or h.spacing != first.spacing:
+                raise RefusedAnswers(
+                    source.label,
+                    f"clipped to {h.radius:g}, the aggregation expects {self.radius:g}",
+                )
+            if h.share != 0.0:
+                raise RefusedAnswers(
+                    source.label, "it carries noise of its own", "use `DistributedAggregator`"
+                )
+            source.check()
+
+    def blocks(
+        self, answers: Sequence[AnswerSource], *, rng: Source, number: int = 0
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The noisy mean, block by block, with where each block starts.
+
+        **Guarantee** none by itself: whoever calls this has called `charge`.
+        """
+        h = answers[0].header
+        widest = Sensitivity(l1=math.inf, l2=_moved(self.radius, h.rows))
+        for start in range(0, h.size, BLOCK):
+            stop = min(start + BLOCK, h.size)
+            total = np.zeros(stop - start, dtype=np.int64)
+            for source in answers:
+                total += source.flat(start, stop)
+            bounded = Bounded(
+                value=total.astype(np.float64) * h.spacing,
+                add_remove=widest,
+                replace_one=widest,
+                assumption=self._clipped,
+                spacing=h.spacing,
+            )
+            noisy = self.mechanism.release(
+                bounded, rng=rng.child("pate", number, start // BLOCK), adjacency=REPLACE_ONE
+            )
+            yield start, noisy / self.teachers
+
+
+def claim(*, epsilon: float, delta: float) -> Guarantee:
+    """The paper's own statement for its own noise."""
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=REPLACE_ONE,
+        unit=Unit.SHARD,
+        standing=Standing.CLAIMED,
+        theorem="PATE for high-dimensional targets (Fay, Sjoelund and Oechtering 2020), prop. 1, 2",
+    )
+
+
+def shard_ledger(*, epsilon: float, delta: float) -> Ledger:
+    """A ledger in memory of the kind that PATE charges: replace-one, per teacher shard."""
+    return Ledger.in_memory(
+        cap_epsilon=epsilon, cap_delta=delta, adjacency=REPLACE_ONE, unit=Unit.SHARD
+    )
+
+
+def check_ledger(ledger: Ledger) -> None:
+    """Refuse a ledger that speaks of other neighbours or units."""
+    if ledger.adjacency is not REPLACE_ONE:
+        raise Incomparable(ledger.adjacency.value, REPLACE_ONE.value, "adjacency of the ledger")
+    if ledger.unit is not Unit.SHARD:
+        raise Incomparable(ledger.unit.value, Unit.SHARD.value, "unit of the ledger")
+
+
+def _moved(radius: float, queries: int) -> float:
+    """How far one shard can move the codes of a teacher: 2 C sqrt(N), rounded up."""
+    n = _check.count("queries", queries)
+    return 2.0 * _check.positive("radius", radius) * math.sqrt(n) * _UP

@@ -1,0 +1,249 @@
+"""What a teacher sends: clipped codes as whole numbers, in memory or in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.bounds import clip_l2
+from privet.errors import InvalidArgument, MissingFile, PrivetError
+
+Units = NDArray[np.int32] | NDArray[np.int64]
+
+FORMAT = 1
+BLOCK = 1 << 18
+"""Numbers that are handled at a time, everywhere: memory does not depend on the size of answers."""
+
+
+class RefusedAnswers(PrivetError):
+    """Answers that must not be aggregated: whose, and why."""
+
+    def __init__(self, source: str, problem: str, hint: str = "") -> None:
+        self.source, self.problem, self.hint = source, problem, hint
+        super().__init__(f"answers {source}: {problem}" + (f"; {hint}" if hint else ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The public facts of a set of answers.
+
+    `reducer` and `queries` are hashes: of the map that made the codes, and of the public inputs in
+    their order. A code is a row of whole numbers that count multiples of `spacing`. `share` is the
+    standard deviation of the noise that the site itself has added, 0 for none.
+    """
+
+    site: str
+    reducer: str
+    queries: str
+    rows: int
+    dimension: int
+    radius: float
+    spacing: float
+    share: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are in all."""
+        return self.rows * self.dimension
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"format": FORMAT, **vars(self)}
+
+
+class AnswerSource(ABC):
+    """One teacher's answers, read in pieces."""
+
+    @property
+    @abstractmethod
+    def header(self) -> Header:
+        """The public facts."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What to call it in an error."""
+
+    @abstractmethod
+    def flat(self, start: int, stop: int) -> Units:
+        """Numbers start to stop of all rows behind one another, in units of the spacing."""
+
+    def blocks(self) -> Iterator[tuple[int, Units]]:
+        """All numbers, a block at a time."""
+        for start in range(0, self.header.size, BLOCK):
+            yield start, self.flat(start, min(start + BLOCK, self.header.size))
+
+    def longest(self) -> float:
+        """The length of the longest row, in one pass over blocks."""
+        h = self.header
+        squares = np.zeros(h.rows)
+        for start, units in self.blocks():
+            row = np.arange(start, start + len(units)) // h.dimension
+            first = int(row[0])
+            part = np.bincount(row - first, weights=np.square(units, dtype=np.float64))
+            squares[first : first + len(part)] += part
+        return float(np.sqrt(squares.max(initial=0.0))) * h.spacing
+
+    def check(self) -> None:
+        """Raise `RefusedAnswers` when these answers must not be aggregated."""
+        self.refuse_if_too_long()
+
+    def refuse_if_too_long(self) -> None:
+        """Raise when a row is longer than the radius (by more than float64 can mistake)."""
+        h = self.header
+        longest = self.longest()
+        if longest > h.radius * (1.0 + (h.dimension + 16) * 2.0**-52):
+            raise RefusedAnswers(
+                self.label,
+                f"a code has length {longest:.6g}, over the radius {h.radius:.6g}",
+                "the site must clip its codes: make the file with `privet pate answer`",
+            )
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answers(AnswerSource):
+    """Clipped codes in memory; make them with `clipped`.
+
+    >>> answers = Answers.clipped(np.array([[3.0, 4.0], [0.3, 0.4]]), radius=1.0, site="a")
+    >>> answers.codes().round(6).tolist()
+    [[0.6, 0.8], [0.3, 0.4]]
+    """
+
+    about: Header
+    units: Units = field(repr=False)
+
+    @classmethod
+    def clipped(
+        cls, codes: Any, *, radius: float, site: str, reducer: str = "", queries: str = ""
+    ) -> Self:
+        """Clip each row to `radius` in exact arithmetic (`privet.bounds.clip_l2`).
+
+        A row that is not finite becomes zero.
+        """
+        radius = _check.positive("radius", radius)
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.size == 0:
+            raise InvalidArgument("codes", codes.shape, "of shape (queries, dimension)")
+        rows, dimension = codes.shape
+        units = np.empty((rows, dimension), dtype=np.int32)
+        step, spacing = max(1, BLOCK // dimension), 0.0
+        for start in range(0, rows, step):
+            part = clip_l2(codes[start : start + step], radius)
+            units[start : start + step] = part.units
+            spacing = part.spacing
+        about = Header(
+            site=site,
+            reducer=reducer,
+            queries=queries,
+            rows=rows,
+            dimension=dimension,
+            radius=radius,
+            spacing=spacing,
+        )
+        return cls(about=about, units=units.reshape(-1))
+
+    @property
+    def header(self) -> Header:
+        return self.about
+
+    @property
+    def label(self) -> str:
+        return f"of {self.about.site!r}"
+
+    def flat(self, start: int, stop: int) -> Units:
+        return self.units[start:stop]
+
+    def codes(self) -> NDArray[np.float64]:
+        """The codes as numbers."""
+        h = self.about
+        return self.units.reshape(h.rows, h.dimension).astype(np.float64) * h.spacing
+
+    def write(self, path: str | Path) -> Path:
+        """A safetensors file with these answers and nothing else, a checksum inside."""
+        from safetensors.numpy import save
+
+        path = Path(path)
+        note = {**self.about.to_dict(), "checksum": _checksum(self)}
+        data = save({"units": self.units}, metadata={"privet": json.dumps(note, allow_nan=False)})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".part")
+        beside.write_bytes(data)
+        beside.replace(path)
+        return path
+
+
+@final
+class AnswerFile(AnswerSource):
+    """Answers in a file, read as they are needed; nothing in it is run.
+
+    `AnswerFile(path)` reads the header; `check` reads all of it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        import safetensors
+
+        opened: Any = safetensors.safe_open
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise MissingFile(self.path, "make it with `privet pate answer`")
+        try:
+            file = opened(self.path, framework="numpy")
+            note = json.loads((file.metadata() or {})["privet"])
+            kind = note.pop("format")
+            self._checksum = note.pop("checksum")
+            self._header = Header(**note)
+            self._units = file.get_slice("units")
+            length = tuple(self._units.get_shape())
+        except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+            raise RefusedAnswers(
+                str(self.path), "is not a file of answers", "make it with `privet pate answer`"
+            ) from None
+        if kind != FORMAT:
+            raise RefusedAnswers(str(self.path), f"has format {kind}, not {FORMAT}")
+        if length != (self._header.size,) or self._header.size == 0:
+            raise RefusedAnswers(
+                str(self.path), f"holds {length} numbers, its header speaks of {self._header.size}"
+            )
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    @property
+    def label(self) -> str:
+        return f"{self.path} (site {self._header.site!r})"
+
+    def flat(self, start: int, stop: int) -> Units:
+        return np.asarray(self._units[start:stop])
+
+    def check(self) -> None:
+        self.refuse_if_damaged()
+        self.refuse_if_too_long()
+
+    def refuse_if_damaged(self) -> None:
+        """Raise when content and checksum disagree."""
+        if _checksum(self) != self._checksum:
+            raise RefusedAnswers(
+                self.label, "content and checksum disagree", "the file was changed; ask for a copy"
+            )
+
+
+def _checksum(source: AnswerSource) -> str:
+    """SHA-256 over the header and all numbers, little-endian.
+
+    It shows damage and careless edits, not a forger, who can compute it anew.
+    """
+    h = hashlib.sha256(json.dumps(source.header.to_dict(), sort_keys=True).encode())
+    for _, units in source.blocks():
+        h.update(np.ascontiguousarray(units, dtype=units.dtype.newbyteorder("<")).data)
+    return h.hexdigest()

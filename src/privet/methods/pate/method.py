@@ -1,0 +1,229 @@
+"""PATE in one call: teachers on shards, clipped codes, noise, a student."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument, PrivetError
+from privet.guarantee import Guarantee
+from privet.ledger import Ledger, fingerprint
+from privet.methods.base import Release
+from privet.methods.pate.aggregate import Aggregator, NoisyAnswers, claim
+from privet.methods.pate.answers import Answers
+from privet.methods.pate.learners import Learner, Predictor, as_learner
+from privet.methods.pate.reducers import Reducer
+from privet.noise import Source, secure
+
+Array = NDArray[Any]
+
+
+class TeacherFailed(PrivetError):
+    """Teachers that could not be trained; none was dropped, since that changes the guarantee."""
+
+    def __init__(self, failures: dict[str, str], of: int) -> None:
+        self.failures, self.of = failures, of
+        shown = ", ".join(f"{site} ({problem})" for site, problem in failures.items())
+        super().__init__(
+            f"{len(failures)} of {of} teachers failed: {shown}; nothing was aggregated or charged: "
+            "mend them, or plan with fewer teachers"
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Student:
+    """A student and the noisy labels that taught it: both public."""
+
+    predict: Predictor
+    labels: Array = field(repr=False)
+    """Soft targets (queries, *target_shape), as decoded."""
+    codes: Array = field(repr=False)
+    noise: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PATE:
+    """Many teachers, one student, for targets of any shape.
+
+    - `teachers`, `student`: a `Learner`, a scikit-learn regressor, a torch module, or a function
+      `train(inputs, targets, seed)` that returns a predictor;
+    - `reducer`: fitted on public targets, with noise from `unit_noise`;
+    - `epsilon`, `delta`: the budget, all of it spent on the public inputs given to `fit`;
+    - `reading`: "sound" calibrates exactly, "published" takes the paper's (larger) noise and states
+      its epsilon as `claim`;
+    - `backend`, `workers`: joblib's ("loky", "threading", "ray", "dask"), for teachers;
+    - `sites`: names of the shards; None numbers them.
+
+    **Guarantee** that of `Aggregator`: replace-one, per teacher shard.
+
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from privet.methods.pate import IdentityReducer, UnitBox
+    >>> from privet.noise import seeded
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(size=(400, 1)); y = np.hstack([x, 1 - x])
+    >>> shards = [(x[i::20], y[i::20]) for i in range(20)]
+    >>> pate = PATE(teachers=DecisionTreeRegressor(max_depth=3),
+    ...             student=DecisionTreeRegressor(max_depth=2),
+    ...             reducer=IdentityReducer(shape=(2,), space=UnitBox()),
+    ...             epsilon=8.0, delta=1e-5)
+    >>> release = pate.fit(shards, np.linspace(0, 1, 10)[:, None], rng=seeded(0))
+    >>> print(release.guarantee)
+    (8, 1e-05)-DP per teacher shard, replace-one, proved
+    >>> release.model.labels.shape
+    (10, 2)
+    """
+
+    teachers: Any
+    reducer: Reducer
+    student: Any
+    epsilon: float
+    delta: float
+    ledger: Ledger | None = None
+    reading: str = "sound"
+    backend: str = "loky"
+    workers: int = 1
+    seed: int = 0
+    """Of the learners: teacher k is trained with seed + k. It has nothing to do with noise."""
+    sites: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check.positive("epsilon", self.epsilon)
+        _check.open_unit("delta", self.delta)
+        if self.reading not in ("sound", "published"):
+            raise InvalidArgument("reading", self.reading, "sound or published")
+
+    def plan(self, *, teachers: int, queries: int) -> Aggregator:
+        """The aggregation, from public facts alone."""
+        facts = {
+            "teachers": teachers,
+            "queries": queries,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "radius": self.reducer.radius,
+        }
+        if self.reading == "published":
+            return Aggregator.published(**facts)  # type: ignore[arg-type]
+        return Aggregator.for_budget(**facts, dimension=self.reducer.dimension)  # type: ignore[arg-type]
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What the paper states for the published reading."""
+        if self.reading == "sound":
+            return None
+        return claim(epsilon=self.epsilon, delta=self.delta)
+
+    def fit(
+        self, shards: Sequence[tuple[Any, Any]], public_inputs: Any, *, rng: Source | None = None
+    ) -> Release[Student]:
+        """Train teachers on (inputs, targets) shards, ask them, aggregate, train the student.
+
+        `rng`: the noise; None draws from `privet.noise.secure()`.
+        """
+        rng = secure() if rng is None else rng
+        answers = self.answers(shards, public_inputs)
+        noisy = self.aggregate(answers, rng=rng)
+        student = self.taught(public_inputs, noisy)
+        return Release(
+            model=student,
+            guarantee=noisy.guarantee,
+            claim=self.claim,
+            entries=() if noisy.entry is None else (noisy.entry,),
+        )
+
+    def answers(self, shards: Sequence[tuple[Any, Any]], public_inputs: Any) -> list[Answers]:
+        """What each teacher says about the public inputs, clipped: *private* until aggregated."""
+        if len(shards) == 0:
+            raise InvalidArgument("shards", shards, "at least one (inputs, targets) pair")
+        sites = self._sites(len(shards))
+        learner = as_learner(self.teachers)
+        queries = inputs_name(public_inputs)
+        from joblib import Parallel, delayed
+
+        jobs = (
+            delayed(site_answers)(
+                learner, shard, public_inputs, self.reducer, site, queries, self.seed + k
+            )
+            for k, (shard, site) in enumerate(zip(shards, sites, strict=True))
+        )
+        found = Parallel(n_jobs=self.workers, backend=register(self.backend))(jobs)
+        failed = {s: f for s, f in zip(sites, found, strict=True) if isinstance(f, str)}
+        if failed:
+            raise TeacherFailed(failed, len(shards))
+        return list(found)
+
+    def aggregate(self, answers: Sequence[Answers], *, rng: Source) -> NoisyAnswers:
+        """Noise, charged first."""
+        aggregator = self.plan(teachers=len(answers), queries=answers[0].header.rows)
+        return aggregator.release(
+            answers, rng=rng, delta=self.delta, ledger=self.ledger, reducer=self.reducer.name
+        )
+
+    def taught(self, public_inputs: Any, noisy: NoisyAnswers) -> Student:
+        """The student: post-processing."""
+        labels = self.reducer.decode(noisy.codes, noise=noisy.noise)
+        predict = as_learner(self.student).train(public_inputs, labels, seed=self.seed)
+        return Student(predict=predict, labels=labels, codes=noisy.codes, noise=noisy.noise)
+
+    def _sites(self, count: int) -> list[str]:
+        if self.sites is None:
+            return [f"site-{k}" for k in range(count)]
+        if len(self.sites) != count or len(set(self.sites)) != count:
+            raise InvalidArgument("sites", list(self.sites), f"{count} different names")
+        return list(self.sites)
+
+
+def site_answers(
+    learner: Learner,
+    shard: tuple[Any, Any],
+    public_inputs: Any,
+    reducer: Reducer,
+    site: str,
+    queries: str,
+    seed: int,
+) -> Answers | str:
+    """Train one teacher and clip its codes; or say in a line why it failed.
+
+    This is all that happens at a site, in whatever process or machine.
+    """
+    try:
+        predict = learner.train(*shard, seed=seed)
+        return asked(predict, public_inputs, reducer=reducer, site=site, queries=queries)
+    except Exception as e:  # reported by name, whatever it was
+        return f"{type(e).__name__}: {e}"
+
+
+def asked(
+    predict: Predictor, public_inputs: Any, *, reducer: Reducer, site: str, queries: str
+) -> Answers:
+    """A teacher's clipped codes for the public inputs."""
+    codes = reducer.encode(np.asarray(predict(public_inputs)))
+    if len(codes) != len(public_inputs):
+        raise InvalidArgument("answers", len(codes), f"one for each of {len(public_inputs)} inputs")
+    return Answers.clipped(
+        codes, radius=reducer.radius, site=site, reducer=reducer.name, queries=queries
+    )
+
+
+def inputs_name(public_inputs: Any) -> str:
+    """A hash of the public inputs in their order; of their number when they are no arrays."""
+    array = np.asarray(public_inputs)
+    if array.dtype.hasobject or array.dtype.kind in "US":
+        return fingerprint("\n".join(map(str, public_inputs)).encode())
+    return fingerprint(array)
+
+
+def register(backend: str) -> str:
+    """Tell joblib about a cluster's backend where that needs telling; returns its name."""
+    if backend == "ray":
+        from ray.util import joblib as ray_joblib
+
+        prepare: Any = ray_joblib.register_ray
+        prepare()
+    return backend

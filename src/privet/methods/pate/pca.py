@@ -1,0 +1,204 @@
+"""PCA of public targets: how many components are worth their noise, known before asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.methods.pate.reducers import Array, Codes, Reducer
+from privet.methods.pate.targets import TargetSpace, UnitBox
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ErrorCurve:
+    """The predicted squared error of an answer for every number of components l = 0, 1, ...
+
+    lost(l) = sum_{j > l} lambda_j is what is cut off, noise(l) = l sigma_l^2 what is added;
+    sigma_l is the noise of codes with l numbers, proportional to their radius.
+    """
+
+    lost: NDArray[np.float64]
+    radius: NDArray[np.float64]
+    noise_per_radius: float
+
+    @property
+    def components(self) -> NDArray[np.int64]:
+        """0, 1, 2, ..."""
+        return np.arange(len(self.lost))
+
+    @property
+    def noise(self) -> NDArray[np.float64]:
+        """l sigma_l^2."""
+        return np.asarray(self.components * (self.noise_per_radius * self.radius) ** 2)
+
+    @property
+    def predicted(self) -> NDArray[np.float64]:
+        """lost + noise."""
+        return self.lost + self.noise
+
+    @property
+    def best(self) -> int:
+        """The number of components, at least 1, with the least predicted error."""
+        return int(np.argmin(self.predicted[1:])) + 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve as columns, JSON-ready."""
+        return {
+            "components": self.components.tolist(),
+            "lost": self.lost.tolist(),
+            "noise": self.noise.tolist(),
+            "predicted": self.predicted.tolist(),
+            "best": self.best,
+        }
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PCAReducer(Reducer):
+    """Principal components of public targets; a code is A_l (y - mean).
+
+    With sigma the noise of a code, the expected squared error of a noisy answer is
+    sum_{j > l} lambda_j + l sigma^2, least for l* = #{j : lambda_j > sigma^2} when the radius, and
+    with it sigma, is the same for all l. The curve is public and known before anyone is asked.
+
+    The paper's radius is sqrt(d)/2, half the diagonal of [0, 1]^d: nothing is ever clipped, and for
+    d in the thousands no component is worth its noise. By default we take the longest code of a
+    public target, for each l, and clip what is longer: `curve` then weighs both.
+
+    Codes with noise are shrunk by lambda_j / (lambda_j + sigma^2) (the best linear estimate) before
+    they are put back, which is post-processing; `decode(codes)` without noise is the paper's.
+
+    **Assumes** that targets are public.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.clip(0.5 + rng.normal(size=(200, 3)) @ rng.normal(scale=0.1, size=(3, 50)), 0, 1)
+    >>> reducer = PCAReducer.fit(y, noise=0.1)
+    >>> reducer.dimension, reducer.encode(y).shape
+    (3, (200, 3))
+
+    Fay, Sjoelund and Oechtering (2020), algorithm 1, eqs. 6 and 7.
+    """
+
+    shape: tuple[int, ...]
+    space: TargetSpace
+    mean: NDArray[np.float64] = field(repr=False)
+    basis: NDArray[np.float64] = field(repr=False)
+    """l rows of length 1."""
+    variances: NDArray[np.float64] = field(repr=False)
+    """lambda_1, ..., lambda_l."""
+    length: float
+    curve: ErrorCurve | None = field(default=None, repr=False)
+    """How l was chosen; None for a reducer that was read from a file."""
+
+    @classmethod
+    def fit(
+        cls,
+        public_targets: Array,
+        *,
+        noise: float,
+        components: int | None = None,
+        radius: float | None = None,
+        space: TargetSpace | None = None,
+    ) -> Self:
+        """Fit on public targets (targets, *target_shape).
+
+        - `noise`: the noise of a code in radii, from `unit_noise`;
+        - `components`: l; None takes the best of the curve;
+        - `radius`: None takes the longest public code; `space.radius(shape)` is the paper's.
+        """
+        noise = _check.positive("noise", noise)
+        space = UnitBox() if space is None else space
+        targets = np.asarray(public_targets)
+        if targets.ndim < 2 or len(targets) < 2:
+            raise InvalidArgument(
+                "public_targets", targets.shape, "at least two targets, one a row"
+            )
+        y = space.bounded(targets).reshape(len(targets), -1)
+        mean = y.mean(axis=0)
+        codes, basis, variances = principal_components(y - mean)
+        curve = _curve(codes, variances, noise, radius)
+        most = len(variances)
+        size = curve.best if components is None else _check.count("components", components)
+        if size > most:
+            raise InvalidArgument(
+                "components", size, f"at most {most}, what {len(y)} targets of {y.shape[1]} allow"
+            )
+        return cls(
+            shape=targets.shape[1:],
+            space=space,
+            mean=mean,
+            basis=basis[:size],
+            variances=variances[:size],
+            length=float(curve.radius[size]),
+            curve=curve,
+        )
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def dimension(self) -> int:
+        return len(self.basis)
+
+    @property
+    def radius(self) -> float:
+        return self.length
+
+    def _encode(self, answers: Array) -> Codes:
+        y = self.space.bounded(answers).reshape(len(answers), -1)
+        return np.asarray((y - self.mean) @ self.basis.T)
+
+    def _decode(self, codes: Codes, noise: float) -> Array:
+        shrunk = codes * (self.variances / (self.variances + noise**2))
+        values = shrunk @ self.basis + self.mean
+        return self.space.restored(values.reshape(len(codes), *self.shape))
+
+    def tensors(self) -> dict[str, Array]:
+        return {"mean": self.mean, "basis": self.basis, "variances": self.variances}
+
+    def settings(self) -> dict[str, Any]:
+        return {"shape": list(self.shape), "length": self.length, "space": self.space.to_dict()}
+
+
+def principal_components(
+    centred: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Codes, components (one a row) and variances of centred rows, largest variance first.
+
+    By the smaller of the two Gram matrices, so a thousand maps of a million voxels are no problem.
+    The sign of a component is the one that makes its largest entry positive.
+    """
+    n, d = centred.shape
+    if d <= n:
+        eigenvalues, vectors = np.linalg.eigh(centred.T @ centred)
+        basis = vectors.T[::-1]
+    else:
+        eigenvalues, vectors = np.linalg.eigh(centred @ centred.T)
+        basis = vectors.T[::-1] @ centred
+    order = eigenvalues[::-1] / (n - 1)
+    keep = order > order[0] * 1e-10
+    keep[n - 1 :] = False  # the mean took one degree of freedom
+    basis = basis[keep]
+    basis = basis / np.linalg.norm(basis, axis=1, keepdims=True)
+    signs = np.sign(np.take_along_axis(basis, np.abs(basis).argmax(axis=1)[:, None], axis=1))
+    basis = basis * signs
+    return centred @ basis.T, basis, order[keep]
+
+
+def _curve(
+    codes: NDArray[np.float64], variances: NDArray[np.float64], noise: float, radius: float | None
+) -> ErrorCurve:
+    lost = np.concatenate([np.cumsum(variances[::-1])[::-1], [0.0]])
+    if radius is None:
+        longest = np.sqrt(np.cumsum(codes**2, axis=1).max(axis=0))
+        lengths = np.concatenate([[0.0], longest])
+    else:
+        lengths = np.full(len(lost), _check.positive("radius", radius))
+    return ErrorCurve(lost=lost, radius=lengths, noise_per_radius=noise)
