@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privet import data
+from privet.experiments.adaptive_laplace.features import scattering_rows, stroke_rows
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.dpsgd.fronts import handwriting
-from privet.nets.features import Cached, RandomProjection, Scattering, unit_rows
+from privet.nets.features import unit_rows
 
 Rows = NDArray[np.float32]
 DELTA = 1e-5
@@ -36,24 +36,14 @@ LEAST = {0.25: 96.5, 0.5: 97.1, 1.0: 97.5}
 LEAST_PURE = {0.25: 91.5, 0.5: 93.5}
 PUBLISHED = {0.25: 90.2, 0.5: 93.66}
 """What the paper claims for AdLM on MNIST, without a proof that holds."""
-COLUMNS = {False: 200, True: 50}
-"""Leading columns of each of the two stroke bases; fewer under pure epsilon."""
 
 
 def mnist_rows(mnist: data.Dataset, prior: str, pure: bool) -> tuple[Rows, Rows]:
     """Public features of training and test records."""
-    train, test = mnist.train_rows(), mnist.test_rows()
     if prior == "pixels":
-        return unit_rows(train), unit_rows(test)
-    if prior == "none":
-        size = 100 if pure else 500
-        scattering = Scattering(shape=(28, 28))
-        front = Cached(scattering.then(RandomProjection(n_inputs=3969, n_features=size)))
-        return front.transform(train), front.transform(test)
-    both = Cached(handwriting())
-    k = COLUMNS[pure]
-    chosen = np.r_[0:k, 300 : 300 + k]  # the bases are ordered: the leading ones of each
-    return unit_rows(both.transform(train)[:, chosen]), unit_rows(both.transform(test)[:, chosen])
+        return unit_rows(mnist.train_rows()), unit_rows(mnist.test_rows())
+    rows = scattering_rows if prior == "none" else stroke_rows
+    return rows(mnist, pure=pure)
 
 
 def fit_all(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from privet.experiments import adaptive_laplace as experiment
+from privet.experiments.adaptive_laplace import pictures
 from privet.noise import seeded
 
 TINY = replace(
@@ -33,12 +34,12 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     told = []
     again = experiment.reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()} == cells
-    assert again["rows"] == first["rows"] and told[0][1:] == (0, 10)
+    assert again["rows"] == first["rows"] and told[0][1:] == (0, 14)
     assert {r["method"] for r in first["rows"]} == set(experiment.METHODS)
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
     assert by["AdLM", 2.0]["proved"] == by["AdLM as released", 2.0]["proved"] == "inf"
     assert by["ILM", 2.0]["proved"] > by["ILM", 2.0]["claimed"] == 2.0
-    assert by["sound", 2.0]["proved"] <= 2.0 and by["pSGD", 2.0]["proved"] <= 2.0
+    assert all(by[method, 2.0]["proved"] <= 2.0 for method in experiment.PROVED)
     assert all(0.0 <= r["accuracy"] <= 1.0 for r in first["rows"])
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["rows"] == json.loads(json.dumps(first["rows"]))
@@ -46,7 +47,8 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert all((tmp_path / p.split("/")[-1]).stat().st_size > 1000 for p in first["pictures"])
 
 
-def test_an_interrupted_run_goes_on(tmp_path):
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "draw", lambda *_: [])
     settings = replace(TINY, methods=("ILM",))
 
     class Stop(Exception):
@@ -63,7 +65,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
 
 
 def test_colour_pictures_are_put_channels_first():
-    settings = replace(TINY, maps=(4,), kernel=3)
+    settings = replace(TINY, maps=(4,), kernel=(3,))
     bench = experiment.Bench(settings)
     bench.data = replace_shape(bench.data)
     rows = np.arange(2 * 4 * 4 * 3, dtype=np.float32).reshape(2, -1)
@@ -102,3 +104,46 @@ def test_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["reproduce", "adaptive-laplace", "--out", str(tmp_path), "--data", "pigeons"])
     assert "mnist or cifar10" in capsys.readouterr().err
+
+
+def test_seeds_are_summed_up():
+    rows = [
+        {"method": m, "epsilon": 1.0, "accuracy": a, "claimed": None, "proved": 1.0, "seconds": 2.0}
+        for m, a in (("sound", 0.8), ("sound", 0.9), ("ILM", 0.1))
+    ]
+    sound, ilm = experiment.summary(rows)
+    assert sound["accuracy"] == 85.0 and sound["seeds"] == 2 and sound["standing"] == "proved"
+    assert sound["std"] == pytest.approx(7.07, abs=0.01)
+    assert ilm["std"] is None and ilm["standing"] == "claimed"
+
+
+def test_the_papers_settings_are_the_papers():
+    mnist, cifar = experiment.CHOICES["mnist", True], experiment.CHOICES["cifar10", True]
+    assert (mnist.batch_size, mnist.maps, mnist.kernel, mnist.hidden) == (
+        1800,
+        (32, 64),
+        (5, 5),
+        25,
+    )
+    assert (mnist.epochs, mnist.pretraining_epochs, mnist.curves) == (500, 12, (0.5, 2.0))
+    assert (cifar.batch_size, cifar.maps, cifar.hidden) == (7200, (128, 128, 256), 30)
+    assert (cifar.kernel, cifar.epochs, cifar.pretraining_epochs) == ((3, 5, 5), 800, 50)
+
+
+def test_the_sound_cell_has_features_in_front(tmp_path, monkeypatch):
+    """Pictures of 16 pixels or more get scattering, small ones their pixels, rows of length 1."""
+    from privet.data import Dataset
+
+    monkeypatch.setenv("PRIVET_CACHE", str(tmp_path))
+
+    def grey(side: int) -> Dataset:
+        x = np.random.default_rng(0).random((3, side, side))
+        return Dataset(
+            name="grey", about="", classes=("a", "b"), low=0.0, high=1.0,
+            x_train=x, y_train=np.array([0, 1, 0]), x_test=x[:1], y_test=np.array([0]),
+        )  # fmt: skip
+
+    train, test = experiment.sound_rows(grey(16))
+    assert train.shape == (3, 500) and test.shape == (1, 500)
+    assert np.allclose(np.linalg.norm(train, axis=1), 1.0, atol=1e-5)
+    assert experiment.sound_rows(grey(8))[0].shape == (3, 64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import typer
@@ -30,3 +31,23 @@ def one_line_errors() -> Iterator[None]:
 def print_json(value: Any) -> None:
     """Indented JSON on standard output; infinities must have been written as "inf" before."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+@contextlib.contextmanager
+def progress_bar(*, show: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal, told what is being done, how much is done, and of how much."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda what, done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", what="")
+        yield lambda what, done, of: bar.update(task, completed=done, total=of, what=what)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privet.cli._run import one_line_errors, print_json
+from privet import _check
+from privet.cli._run import one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 app = typer.Typer(
@@ -39,6 +39,9 @@ def adaptive_laplace(
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the published methods.")] = None,
+    pretraining_epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the network that relevance is computed on.")
+    ] = None,
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
@@ -50,34 +53,35 @@ def adaptive_laplace(
     """
     from privet.experiments import adaptive_laplace as experiment
 
-    if data not in ("mnist", "cifar10"):
+    if (data, paper) not in experiment.CHOICES:
         raise InvalidArgument("data", data, "mnist or cifar10")
-    settings = experiment.PAPER if paper else experiment.QUICK
-    if data == "cifar10":
-        settings = experiment.CIFAR10 if paper else replace(settings, data="cifar10")
+    settings = experiment.CHOICES[data, paper]
     unknown = [m for m in method or () if m not in experiment.METHODS]
     if unknown:
-        raise InvalidArgument("method", unknown[0], f"one of {', '.join(experiment.METHODS)}")
+        raise InvalidArgument("method", unknown[0], f"one of {'; '.join(experiment.METHODS)}")
     given: dict[str, Any] = {
         "epsilons": tuple(epsilon) if epsilon else None,
         "methods": tuple(method) if method else None,
-        "seeds": tuple(range(seeds)) if seeds else None,
+        "seeds": tuple(range(_check.count("seeds", seeds))) if seeds is not None else None,
         "epochs": epochs,
+        "pretraining_epochs": pretraining_epochs,
         "records": records,
+        "larger": () if epsilon else None,
     }
     settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
-    if epsilon:
-        settings = replace(settings, larger=())
     out.mkdir(parents=True, exist_ok=True)
-    results = experiment.reproduce(out, settings, folder=folder, progress=_progress)
+    with progress_bar(show=not as_json) as progress:
+        results = experiment.reproduce(out, settings, folder=folder, progress=progress)
     if as_json:
         print_json(results)
         return
-    for row in results["rows"]:
+    for row in results["summary"]:
+        spread = "" if row["std"] is None else f" ({row['std']:.2f}, {row['seeds']} seeds)"
         stated = "" if row["claimed"] is None else f"claimed {row['claimed']:g}, "
+        proved = row["proved"] if isinstance(row["proved"], str) else f"{row['proved']:.4g}"
         typer.echo(
-            f"{row['method']:<17} epsilon {row['epsilon']:<8g} "
-            f"accuracy {100 * row['accuracy']:5.1f}%  {stated}proved {row['proved']}"
+            f"{row['method']:<17} epsilon {row['epsilon']:<8g} accuracy {row['accuracy']:5.1f}%"
+            f"{spread}  {stated}proved {proved}; {row['seconds']:.0f} s"
         )
     for found in results["audits"]:
         typer.echo(
@@ -85,9 +89,3 @@ def adaptive_laplace(
             f"{found['audited']:.3f}, proved {found['proved']:g}: {found['verdict']}"
         )
     typer.echo(f"pictures and results.json in {out}")
-
-
-def _progress(what: str, done: int, of: int) -> None:
-    """One line that is written over, on a terminal only."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{done}/{of} {what}", end="\n" if done == of else "", file=sys.stderr)

@@ -144,7 +144,7 @@ def test_identical_noise_changes_nothing_but_the_range() -> None:
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen), exponent=None)
     x, y = one_that_matters()
     found = method.fit(x, y, method.plan(facts()), ledger=None, rng=seeded(0))
-    assert np.allclose(seen[0][0], 2.0 * x - 1.0) and seen[0][2] == []
+    assert np.allclose(seen[0][0], 2.0 * x) and seen[0][2] == []
     assert found.guarantee.epsilon <= 1.0
 
 

@@ -65,7 +65,7 @@ class PublishedNet(nn.Module):
         *,
         classes: int,
         maps: tuple[int, ...] = (32, 64),
-        kernel: int = 5,
+        kernel: int | tuple[int, ...] = 5,
         units: int = 64,
         hidden: int = 25,
         min_max: bool = False,
@@ -78,10 +78,13 @@ class PublishedNet(nn.Module):
         if maps:
             if len(shape) != 3:
                 raise InvalidArgument("shape", shape, "(channels, height, width) for convolutions")
-            self.first = FirstConvolution(shape[0], maps[0], kernel, kernel // 2)
+            kernels = (kernel,) * len(maps) if isinstance(kernel, int) else kernel
+            if len(kernels) != len(maps):
+                raise InvalidArgument("kernel", kernel, f"a number, or one for each of {maps}")
+            self.first = FirstConvolution(shape[0], maps[0], kernels[0], kernels[0] // 2)
             layers = [nn.ReLU(), LocalResponseNorm(), nn.MaxPool2d(2)]
-            for before, after in pairwise(maps):
-                layers += [nn.Conv2d(before, after, kernel, padding=kernel // 2), nn.ReLU()]
+            for (before, after), size in zip(pairwise(maps), kernels[1:], strict=True):
+                layers += [nn.Conv2d(before, after, size, padding=size // 2), nn.ReLU()]
                 layers += [LocalResponseNorm(), nn.MaxPool2d(2)]
             side = [size // 2 ** len(maps) for size in shape[1:]]
             wide = maps[-1] * side[0] * side[1]

@@ -114,7 +114,8 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
     columns want 1.
 
     `exponent` 0 removes the mean and shapes nothing; None skips the release: identical noise, the
-    network is fed 2 x - 1 and training has the whole budget.
+    network is fed 2 x (most pixels and one-hot columns are 0, so that is nearer to having no mean
+    than 2 x - 1 is, and does better) and training has the whole budget.
 
     **Guarantee**: (epsilon, delta), add-remove, per record: adaptive composition of the Gaussian
     release of step 1 and of the trainer's own. Step 2 sees the records through a map that depends
@@ -218,7 +219,7 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
         """The centre m and the shape D, in the shape of a record, and what was paid for them."""
         size = rows.shape[1:]
         if plan.relevance is None or self.exponent is None:
-            return torch.full(size, 0.5), torch.ones(size), ()
+            return torch.zeros(size), torch.ones(size), ()
         entry = ledger.charge(plan.relevance.loss, what="private relevance")
         held = public_rows(rows, features=None, bounds=plan.radius)
         means = self.moments.class_means(held, labels, plan.relevance, None, rng.child("relevance"))

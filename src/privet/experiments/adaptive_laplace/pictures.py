@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from privet.experiments.adaptive_laplace.settings import PROVED
 from privet.nets.relevance import (
     average_relevance,
     between_extremes,
@@ -21,11 +22,11 @@ from privet.noise import seeded
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from privet.experiments.adaptive_laplace import Bench
+    from privet.experiments.adaptive_laplace.cells import Bench
 
 COLOURS = {
     "AdLM": "#b2182b", "ILM": "#ef8a62", "AdLM, |h0| = 1": "#762a83", "AdLM as released": "#999999",
-    "pSGD": "#2166ac", "sound": "#1b7837",
+    "pSGD": "#2166ac", "sound": "#1b7837", "sound network": "#5aae61",
 }  # fmt: skip
 PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},
              "pSGD": {0.25: 82.09, 0.5: 88.59}}  # fmt: skip
@@ -70,7 +71,7 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
         means = [
             100 * np.mean([r["accuracy"] for r in rows if r["epsilon"] == e]) for e in epsilons
         ]
-        stated = "proved" if method in ("pSGD", "sound") else "claimed"
+        stated = "proved" if method in PROVED else "claimed"
         axes.plot(epsilons, means, "o-", color=colour, label=f"{method} (epsilon {stated})")
         if results["settings"]["data"] == "mnist" and method in PUBLISHED:
             printed = PUBLISHED[method]
