@@ -1,9 +1,8 @@
 """What a privacy loss is: something with an epsilon for every delta, that adds up.
 
 Every loss is a sum of independent *parts*. A part describes a dominating pair (P, Q) of output
-laws, one
-for each direction of the neighbouring relation, through three views that the accountants use: its
-moment generating function, its privacy profile, and its largest possible loss.
+laws, one for each direction of the neighbouring relation, through three views that the accountants
+use: its moment generating function, its privacy profile, and its largest possible loss.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class PrivacyLoss(ABC):
     """What one or many releases cost.
 
     With L = log dP/dQ under P, delta(epsilon) = E[(1 - e^(epsilon - L))_+], and losses of
-    independent or
-    adaptively composed releases add. `epsilon` and `delta` round towards less privacy.
+    independent or adaptively composed releases add. `epsilon` and `delta` round towards less
+    privacy.
     """
 
     @property

@@ -5,8 +5,7 @@ With K(z) = sum of log E[e^(z L_t)] over the parts and any order lambda > 0,
     delta(epsilon) = 1/(2 pi) * integral of e^(K(z) - z epsilon) / (z (z + 1)) dw,  z = lambda + iw,
 
 because 1/(z (z+1)) is the Laplace transform of (1 - e^(-y))_+. Four approximations, each of which
-raises the
-result (proofs in docs/theory/contour.md):
+raises the result (proofs in docs/theory/contour.md):
 
 1. the trapezoid rule of period P = 2 pi / spacing gives sum_m e^(lambda m P) delta(epsilon + m P);
 2. one extra Gaussian release of ratio mu0 is composed in, which makes the integrand decay;
@@ -194,9 +193,8 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
     """Order, period, smoothing and number of points for a result near (epsilon, log_delta).
 
     The copies of delta shifted by the period to the left and right have to be small: e^(-order P)
-    and, by the Renyi curve
-    at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders tried the one that
-    needs the fewest points is taken.
+    and, by the Renyi curve at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders
+    tried the one that needs the fewest points is taken.
     """
     orders = order * np.geomspace(0.15, 8.0, 18)
     k = renyi.log_mgf(orders)

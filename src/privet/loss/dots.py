@@ -1,10 +1,9 @@
 """Connect the dots: a loss moved to a grid of losses, so that its privacy profile only rises.
 
 Between neighbouring grid points a < b, the P- and Q-mass of the losses in [a, b] is given to the
-two ends so that both
-masses are kept. In alpha = e^epsilon the profile becomes piecewise linear through its values on the
-grid; it
-was convex, so it only rises (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
+two ends so that both masses are kept. In alpha = e^epsilon the profile becomes piecewise linear
+through its values on the grid; it was convex, so it only rises (Doroshenko, Ghazi, Kamath, Kumar
+and Manurangsi 2022).
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def from_profile(profile: Callable[[Array], Array], *, step: float, first: int, 
     """From the profile alone: the slope between two alphas is minus the Q-mass above them.
 
     The differences cancel digits, which amounts to a perturbation of the profile by its rounding
-    error; that is
-    added to the infinite mass.
+    error; that is added to the infinite mass.
     """
     values = profile(step * np.arange(first, last + 1))
     # alpha_j times the slope into j; nothing overflows
@@ -76,8 +74,8 @@ def from_density(
     relative precision.
 
     With h = step the upper end of [a, b] gets the integral of (1 - e^(a - L)) dP / (1 - e^-h), the
-    lower end that of (e^(b - L) - 1) dP / (e^h - 1),
-    by Gauss-Legendre sums over panels cut at the grid's own points.
+    lower end that of (e^(b - L) - 1) dP / (e^h - 1), by Gauss-Legendre sums over panels cut at the
+    grid's own points.
     """
     ends = step * np.arange(first, last + 1)
     at = np.clip(inverse(ends), low, high)

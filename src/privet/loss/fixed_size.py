@@ -20,13 +20,10 @@ class FixedSizeGaussian(Sampled):
     """Gaussian releases, each on a batch of fixed size drawn without replacement. Replace-one only.
 
     The sample rate is batch / n and the noise multiplier is noise / L2 bound of one contribution;
-    replacing a
-    record moves the sum by twice that bound. The profile is H of (1-q) Q + q P against Q for alpha
-    >= 1 and its mirror
-    image below 1, with P = N(2), Q = N(0) (Zhu, Dong and Wang 2022, proposition 30); the two halves
-    belong to different pairs, so that
-    steps compose through the profile on a lattice, not through either pair alone (Lebeda et al.
-    2024).
+    replacing a record moves the sum by twice that bound. The profile is H of (1-q) Q + q P against
+    Q for alpha >= 1 and its mirror image below 1, with P = N(2), Q = N(0) (Zhu, Dong and Wang 2022,
+    proposition 30); the two halves belong to different pairs, so that steps compose through the
+    profile on a lattice, not through either pair alone (Lebeda et al. 2024).
     """
 
     adjacency: Adjacency = Adjacency.REPLACE_ONE

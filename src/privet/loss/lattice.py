@@ -1,10 +1,9 @@
 """Composition of discretised losses by one transform, for parts that the contour cannot resolve.
 
 Each elementary loss is moved to a grid (`privet.loss.dots`), which only raises its profile. Losses
-on a grid compose by
-multiplying their transforms, taken on the line Re z = order, so that small probabilities keep their
-digits. The inverse transform at the grid's frequencies is
-exactly sum_m e^(order m P) delta(epsilon + m P), again never too small.
+on a grid compose by multiplying their transforms, taken on the line Re z = order, so that small
+probabilities keep their digits. The inverse transform at the grid's frequencies is exactly sum_m
+e^(order m P) delta(epsilon + m P), again never too small.
 """
 
 from __future__ import annotations

@@ -7,15 +7,12 @@ Q is the law without the unit, P the law with it when it is sampled, and r = 1 -
     replace one:  L = log r+ - log r-,    E[e^(z L)] = E_Q[r+^(z+1) r-^(-z)]
 
 The first and the last grow without bound where their probability is hopelessly small, so that they
-are multiplied by a soft
-cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probability 1 - chi(u) a release counts as a
-failure instead, and c is
-such that this has probability at most `cut`.
+are multiplied by a soft cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probability 1 - chi(u) a
+release counts as a failure instead, and c is such that this has probability at most `cut`.
 
 For Gaussian noise the expectation is a trapezoid sum over the real line, with a step that makes its
-error at most
-e^-41 (bound in docs/theory/contour.md); for Laplace noise two atoms and a Gauss-Legendre sum on [0,
-1].
+error at most e^-41 (bound in docs/theory/contour.md); for Laplace noise two atoms and a
+Gauss-Legendre sum on [0, 1].
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Losses known by a number: pure epsilon, Laplace noise, (epsilon, delta), zero-concentrated
-privacy."""
+"""Losses known by a number: pure epsilon, Laplace noise, (epsilon, delta), zCDP."""
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ from privet.loss.base import Array, Direction, Part, Quadrature
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated(Part):
-    """A symmetric elementary loss of one number `per_release`, occurring `times` times."""
+    """A symmetric elementary loss of at most `epsilon_each`, occurring `times` times."""
 
+    epsilon_each: float
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     times: int = 1
 
-    @property
-    @abstractmethod
-    def per_release(self) -> float:
-        """The largest loss of one occurrence."""
+    def __post_init__(self) -> None:
+        _check.non_negative("epsilon", self.epsilon_each)
+        _check.count("times", self.times)
 
     @abstractmethod
     def _log_mgf_once(self, z: Array) -> Array: ...
@@ -50,7 +49,7 @@ class _Repeated(Part):
         return [(replace(self, times=1), self.times)]
 
     def supremum(self, direction: Direction) -> float:
-        return self.times * self.per_release
+        return self.times * self.epsilon_each
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         return self.times * self._log_mgf_once(np.asarray(orders, dtype=float))
@@ -60,7 +59,10 @@ class _Repeated(Part):
     ) -> tuple[Array, Array] | None:
         k = self.times * self._log_mgf_once(line.points)
         shrink = np.exp(np.minimum(k[0].real - k.real, 700.0) / self.times)
-        return k, self.times * (8.0 + line.frequencies * self.per_release) * 2.3e-16 * shrink
+        return k, self.times * (8.0 + line.frequencies * self.epsilon_each) * 2.3e-16 * shrink
+
+    def fields(self) -> dict[str, Any]:
+        return {"epsilon_each": self.epsilon_each, "times": self.times}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +70,12 @@ class Pure(_Repeated):
     """A release that is epsilon-private with delta = 0, about which nothing else is known.
 
     Its dominating pair is randomised response: L = +-epsilon with odds e^epsilon (Kairouz, Oh and
-    Viswanath 2015),
-    so many of them compose exactly to far less than the sum at any delta > 0.
+    Viswanath 2015), so many of them compose exactly to far less than the sum at any delta > 0.
 
     >>> once = Pure(epsilon_each=0.5)
     >>> (once + once).epsilon(0.0)
     1.0
     """
-
-    epsilon_each: float
-
-    def __post_init__(self) -> None:
-        _check.non_negative("epsilon", self.epsilon_each)
-        _check.count("times", self.times)
-
-    @property
-    def per_release(self) -> float:
-        return self.epsilon_each
 
     def _log_mgf_once(self, z: Array) -> Array:
         e = self.epsilon_each
@@ -96,33 +87,18 @@ class Pure(_Repeated):
         between = (1.0 - np.exp(np.minimum(t - e, 0.0))) / (1.0 + math.exp(-e))
         return np.where(t > e, 0.0, np.where(t < -e, -np.expm1(np.minimum(t, 0.0)), between))
 
-    def fields(self) -> dict[str, Any]:
-        return {"epsilon_each": self.epsilon_each, "times": self.times}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(_Repeated):
-    """A release with Laplace noise, epsilon_each = L1 sensitivity / scale: a little less than
-    `Pure`.
+    """A release with Laplace noise, epsilon_each = L1 sensitivity / scale: less than `Pure`.
 
     The pair is Lap(0) against Lap(epsilon_each) in one dimension; by the lemma in
-    docs/theory/losses.md it also
-    dominates a vector release with the same L1 sensitivity.
+    docs/theory/losses.md it also dominates a vector release with the same L1 sensitivity.
     delta(t) = 1 - e^((t - epsilon)/2) for |t| <= epsilon.
 
     >>> round(Laplace(epsilon_each=1.0).delta(0.0), 6)
     0.393469
     """
-
-    epsilon_each: float
-
-    def __post_init__(self) -> None:
-        _check.non_negative("epsilon", self.epsilon_each)
-        _check.count("times", self.times)
-
-    @property
-    def per_release(self) -> float:
-        return self.epsilon_each
 
     def _log_mgf_once(self, z: Array) -> Array:
         e = self.epsilon_each
@@ -133,9 +109,6 @@ class Laplace(_Repeated):
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return laplace_profile(np.asarray(epsilon, dtype=float), self.epsilon_each)
 
-    def fields(self) -> dict[str, Any]:
-        return {"epsilon_each": self.epsilon_each, "times": self.times}
-
 
 def laplace_profile(t: Array, e: float | Array) -> Array:
     """delta of Lap(0) against Lap(e) at any real t."""
@@ -145,20 +118,13 @@ def laplace_profile(t: Array, e: float | Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateDP(_Repeated):
-    """A release known only to be (epsilon, delta)-private: with probability delta anything may
-    happen."""
+    """A release known to be (epsilon, delta)-private: with probability delta anything happens."""
 
-    epsilon_each: float
     delta_each: float
 
     def __post_init__(self) -> None:
-        _check.non_negative("epsilon", self.epsilon_each)
+        super().__post_init__()
         _check.delta_or_zero("delta", self.delta_each)
-        _check.count("times", self.times)
-
-    @property
-    def per_release(self) -> float:
-        return self.epsilon_each
 
     @property
     def failure(self) -> float:
@@ -171,19 +137,15 @@ class ApproximateDP(_Repeated):
         return Pure(epsilon_each=self.epsilon_each).profile(epsilon, direction)
 
     def fields(self) -> dict[str, Any]:
-        return {
-            "epsilon_each": self.epsilon_each,
-            "delta_each": self.delta_each,
-            "times": self.times,
-        }
+        return {**super().fields(), "delta_each": self.delta_each}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZCDP(Part):
-    """A release known to be rho-zCDP: E[e^(t L)] <= e^(rho t (t + 1)) for all t > 0 (Bun and
-    Steinke 2016).
+    """A release known to be rho-zCDP: E[e^(t L)] <= e^(rho t (t + 1)) for all t > 0.
 
-    Known only at real orders, so sums that contain one are bounded by their Renyi curve.
+    Bun and Steinke 2016. Known only at real orders, so sums that contain one are bounded by their
+    Renyi curve.
 
     >>> ZCDP(rho=0.5).epsilon(1e-6) > ZCDP(rho=0.25).epsilon(1e-6)
     True

@@ -1,30 +1,27 @@
-"""Losses of releases that see only a random part of the data, any rate and any noise at every step.
-Losses of releases that see only a random part of the data, any rate and any noise at every step."""
+"""Losses of releases on a random part of the data: any rate and any noise at every step."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, moments
+from privet.loss import binning, gaussian_pair, moments
 from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.dots import Dots, from_density
+from privet.loss.dots import Dots
 from privet.loss.gaussian import Gaussian, log_deltas
 from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
 _MOST_EXACT = 192
-_SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
@@ -36,18 +33,9 @@ def _vector(name: str, values: Numbers, length: int) -> Array:
     return a
 
 
-def _inverse_log_ratio(epsilon: Array, q: float) -> Array:
-    """The t with log(1 - q + q e^t) = epsilon; -inf where there is none."""
-    with np.errstate(divide="ignore"):
-        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
-    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
-    return np.where(epsilon > 30.0, far, near)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sampled(Part):
-    """Steps of (sample rate, noise multiplier), each occurring `steps` times; numbers or sequences.
-    Steps of (sample rate, noise multiplier), each occurring `steps` times; numbers or sequences."""
+    """Steps of (sample rate, noise multiplier), each `steps` times; numbers or sequences."""
 
     sample_rate: Numbers
     noise_multiplier: Numbers
@@ -186,7 +174,7 @@ class Sampled(Part):
         q, z = float(q_all[0]), float(z_all[0])
         if direction is Direction.REMOVE:
             # H_alpha((1-q) Q + q P | Q) = q H_a(P | Q), a = 1 + (alpha - 1)/q, while a > 0
-            shifted = _inverse_log_ratio(t, q)
+            shifted = gaussian_pair.inverse_log_ratio(t, q)
             inside = np.isfinite(shifted)
             shifted = np.where(inside, shifted, 0.0)
             low = -np.expm1(np.minimum(t, 0.0))
@@ -211,11 +199,9 @@ class SampledGaussian(Sampled):
     """Gaussian releases, each on a Poisson sample: every record joins step t with probability q_t.
 
     The noise multiplier is noise / L2 bound of one record's contribution, for both adjacencies. The
-    dominating
-    pairs are (1-q) N(0) + q N(1) against N(0) in both directions (Zhu, Dong and Wang 2022) for add-
-    remove, and
-    (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) for replace-one (proof in
-    docs/theory/losses.md).
+    dominating pairs are (1-q) N(0) + q N(1) against N(0) in both directions (Zhu, Dong and Wang
+    2022) for add-remove, and (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) for replace-one
+    (proof in docs/theory/losses.md).
 
     **Guarantee**: epsilon and delta are upper bounds, within 0.2% of exact (add-remove; see
     benchmarks/accounting).
@@ -290,93 +276,21 @@ class SampledGaussian(Sampled):
         q, z, n = self.groups
         if self.adjacency is Adjacency.ADD_REMOVE or len(q) == 0 or int(np.sum(n)) != 1:
             return super().profile(epsilon, direction)
-        return _replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
+        return gaussian_pair.replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
 
     def dots(self, direction: Direction, *, step: float, first: int, last: int) -> Dots:
         q, z = float(self.groups[0][0]), float(self.groups[1][0])
-        way = self._way(direction)
         end = self.profile(np.array([last * step]), direction)
         assert end is not None
-        rate = np.array(q)
-
-        def ratio(u: Array) -> Array:
-            return moments.log_ratio(rate, u / z - 0.5 / z**2)
-
-        def back(epsilon: Array) -> Array:
-            return z * _inverse_log_ratio(epsilon, q) + 0.5 / z
-
-        def with_unit(u: Array) -> Array:
-            return (
-                (1.0 - q) * np.exp(-0.5 * u**2) + q * np.exp(-0.5 * (u - 1.0 / z) ** 2)
-            ) / _SQRT_2PI
-
-        # beyond 38 standard deviations a double has no probability left
-        top = 38.0 + (0.0 if way is Direction.ADD else 1.0 / z)
-        law: dict[str, Callable[[Array], Array]]
-        if way is Direction.REMOVE:
-            law = {"loss": ratio, "inverse": back, "density": with_unit}
-        elif way is Direction.ADD:
-            law = {
-                "loss": lambda v: -ratio(-v),
-                "inverse": lambda e: -back(-e),
-                "density": lambda v: np.exp(-0.5 * v**2) / _SQRT_2PI,
-            }
-        else:
-            law = {
-                "loss": lambda u: ratio(u) - ratio(-u),
-                "inverse": lambda e: _replace_one_threshold(e, q, z) / z,
-                "density": with_unit,
-            }
-        return from_density(
-            **law,
-            low=-38.0,
-            high=top,
-            panel=min(0.25, 0.5 * z),
-            beyond=float(end[0]) + 1e-310,
-            step=step,
-            first=first,
-            last=last,
-        )
-
-
-def _replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
-    """The x at which the loss of the replace-one pair is epsilon.
-
-    q e^-c y^2 + (1-q)(1-alpha) y - alpha q e^-c = 0 with y = e^(x/z^2), c = 1/(2 z^2), divided by
-    e^(epsilon/2) y; then x = z^2 (epsilon/2 + asinh h), with log h kept apart, as h may overflow.
-    """
-    size = np.abs(epsilon)
-    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
-    with np.errstate(divide="ignore"):
-        log_half = odds + 0.5 / z**2 + size / 2.0 + np.log(-np.expm1(-size)) - math.log(2.0)
-    near = np.arcsinh(np.exp(np.minimum(log_half, 20.0)))
-    far = np.where(log_half > 20.0, log_half + math.log(2.0), near)
-    return np.asarray(np.sign(epsilon) * z**2 * (size / 2.0 + far))
-
-
-def _replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
-    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
-
-    The loss grows with x, so one threshold decides. The difference of two tails cancels, so that
-    its rounding error is added.
-    """
-    sign = np.abs(epsilon)
-    x = _replace_one_threshold(sign, q, z)
-    rest = math.log1p(-q) if q < 1.0 else -math.inf
-    above = np.exp(rest + log_ndtr(-x / z)) + np.exp(math.log(q) + log_ndtr((1.0 - x) / z))
-    bulk = np.minimum(sign + rest + log_ndtr(-x / z), 0.0)
-    moved = np.minimum(sign + math.log(q) + log_ndtr((-1.0 - x) / z), 0.0)
-    other = np.exp(bulk) + np.exp(moved)
-    exponents = 1.0 + sign + (x / z) ** 2 + 1.0 / z**2  # whose rounding is relative
-    value = np.maximum(above - other, 0.0) + 4.5e-16 * exponents * (above + other)
-    # the pair is symmetric: delta(-e) = 1 - e^-e + e^-e delta(e)
-    return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
+        law = gaussian_pair.law(q, z, self._way(direction))
+        return law.dots(beyond=float(end[0]), step=step, first=first, last=last)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledLaplace(Sampled):
-    """Laplace releases, each on a Poisson sample; the noise multiplier is scale / L1 bound. Add-
-    remove only.
+    """Laplace releases, each on a Poisson sample (add-remove only).
+
+    The noise multiplier is scale / L1 bound.
 
     >>> SampledLaplace(sample_rate=0.1, noise_multiplier=1.0, steps=50).epsilon(1e-5) < 6.0
     True
