@@ -96,6 +96,7 @@ def test_converting_costs_budget() -> None:
 
 def test_checks_return_numbers_or_say_what_is_wrong() -> None:
     assert _check.count("n", 3.0) == 3
+    assert _check.count("n", 2**53 + 1) == 2**53 + 1  # no detour through a float
     assert isinstance(_check.count("n", 3.0), int)
     assert _check.unit("q", 1) == 1.0
     for check, bad in (

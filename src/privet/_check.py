@@ -49,5 +49,7 @@ def count(name: str, value: Any, *, minimum: int = 1) -> int:
     expected = f"a whole number of at least {minimum}"
     if isinstance(value, bool):
         raise InvalidArgument(name, value, expected)
+    if isinstance(value, int) and value >= minimum:
+        return value  # of any size: 2^53 + 1 is not a float
     x = _number(name, value, expected, lambda x: math.isfinite(x) and x == int(x) and x >= minimum)
     return int(x)
