@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from privet.cli import account, attack, calibrate, demo, ledger, reproduce, train
+from privet.cli import (
+    account,
+    attack,
+    calibrate,
+    demo,
+    ledger,
+    reproduce,
+    train,
+    train_adaptive_laplace,
+)
 from privet.errors import PrivetError
 
 app = typer.Typer(
@@ -21,6 +30,7 @@ app = typer.Typer(
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
+train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
 app.add_typer(train.app)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
