@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +13,14 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency, Assumption, Backing
-from privet.mechanisms.base import (
-    ADD_REMOVE,
-    Mechanism,
-    bare_sensitivity,
-    exact_ratio,
-    ratio_up,
-    round_up,
-    smallest_scale,
-    widened,
-)
-from privet.noise import Source, grid
+from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
+from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up, round_up
+from privet.noise import Source
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Mechanism):
+class Gaussian(OnGrid):
     """Add N(0, scale^2) to every coordinate, on the public grid of `privet.noise.grid`.
 
     With Delta the L2 sensitivity of the rounded value and mu = Delta / scale, the release is
@@ -52,10 +44,7 @@ class Gaussian(Mechanism):
     Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), theorem 8.
     """
 
-    scale: float
-
-    def __post_init__(self) -> None:
-        grid.spacing(self.scale)
+    norm: ClassVar[Norm] = "l2"
 
     @property
     def theorem(self) -> str:
@@ -65,21 +54,14 @@ class Gaussian(Mechanism):
     def law(self) -> Assumption:
         return Assumption(text="float64 Box-Muller draws are normal", backing=Backing.TESTED)
 
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        step = grid.spacing(self.scale)
-        return widened(of, norm="l2", adjacency=adjacency, dimension=dimension, step=step)
-
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Gaussian:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Gaussian(mu=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        noise = rng.gaussian(value.shape, self.scale)
-        return grid.add(value, noise, step=grid.spacing(self.scale))
+    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
+        return rng.gaussian(shape, self.scale)
 
     @classmethod
     def for_budget(
@@ -93,18 +75,12 @@ class Gaussian(Mechanism):
     ) -> Gaussian:
         """The least noise that is (epsilon, delta)-private for this value or sensitivity."""
         mu = losses.gaussian_mu(epsilon, delta)
-        bare = bare_sensitivity(of, adjacency, "l2")
-
-        def needed(scale: float) -> float:
-            own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
-            return ratio_up(own, mu)
-
-        return cls(scale=smallest_scale(needed, ratio_up(bare, mu)))
+        return cls._least(of, ratio=mu, adjacency=adjacency, dimension=dimension)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(OnMultiples):
     """Add exact discrete Gaussian noise on the multiples of `step`: no floating-point assumption.
 
     The value is rounded to multiples of the step; P[noise = k step] is proportional to
@@ -122,24 +98,11 @@ class DiscreteGaussian(Mechanism):
     and 14.
     """
 
-    scale: float
-    step: float = 1.0
-
-    def __post_init__(self) -> None:
-        exact_ratio(self.scale, self.step)
+    norm: ClassVar[Norm] = "l2"
 
     @property
     def theorem(self) -> str:
         return "discrete Gaussian mechanism (Canonne, Kamath and Steinke 2020, theorems 4 and 14)"
-
-    @property
-    def law(self) -> Assumption:
-        return Assumption(text="the noise is sampled exactly", backing=Backing.ENFORCED)
-
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        return widened(of, norm="l2", adjacency=adjacency, dimension=dimension, step=self.step)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
@@ -148,9 +111,8 @@ class DiscreteGaussian(Mechanism):
         rho = (Fraction(delta) / Fraction(self.scale)) ** 2 / 2
         return losses.ZCDP(rho=round_up(rho), adjacency=adjacency)
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        noise = rng.discrete_gaussian(value.shape, exact_ratio(self.scale, self.step))
-        return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
+    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]:
+        return rng.discrete_gaussian(shape, scale)
 
     @classmethod
     def for_budget(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,14 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency, Assumption, Backing
-from privet.mechanisms.base import (
-    ADD_REMOVE,
-    Mechanism,
-    bare_sensitivity,
-    ratio_up,
-    smallest_scale,
-    widened,
-)
-from privet.noise import Source, grid
+from privet.mechanisms.additive import Norm, OnGrid
+from privet.mechanisms.base import ADD_REMOVE, ratio_up
+from privet.noise import Source
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class KNorm(Mechanism):
+class KNorm(OnGrid):
     """Add noise of density proportional to e^(-||x||_2 / scale) in all D coordinates together.
 
     By the triangle inequality the densities at two values Delta apart differ by at most
@@ -53,10 +47,7 @@ class KNorm(Mechanism):
     Hardt and Talwar, "On the Geometry of Differential Privacy" (2010), section 4.
     """
 
-    scale: float
-
-    def __post_init__(self) -> None:
-        grid.spacing(self.scale)
+    norm: ClassVar[Norm] = "l2"
 
     @property
     def theorem(self) -> str:
@@ -73,24 +64,18 @@ class KNorm(Mechanism):
         """That of one coordinate: E[r^2] / D = (D + 1) scale^2."""
         return self.scale * math.sqrt(_check.count("dimension", dimension) + 1.0)
 
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        step = grid.spacing(self.scale)
-        return widened(of, norm="l2", adjacency=adjacency, dimension=dimension, step=step)
-
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Pure:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        size = max(value.size, 1)
+    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
+        size = max(math.prod(shape), 1)
         direction = rng.gaussian(size)
         radius = -float(np.log(rng.uniform(size)).sum()) * self.scale
         noise = direction * (radius / float(np.linalg.norm(direction)))
-        return grid.add(value, noise.reshape(value.shape), step=grid.spacing(self.scale))
+        return noise.reshape(shape)
 
     @classmethod
     def for_budget(
@@ -103,10 +88,4 @@ class KNorm(Mechanism):
     ) -> KNorm:
         """The least noise that is epsilon-private for this value or sensitivity."""
         epsilon = _check.positive("epsilon", epsilon)
-        bare = bare_sensitivity(of, adjacency, "l2")
-
-        def needed(scale: float) -> float:
-            own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
-            return ratio_up(own, epsilon)
-
-        return cls(scale=smallest_scale(needed, ratio_up(bare, epsilon)))
+        return cls._least(of, ratio=epsilon, adjacency=adjacency, dimension=dimension)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +13,14 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency, Assumption, Backing
-from privet.mechanisms.base import (
-    ADD_REMOVE,
-    Mechanism,
-    bare_sensitivity,
-    exact_ratio,
-    ratio_up,
-    smallest_scale,
-    widened,
-)
-from privet.noise import Source, grid
+from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
+from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up
+from privet.noise import Source
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Laplace(Mechanism):
+class Laplace(OnGrid):
     """Add noise of density e^(-|x| / scale) / (2 scale) to every coordinate, on the public grid.
 
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L1 sensitivity of the rounded
@@ -45,10 +39,7 @@ class Laplace(Mechanism):
     (2006), proposition 1.
     """
 
-    scale: float
-
-    def __post_init__(self) -> None:
-        grid.spacing(self.scale)
+    norm: ClassVar[Norm] = "l1"
 
     @property
     def theorem(self) -> str:
@@ -60,21 +51,14 @@ class Laplace(Mechanism):
             text="float64 inverse-transform draws are Laplace", backing=Backing.TESTED
         )
 
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        step = grid.spacing(self.scale)
-        return widened(of, norm="l1", adjacency=adjacency, dimension=dimension, step=step)
-
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Laplace:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Laplace(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        noise = rng.laplace(value.shape, self.scale)
-        return grid.add(value, noise, step=grid.spacing(self.scale))
+    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
+        return rng.laplace(shape, self.scale)
 
     @classmethod
     def for_budget(
@@ -87,18 +71,12 @@ class Laplace(Mechanism):
     ) -> Laplace:
         """The least noise that is epsilon-private for this value or sensitivity."""
         epsilon = _check.positive("epsilon", epsilon)
-        bare = bare_sensitivity(of, adjacency, "l1")
-
-        def needed(scale: float) -> float:
-            own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
-            return ratio_up(own, epsilon)
-
-        return cls(scale=smallest_scale(needed, ratio_up(bare, epsilon)))
+        return cls._least(of, ratio=epsilon, adjacency=adjacency, dimension=dimension)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplace(OnMultiples):
     """Add exact discrete Laplace noise on the multiples of `step`: no floating-point assumption.
 
     The value is rounded to multiples of the step; P[noise = k step] is proportional to e^(-|k| step
@@ -114,24 +92,11 @@ class DiscreteLaplace(Mechanism):
     Ghosh, Roughgarden and Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms" (2009).
     """
 
-    scale: float
-    step: float = 1.0
-
-    def __post_init__(self) -> None:
-        exact_ratio(self.scale, self.step)
+    norm: ClassVar[Norm] = "l1"
 
     @property
     def theorem(self) -> str:
         return "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2009)"
-
-    @property
-    def law(self) -> Assumption:
-        return Assumption(text="the noise is sampled exactly", backing=Backing.ENFORCED)
-
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        return widened(of, norm="l1", adjacency=adjacency, dimension=dimension, step=self.step)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
@@ -139,9 +104,8 @@ class DiscreteLaplace(Mechanism):
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        noise = rng.discrete_laplace(value.shape, exact_ratio(self.scale, self.step))
-        return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
+    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]:
+        return rng.discrete_laplace(shape, scale)
 
     @classmethod
     def for_budget(

@@ -1,0 +1,90 @@
+"""What mechanisms that add noise share: on a grid of floats, or exactly on multiples of a step."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.bounds import Bounded
+from privet.guarantee import Adjacency, Assumption, Backing
+from privet.mechanisms.base import (
+    ADD_REMOVE,
+    Mechanism,
+    bare_sensitivity,
+    exact_ratio,
+    ratio_up,
+    smallest_scale,
+    widened,
+)
+from privet.noise import Source, grid
+
+Norm = Literal["l1", "l2"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Mechanism):
+    """Real noise of a scale, added on the public grid of `privet.noise.grid`."""
+
+    norm: ClassVar[Norm]
+    scale: float
+
+    def __post_init__(self) -> None:
+        grid.spacing(self.scale)
+
+    @abstractmethod
+    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]: ...
+
+    def sensitivity(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> float:
+        step = grid.spacing(self.scale)
+        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=step)
+
+    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
+        return grid.add(value, self._noise(value.shape, rng), step=grid.spacing(self.scale))
+
+    @classmethod
+    def _least(
+        cls, of: Bounded | float, *, ratio: float, adjacency: Adjacency, dimension: int
+    ) -> Self:
+        """The least noise with sensitivity / scale <= ratio."""
+
+        def needed(scale: float) -> float:
+            own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
+            return ratio_up(own, ratio)
+
+        bare = bare_sensitivity(of, adjacency, cls.norm)
+        return cls(scale=smallest_scale(needed, ratio_up(bare, ratio)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnMultiples(Mechanism):
+    """Integer noise times `step`, sampled exactly; the value is rounded to multiples of it."""
+
+    norm: ClassVar[Norm]
+    scale: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        exact_ratio(self.scale, self.step)
+
+    @abstractmethod
+    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]: ...
+
+    @property
+    def law(self) -> Assumption:
+        return Assumption(text="the noise is sampled exactly", backing=Backing.ENFORCED)
+
+    def sensitivity(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> float:
+        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=self.step)
+
+    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
+        noise = self._units(value.shape, exact_ratio(self.scale, self.step), rng)
+        return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
