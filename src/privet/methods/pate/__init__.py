@@ -10,6 +10,8 @@ from privet.methods.pate.answers import AnswerFile, Answers, RefusedAnswers
 from privet.methods.pate.autoencoder import AutoencoderReducer
 from privet.methods.pate.classifier import PATEClassifier
 from privet.methods.pate.data_dependent import DataDependentCost, confident_cost, gnmax_cost
+from privet.methods.pate.distributed import DistributedAggregator
+from privet.methods.pate.files import Labels, read_reducer, write_reducer
 from privet.methods.pate.learners import (
     EstimatorLearner,
     FunctionLearner,
@@ -32,12 +34,14 @@ __all__ = [
     "ClassProbabilities",
     "ConfidentGNMax",
     "DataDependentCost",
+    "DistributedAggregator",
     "Election",
     "ErrorCurve",
     "EstimatorLearner",
     "FunctionLearner",
     "GNMax",
     "IdentityReducer",
+    "Labels",
     "Learner",
     "ModuleLearner",
     "NoisyAnswers",
@@ -52,6 +56,8 @@ __all__ = [
     "confident_cost",
     "count_votes",
     "gnmax_cost",
+    "read_reducer",
     "shard_ledger",
     "unit_noise",
+    "write_reducer",
 ]

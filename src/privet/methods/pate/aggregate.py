@@ -109,7 +109,7 @@ class Aggregator:
     ) -> Self:
         """The least noise with which `queries` answers are (epsilon, delta)-private in all."""
         mechanism = Gaussian.for_budget(
-            _moved(radius, queries),
+            moved(radius, queries),
             epsilon=_check.positive("epsilon", epsilon) * BELOW,
             delta=delta,
             adjacency=REPLACE_ONE,
@@ -143,7 +143,7 @@ class Aggregator:
     def loss(self, queries: int, *, dimension: int = 1) -> losses.Gaussian:
         """What so many answers cost."""
         return self.mechanism.loss(
-            _moved(self.radius, queries),
+            moved(self.radius, queries),
             adjacency=REPLACE_ONE,
             dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
         )
@@ -217,33 +217,14 @@ class Aggregator:
                 f"those of all {self.teachers} teachers",
                 "leaving one out changes the noise on the mean: plan with the number that answered",
             )
-        first, seen = answers[0].header, dict[str, str]()
+        fits_together(answers, radius=self.radius, reducer=reducer)
         for source in answers:
-            h = source.header
-            if h.site in seen:
-                problem = f"site {h.site!r} answered twice, also in {seen[h.site]}"
-                raise RefusedAnswers(source.label, problem, "keep one file a site")
-            seen[h.site] = source.label
-            if h.reducer != (first.reducer if reducer is None else reducer):
-                raise RefusedAnswers(source.label, "another reducer made its codes")
-            if h.queries != first.queries:
-                raise RefusedAnswers(source.label, "it answers other public inputs")
-            if (h.rows, h.dimension) != (first.rows, first.dimension):
-                raise RefusedAnswers(
-                    source.label,
-                    f"{h.rows} codes of {h.dimension} numbers, not {first.rows} of "
-                    f"{first.dimension}",
-                )
-            if h.radius != self.radius or h.spacing != first.spacing:
-                raise RefusedAnswers(
-                    source.label,
-                    f"clipped to {h.radius:g}, the aggregation expects {self.radius:g}",
-                )
-            if h.share != 0.0:
+            if source.header.share != 0.0:
                 raise RefusedAnswers(
                     source.label, "it carries noise of its own", "use `DistributedAggregator`"
                 )
-            source.check()
+            source.refuse_if_damaged()
+            source.refuse_if_too_long()
 
     def blocks(
         self, answers: Sequence[AnswerSource], *, rng: Source, number: int = 0
@@ -253,7 +234,7 @@ class Aggregator:
         **Guarantee** none by itself: whoever calls this has called `charge`.
         """
         h = answers[0].header
-        widest = Sensitivity(l1=math.inf, l2=_moved(self.radius, h.rows))
+        widest = Sensitivity(l1=math.inf, l2=moved(self.radius, h.rows))
         for start in range(0, h.size, BLOCK):
             stop = min(start + BLOCK, h.size)
             total = np.zeros(stop - start, dtype=np.int64)
@@ -270,6 +251,29 @@ class Aggregator:
                 bounded, rng=rng.child("pate", number, start // BLOCK), adjacency=REPLACE_ONE
             )
             yield start, noisy / self.teachers
+
+
+def fits_together(
+    answers: Sequence[AnswerSource], *, radius: float, reducer: str | None = None
+) -> None:
+    """Raise `RefusedAnswers` by name unless all answer the same queries in the same way."""
+    first, seen = answers[0].header, dict[str, str]()
+    for source in answers:
+        h = source.header
+        if h.site in seen:
+            problem = f"site {h.site!r} answered twice, also in {seen[h.site]}"
+            raise RefusedAnswers(source.label, problem, "keep one file a site")
+        seen[h.site] = source.label
+        if h.reducer != (first.reducer if reducer is None else reducer):
+            raise RefusedAnswers(source.label, "another reducer made its codes")
+        if h.queries != first.queries:
+            raise RefusedAnswers(source.label, "it answers other public inputs")
+        if (h.rows, h.dimension) != (first.rows, first.dimension):
+            problem = f"{h.rows} codes of {h.dimension}, not {first.rows} of {first.dimension}"
+            raise RefusedAnswers(source.label, problem)
+        if h.radius != radius or h.spacing != first.spacing:
+            problem = f"clipped to {h.radius:g}, the aggregation expects {radius:g}"
+            raise RefusedAnswers(source.label, problem)
 
 
 def claim(*, epsilon: float, delta: float) -> Guarantee:
@@ -299,7 +303,7 @@ def check_ledger(ledger: Ledger) -> None:
         raise Incomparable(ledger.unit.value, Unit.SHARD.value, "unit of the ledger")
 
 
-def _moved(radius: float, queries: int) -> float:
+def moved(radius: float, queries: int) -> float:
     """How far one shard can move the codes of a teacher: 2 C sqrt(N), rounded up."""
     n = _check.count("queries", queries)
     return 2.0 * _check.positive("radius", radius) * math.sqrt(n) * _UP

@@ -14,10 +14,11 @@ from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
+from privet.methods.base import class_numbers, source_of
 from privet.methods.pate.learners import as_learner
 from privet.methods.pate.method import PATE
 from privet.methods.pate.reducers import IdentityReducer
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
 
 Array = NDArray[Any]
 
@@ -92,15 +93,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument(
                 "public_inputs", None, "rows without labels", "the student learns from these alone"
             )
-        if self.classes is None or len(np.unique(self.classes)) < 2:
-            raise InvalidArgument("classes", self.classes, "the public list of at least two labels")
+        if self.classes is None:
+            raise InvalidArgument("classes", self.classes, "the public list of labels")
         X, y = validate_data(
             self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=False
         )
-        classes = np.unique(np.asarray(self.classes))
+        classes, number = class_numbers(y, self.classes)
         rows, public = self._rows(X), self._rows(np.asarray(self.public_inputs))
-        place = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-        known = classes[place] == y  # other labels are left out of their shard
         logistic = LogisticRegression(C=10.0)
         count = len(classes)
         pate = PATE(
@@ -114,11 +113,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             backend=self.backend,
             workers=self.workers,
         )
-        dealt = [
-            (rows[members & known], place[members & known])
-            for members in self._dealt(len(X), shards)
-        ]
-        release = pate.fit(dealt, public, rng=self._source())
+        # a record with a label that is no class is left out of its shard
+        members = [own & (number >= 0) for own in self._dealt(len(X), shards)]
+        dealt = [(rows[own], number[own]) for own in members]
+        release = pate.fit(dealt, public, rng=source_of(self.random_state))
         self.classes_ = classes
         self.guarantee_ = release.guarantee
         self.claim_ = release.claim
@@ -162,16 +160,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "n_teachers", count, f"{len(different)}, the number of different shards"
             )
         return [names == name for name in different]
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

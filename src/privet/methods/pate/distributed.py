@@ -1,0 +1,210 @@
+"""Noise from the sites themselves: the coordinator never sees an exact answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+
+from privet import _check
+from privet import loss as losses
+from privet.errors import InvalidArgument
+from privet.guarantee import Assumption, Backing, Guarantee, Unit
+from privet.ledger import Entry, Ledger
+from privet.mechanisms import DiscreteGaussian
+from privet.mechanisms.base import SECRET_KEY
+from privet.methods.pate.aggregate import (
+    BELOW,
+    DISJOINT,
+    PUBLIC,
+    REPLACE_ONE,
+    NoisyAnswers,
+    check_ledger,
+    fits_together,
+    moved,
+)
+from privet.methods.pate.answers import BLOCK, Answers, AnswerSource, RefusedAnswers
+from privet.noise import Source
+from privet.noise.grid import power_of_two_below
+
+_BITS = 26
+"""Codes are multiples of 2^-26 of the power of two below their radius: see `clip_l2`."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DistributedAggregator:
+    """Every site adds its share of the noise to its own clipped codes before it sends them.
+
+    A share is discrete Gaussian with scale s = S / sqrt(K - k), S being the scale that the sum
+    needs. The sum of the shares of any K - k sites then has at least the variance S^2, so up to k
+    sites may be missing, or tell the coordinator their share, and the promise still holds. A sum of
+    discrete Gaussians is not exactly one, but for s of 2^20 steps and more the logarithms of their
+    probabilities differ by less than 10 K e^(-2^40) (Kairouz, Liu and Steinke 2021, on sums of discrete
+    Gaussians).
+
+    **Guarantee** `guarantee(...)` of the *sum*, replace-one, per teacher shard. Against whoever
+    reads a site's own file it is `seen_by_coordinator`: much less.
+
+    **Assumes** that each site clips and adds its share as told: its own records depend on it, and
+    nobody else can check it, since an answer with noise may be longer than the radius.
+
+    >>> shares = DistributedAggregator.for_budget(
+    ...     teachers=8, missing=2, queries=80, epsilon=8.0, delta=1e-3)
+    >>> round(shares.noise(8), 4), round(shares.noise(6), 4)  # of the mean; 1.0733 from one place
+    (1.3428, 1.5505)
+    >>> shares.guarantee(80, delta=1e-3).epsilon <= 8.0
+    True
+    """
+
+    teachers: int
+    missing: int
+    radius: float
+    share: float
+    """s, of each site."""
+
+    def __post_init__(self) -> None:
+        k, m = (
+            _check.count("teachers", self.teachers),
+            _check.count("missing", self.missing, minimum=0),
+        )
+        if m >= k:
+            raise InvalidArgument("missing", m, f"below {k}, the number of teachers")
+        _check.positive("radius", self.radius)
+        if not 2.0**20 <= self.share / self.step <= 2.0**40:
+            raise InvalidArgument(
+                "share", self.share, f"between 2^20 and 2^40 steps of {self.step:g}"
+            )
+
+    @classmethod
+    def for_budget(
+        cls,
+        *,
+        teachers: int,
+        missing: int,
+        queries: int,
+        epsilon: float,
+        delta: float,
+        radius: float = 1.0,
+        dimension: int = 1,
+    ) -> Self:
+        """The least share with which any `teachers - missing` sites are noise enough."""
+        total = DiscreteGaussian.for_budget(
+            moved(radius, queries),
+            epsilon=_check.positive("epsilon", epsilon) * BELOW,
+            delta=delta,
+            step=_step(radius),
+            adjacency=REPLACE_ONE,
+            dimension=queries * _check.count("dimension", dimension),
+        )
+        enough = _check.count("teachers", teachers) - _check.count("missing", missing, minimum=0)
+        share = total.scale / math.sqrt(max(enough, 1)) * (1.0 + 2.0**-50)
+        return cls(teachers=teachers, missing=missing, radius=radius, share=share)
+
+    @property
+    def step(self) -> float:
+        """The grid of codes and noise."""
+        return _step(self.radius)
+
+    def noise(self, present: int) -> float:
+        """The noise on the mean of so many sites."""
+        return self.share / math.sqrt(_check.count("present", present))
+
+    def loss(self, queries: int, *, dimension: int = 1) -> losses.ZCDP:
+        """What so many answers cost when as many sites are missing as may be."""
+        return self._loss(self.teachers - self.missing, queries, dimension)
+
+    def guarantee(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
+        """What the sum promises to everybody."""
+        return self._promise(self.loss(queries, dimension=dimension), delta, "the sum of shares")
+
+    def seen_by_coordinator(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
+        """What a site's own share promises against whoever reads its file."""
+        return self._promise(self._loss(1, queries, dimension), delta, "one share")
+
+    def _loss(self, shares: int, queries: int, dimension: int) -> losses.ZCDP:
+        scale = self.share * math.sqrt(shares) * (1.0 - 2.0**-50)
+        return DiscreteGaussian(scale=scale, step=self.step).loss(
+            moved(self.radius, queries), adjacency=REPLACE_ONE, dimension=queries * dimension
+        )
+
+    def _promise(self, loss: losses.ZCDP, delta: float, what: str) -> Guarantee:
+        clipped = Assumption(
+            text=f"each site clips its codes to {self.radius:g} and adds its share",
+            backing=Backing.ASSUMED,
+        )
+        few = Assumption(
+            text=f"at most {self.missing} sites are missing or give their share away",
+            backing=Backing.ASSUMED,
+        )
+        stated = loss.guarantee(
+            delta,
+            theorem=f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}",
+            unit=Unit.SHARD,
+        )
+        return replace(stated, assumptions=(clipped, few, SECRET_KEY, PUBLIC, DISJOINT))
+
+    def with_share(self, answers: Answers, *, rng: Source) -> Answers:
+        """At the site: clipped codes with its share of the noise, ready to be sent."""
+        h = answers.header
+        if h.radius != self.radius or h.spacing != self.step:
+            raise InvalidArgument("answers", h.radius, f"clipped to the radius {self.radius:g}")
+        if h.share != 0.0:
+            raise InvalidArgument("answers", h.share, "without noise")
+        noise = DiscreteGaussian(scale=self.share, step=self.step)
+        units = answers.units.astype(np.int64)
+        for block, (start, part) in enumerate(answers.blocks()):
+            drawn = rng.child("share", h.site, block).discrete_gaussian(
+                len(part), noise.scale / noise.step
+            )
+            units[start : start + len(part)] += drawn
+        return Answers(about=replace(h, share=self.share), units=units)
+
+    def release(
+        self,
+        answers: Sequence[AnswerSource],
+        *,
+        delta: float,
+        ledger: Ledger | None = None,
+        reducer: str | None = None,
+        what: str = "answers of teachers with noise of their own",
+    ) -> NoisyAnswers:
+        """At the coordinator: the mean of what arrived, charged as if `missing` sites were."""
+        least = self.teachers - self.missing
+        if not least <= len(answers) <= self.teachers:
+            raise InvalidArgument(
+                "answers", len(answers), f"those of {least} to {self.teachers} teachers"
+            )
+        fits_together(answers, radius=self.radius, reducer=reducer)
+        for source in answers:
+            if source.header.share != self.share:
+                raise RefusedAnswers(
+                    source.label,
+                    f"its share of the noise is {source.header.share:g}, not {self.share:g}",
+                )
+            source.refuse_if_damaged()
+        h = answers[0].header
+        loss = self.loss(h.rows, dimension=h.dimension)
+        entry: Entry | None = None
+        if ledger is not None:
+            check_ledger(ledger)
+            entry = ledger.charge(loss, what=what)
+        total = np.zeros(h.size, dtype=np.int64)
+        for start in range(0, h.size, BLOCK):
+            stop = min(start + BLOCK, h.size)
+            for source in answers:
+                total[start:stop] += source.flat(start, stop)
+        codes = total.astype(np.float64) * (h.spacing / len(answers))
+        return NoisyAnswers(
+            codes=codes.reshape(h.rows, h.dimension),
+            noise=self.noise(len(answers)),
+            guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension),
+            entry=entry,
+        )
+
+
+def _step(radius: float) -> float:
+    return math.ldexp(power_of_two_below(_check.positive("radius", radius)), -_BITS)

@@ -1,0 +1,149 @@
+"""Reducers and noisy labels as files: safetensors, nothing pickled, meaning inside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.errors import InvalidArgument, MissingFile
+from privet.guarantee import Guarantee
+from privet.methods.pate.autoencoder import AutoencoderReducer
+from privet.methods.pate.pca import PCAReducer
+from privet.methods.pate.reducers import IdentityReducer, Reducer
+from privet.methods.pate.targets import space_from_dict
+
+Array = NDArray[Any]
+FORMAT = 1
+
+
+def write_reducer(reducer: Reducer, path: str | Path) -> Path:
+    """A fitted reducer for all sites; `read_reducer` gives the same map, under the same name."""
+    note = {
+        "format": FORMAT,
+        "kind": type(reducer).__name__,
+        "name": reducer.name,
+        "settings": reducer.settings(),
+    }
+    return _write(path, reducer.tensors(), note)
+
+
+def read_reducer(path: str | Path) -> Reducer:
+    """The reducer in a file, which is refused unless it still has the name it was given."""
+    tensors, note = _read(path, "a reducer", "make it with `privet pate reducer`")
+    try:
+        reducer = _reducer(note["kind"], tensors, note["settings"])
+        wanted = note["name"]
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise InvalidArgument("reducer", str(path), "a file that holds a whole reducer") from None
+    if reducer.name != wanted:
+        raise InvalidArgument(
+            "reducer", str(path), "as it was written", "its content and its name disagree"
+        )
+    return reducer
+
+
+def _reducer(kind: str, tensors: dict[str, Array], settings: dict[str, Any]) -> Reducer:
+    match kind:
+        case "IdentityReducer":
+            return IdentityReducer(
+                shape=tuple(settings["shape"]),
+                space=space_from_dict(settings["space"]),
+                length=settings["length"],
+            )
+        case "PCAReducer":
+            return PCAReducer(
+                shape=tuple(settings["shape"]),
+                space=space_from_dict(settings["space"]),
+                length=settings["length"],
+                mean=tensors["mean"],
+                basis=tensors["basis"],
+                variances=tensors["variances"],
+            )
+        case "AutoencoderReducer":
+            return AutoencoderReducer.from_parts(tensors, settings)
+        case _:
+            raise InvalidArgument("kind", kind, "IdentityReducer, PCAReducer or AutoencoderReducer")
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labels:
+    """What a student is taught with: public."""
+
+    labels: Array = field(repr=False)
+    codes: Array = field(repr=False)
+    noise: float
+    queries: str
+    """The hash of the public inputs that they belong to, in their order."""
+    reducer: str
+    guarantee: Guarantee
+    claim: Guarantee | None = None
+
+    def write(self, path: str | Path) -> Path:
+        """A file for whoever trains the student."""
+        note = {
+            "format": FORMAT,
+            "kind": "labels",
+            "noise": self.noise,
+            "queries": self.queries,
+            "reducer": self.reducer,
+            "guarantee": self.guarantee.to_dict(),
+            "claim": None if self.claim is None else self.claim.to_dict(),
+        }
+        return _write(path, {"labels": self.labels, "codes": self.codes}, note)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Labels:
+        """The labels in a file."""
+        tensors, note = _read(path, "labels", "make it with `privet pate aggregate`")
+        try:
+            return cls(
+                labels=tensors["labels"],
+                codes=tensors["codes"],
+                noise=float(note["noise"]),
+                queries=str(note["queries"]),
+                reducer=str(note["reducer"]),
+                guarantee=Guarantee.from_dict(note["guarantee"]),
+                claim=None if note["claim"] is None else Guarantee.from_dict(note["claim"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            raise InvalidArgument("labels", str(path), "a whole file of labels") from None
+
+
+def _write(path: str | Path, tensors: dict[str, Array], note: dict[str, Any]) -> Path:
+    from safetensors.numpy import save
+
+    path = Path(path)
+    plain = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
+    if not plain:  # safetensors needs something to hold
+        plain = {"nothing": np.zeros(1)}
+    data = save(plain, metadata={"privet": json.dumps(note, allow_nan=False)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    beside.write_bytes(data)
+    beside.replace(path)
+    return path
+
+
+def _read(path: str | Path, what: str, hint: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    import safetensors
+
+    opened: Any = safetensors.safe_open
+    path = Path(path)
+    if not path.is_file():
+        raise MissingFile(path, hint)
+    try:
+        with opened(path, framework="numpy") as file:
+            note = json.loads((file.metadata() or {})["privet"])
+            tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+        kind = note["format"]
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+        raise InvalidArgument("file", str(path), what, hint) from None
+    if kind != FORMAT:
+        raise InvalidArgument("file", str(path), f"of format {FORMAT}, not {kind}")
+    return tensors, note
