@@ -19,6 +19,8 @@ from privet.nets.per_example.measured import chunks, gram_squared_norms
 
 _GROUPED_CHUNK = 32
 _GRAM_BYTES = 4 * 2**20
+_PATCH_BYTES = 2**20
+"""Unfolded images held at a time: half of a usual second-level cache, the rest of it for others."""
 
 
 class Geometry(NamedTuple):
@@ -127,18 +129,26 @@ def _padded_pixels(x: Tensor, geometry: Geometry) -> Tensor:
 
 
 def unfolded(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
-    """im2col in channels-last order, then one batched matmul."""
-    pixels = _padded_pixels(x, geometry)
-    n, *_, channels = pixels.shape
-    steps = pixels.stride()[1:-1]
-    out, kernel = dy.shape[2:], shape[2:]
-    strides = [s * step for s, step in zip(geometry.stride, steps, strict=True)]
-    taps = [d * step for d, step in zip(geometry.dilation, steps, strict=True)]
-    patches = pixels.as_strided(
-        (n, *out, *kernel, channels), (pixels.stride(0), *strides, *taps, 1)
-    ).reshape(n // views, views * prod(out), -1)
-    g = _pixels(dy).view(n // views, views * prod(out), -1)
-    return torch.bmm(g.transpose(1, 2), patches).view(1, n // views, -1)
+    """im2col in channels-last order, then one batched matmul; a few examples at a time."""
+    examples, (o, channels, *kernel) = x.shape[0] // views, shape
+    space = dy.shape[2:]
+    out = x.new_empty(examples, o, prod(kernel) * channels)
+    parts = chunks(examples, views * prod(space) * out.shape[2] * x.element_size(), _PATCH_BYTES)
+    room = x.new_empty(parts[0].stop * views, *space, *kernel, channels)
+    for s in parts:
+        rows, n = slice(s.start * views, s.stop * views), s.stop - s.start
+        pixels = _padded_pixels(x[rows], geometry)
+        steps = pixels.stride()[1:-1]
+        strides = [k * step for k, step in zip(geometry.stride, steps, strict=True)]
+        taps = [k * step for k, step in zip(geometry.dilation, steps, strict=True)]
+        patches = room[: n * views].copy_(
+            pixels.as_strided(
+                (n * views, *space, *kernel, channels), (pixels.stride(0), *strides, *taps, 1)
+            )
+        )
+        g = _pixels(dy[rows]).view(n, views * prod(space), o)
+        torch.bmm(g.transpose(1, 2), patches.view(n, views * prod(space), -1), out=out[s])
+    return out.view(1, examples, -1)
 
 
 def finish_unfolded(total: Tensor, shape: torch.Size) -> Tensor:
@@ -149,29 +159,33 @@ def finish_unfolded(total: Tensor, shape: torch.Size) -> Tensor:
 
 def rowwise(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
     """Unfold the width only; every kernel row is then a view of it, and one batched matmul."""
-    pixels = _padded_pixels(x, geometry)
-    n, height, width, channels = pixels.shape
-    (out_h, out_w), (k_h, k_w) = dy.shape[2:], shape[2:]
-    columns = pixels.as_strided(
-        (n, height, out_w, k_w, channels),
-        (
-            height * width * channels,
-            width * channels,
-            geometry.stride[1] * channels,
-            geometry.dilation[1] * channels,
-            1,
-        ),
-    ).reshape(n, height, out_w * k_w * channels)
-    g = _pixels(dy).view(n, out_h * out_w, -1)
-    out = x.new_empty(k_h, n, g.shape[2] * k_w * channels)
-    for i in range(k_h):
-        top = i * geometry.dilation[0]
-        rows = columns[:, top : top + out_h].view(n, out_h * out_w, k_w * channels)
-        left, right = (rows, g) if _narrow(shape) else (g, rows)
-        torch.bmm(left.transpose(1, 2), right, out=out[i].view(n, left.shape[2], right.shape[2]))
+    (o, channels, k_h, k_w), (out_h, out_w) = shape, dy.shape[2:]
+    rows = x.shape[0]
+    height, width = (size + 2 * p for size, p in zip(x.shape[2:], geometry.padding, strict=True))
+    out = x.new_empty(k_h, rows, o * k_w * channels)
+    parts = chunks(rows, height * out_w * k_w * channels * x.element_size(), _PATCH_BYTES)
+    room = x.new_empty(parts[0].stop, height, out_w, k_w, channels)
+    strides = (
+        height * width * channels,
+        width * channels,
+        geometry.stride[1] * channels,
+        geometry.dilation[1] * channels,
+        1,
+    )
+    for s in parts:
+        n = s.stop - s.start
+        pixels = _padded_pixels(x[s], geometry)
+        columns = room[:n].copy_(pixels.as_strided((n, *room.shape[1:]), strides))
+        g = _pixels(dy[s]).view(n, out_h * out_w, o)
+        for i in range(k_h):
+            top = i * geometry.dilation[0]
+            lines = columns[:, top : top + out_h].view(n, out_h * out_w, k_w * channels)
+            left, right = (lines, g) if _narrow(shape) else (g, lines)
+            into = out[i, s].view(n, left.shape[2], right.shape[2])
+            torch.bmm(left.transpose(1, 2), right, out=into)
     if views > 1:
-        out = out.view(k_h, n // views, views, -1).sum(2)
-    return out.view(k_h, n // views, -1)
+        out = out.view(k_h, rows // views, views, -1).sum(2)
+    return out
 
 
 def finish_rowwise(total: Tensor, shape: torch.Size) -> Tensor:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from privet.errors import InvalidArgument
 from privet.nets.per_example.conv_kernels import Geometry
 from privet.nets.per_example.convolution import ConvolutionSite
-from privet.nets.per_example.normalisation import GroupNormSite, LayerNormSite
+from privet.nets.per_example.group_norm import GroupNormSite, normalised
+from privet.nets.per_example.layer_norm import LayerNormSite
 from privet.nets.per_example.sites import EmbeddingSite, LinearSite, Site
 from privet.nets.per_example.tape import Tape
 
@@ -161,13 +162,9 @@ def _grouped_norm(name: str, module: Any, groups: int) -> Recorded:
     def forward(tape: Tape, input: Tensor) -> Tensor:
         if input.dim() < fewest:
             need_dimensions(name, input, fewest)
-        rows, channels = input.shape[:2]
-        space = input[0, 0].numel() if rows else 0
-        y, mean, rstd = torch.native_group_norm(
-            input, constant(module.weight), constant(module.bias), rows, channels, space, groups,
-            module.eps,
-        )  # fmt: skip
-        return tape.tap(y, site, input, (mean.detach(), rstd.detach()))
+        return normalised(
+            tape, site, input, constant(module.weight), constant(module.bias), groups, module.eps
+        )
 
     return recorded(forward, site)
 

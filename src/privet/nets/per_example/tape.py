@@ -55,12 +55,17 @@ class Tape:
         self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
     ) -> Tensor:
         """Return y, noting that `site` made it from `a`; a site of None is frozen."""
-        self.largest_row = max(self.largest_row, _row_bytes(y), _row_bytes(a))
+        self.saw(y)
+        self.saw(a)
         if site is None or not torch.is_grad_enabled():
             return y
         use = self.note(site, a, statistics, rows=y.shape[0])
         tapped: Tensor = _Tap.apply(y, self.anchor, self, use)  # type: ignore[no-untyped-call]
         return tapped
+
+    def saw(self, t: Tensor) -> None:
+        """Take note of the size of a row."""
+        self.largest_row = max(self.largest_row, _row_bytes(t))
 
     def note(self, site: Site, a: Tensor, statistics: tuple[Tensor, ...], rows: int) -> Use:
         """Add a use; its input may be filled in later."""
