@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from privet.guarantee import Guarantee
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
     from privet.methods.dpsgd.estimator import DPSGDClassifier, DPSGDRegressor
+    from privet.methods.residual import ResidualPerturbationClassifier
 
 _WHERE = {
     "AdaptiveLaplaceClassifier": "privet.methods.adaptive_laplace",
     "DPSGDClassifier": "privet.methods.dpsgd.estimator",
     "DPSGDRegressor": "privet.methods.dpsgd.estimator",
     "Guarantee": "privet.guarantee",
+    "ResidualPerturbationClassifier": "privet.methods.residual",
 }
 _PARTS = ("calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "noise")
 
@@ -31,6 +33,7 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Guarantee",
+    "ResidualPerturbationClassifier",
     "calibrate",
     "data",
     "dpsgd",

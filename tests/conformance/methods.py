@@ -14,6 +14,7 @@ from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.pate import PATEClassifier
+from privet.methods.residual import ResidualPerturbationClassifier
 
 
 def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
@@ -42,5 +43,6 @@ class Case:
 METHODS = (
     Case(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
     Case(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
+    Case(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw)),
     Case(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
 )  # fmt: skip

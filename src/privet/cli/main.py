@@ -14,8 +14,10 @@ from privet.cli import (
     demo,
     ledger,
     reproduce,
+    reproduce_residual,
     train,
     train_adaptive_laplace,
+    train_residual,
 )
 from privet.errors import PrivetError
 
@@ -31,7 +33,9 @@ app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
 train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
+train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
+reproduce.app.command("residual")(reproduce_residual.residual)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("demo")(demo.demo)

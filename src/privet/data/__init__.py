@@ -14,10 +14,11 @@ from privet.data import builtin, pictures
 from privet.data.adult import adult
 from privet.data.dataset import Dataset
 from privet.data.files import data_folder
+from privet.data.idc import idc
 from privet.data.table import load_csv, load_npz
 from privet.errors import InvalidArgument
 
-NAMES = ("digits", "breast_cancer", "blobs", "mnist", "cifar10", "adult", "breastmnist")
+NAMES = ("digits", "breast_cancer", "blobs", "mnist", "cifar10", "adult", "breastmnist", "idc")
 
 __all__ = ["NAMES", "Dataset", "load", "load_csv", "load_npz"]
 
@@ -49,6 +50,8 @@ def load(
             return adult(place)
         case "breastmnist":
             return pictures.breastmnist(place)
+        case "idc":
+            return idc(place)
         case _:
             raise InvalidArgument(
                 "name",

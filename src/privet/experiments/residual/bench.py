@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -89,7 +89,7 @@ class Bench:
 
     def ensemble(self, job: Job, members: int) -> Answers:
         """En_k: answers averaged over members that differ in their seeds only."""
-        each = [self.answers(Job(**{**vars(job), "member": m})) for m in range(members)]
+        each = [self.answers(replace(job, member=m)) for m in range(members)]
         means = {
             name: np.mean([getattr(a, name) for a in each], axis=0)
             for name in ("part", "repeated", "test")
@@ -155,7 +155,7 @@ class Bench:
                 skip=job.skip,
                 normalisation="group" if job.dpsgd else "batch",
             )
-        return net if job.dpsgd else net.to(memory_format=torch.channels_last)
+        return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _digest(self, job: Job) -> str:
         """Everything that a trained network depends on."""

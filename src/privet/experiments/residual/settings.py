@@ -10,11 +10,24 @@ from privet.methods.residual.budgets import TheoremOne
 from privet.nets.residual import Strategy
 
 PRINTED = {
-    "mnist": {"ResNet8": (0.514, 1.000, 0.988), "DPSGD": (0.507, 0.977, 0.975), "En1 ResNet8, gamma 2.5": (0.506, 0.989, 0.978)},
-    "cifar10": {"ResNet8": (0.757, 1.000, 0.669), "DPSGD": (0.512, 0.718, 0.625), "En1 ResNet8, gamma 4.5": (0.511, 0.760, 0.695)},
-    "idc": {"ResNet8": (0.563, 1.000, 0.847), "DPSGD": (0.503, 0.831, 0.828), "En1 ResNet8, gamma 0.5": (0.499, 0.882, 0.865),
-            "Strategy II, En1": (0.509, 0.880, 0.868), "Strategy II, En5": (0.500, 0.895, 0.872)},
-}  # fmt: skip
+    "mnist": {
+        "ResNet8": (0.514, 1.000, 0.988),
+        "DPSGD": (0.507, 0.977, 0.975),
+        "En1 ResNet8, gamma 2.5": (0.506, 0.989, 0.978),
+    },
+    "cifar10": {
+        "ResNet8": (0.757, 1.000, 0.669),
+        "DPSGD": (0.512, 0.718, 0.625),
+        "En1 ResNet8, gamma 4.5": (0.511, 0.760, 0.695),
+    },
+    "idc": {
+        "ResNet8": (0.563, 1.000, 0.847),
+        "DPSGD": (0.503, 0.831, 0.828),
+        "En1 ResNet8, gamma 0.5": (0.499, 0.882, 0.865),
+        "Strategy II, En1": (0.509, 0.880, 0.868),
+        "Strategy II, En5": (0.500, 0.895, 0.872),
+    },
+}
 """Tables I, II, III and V as printed: AUC of the attack, training and test accuracy."""
 
 PRINTED_BUDGETS = {"idc": (1.1e3, 15.79), "cifar10": (3e3, 22.33)}
@@ -22,8 +35,10 @@ PRINTED_BUDGETS = {"idc": (1.1e3, 15.79), "cifar10": (3e3, 22.33)}
 
 AS_PRINTED = {
     "idc": TheoremOne(radius=30.0, bound=30.0, gamma=0.5, input_noise=0.25, epochs=100),
-    "cifar10": TheoremOne(radius=30.0, bound=30.0, gamma=4.5, input_noise=2.25, epochs=64_000 * 128 / 12_500),
-}  # fmt: skip
+    "cifar10": TheoremOne(
+        radius=30.0, bound=30.0, gamma=4.5, input_noise=2.25, epochs=64_000 * 128 / 12_500
+    ),
+}
 """Theorem 1 at the settings of the tables (CIFAR-10: 64,000 steps of 128, as He et al.)."""
 
 
@@ -50,12 +65,12 @@ class Settings:
     members: tuple[int, ...] = (1,)
     seeds: int = 3
     references: int = 4
-    """Reference models of LiRA and RMIA for each target, an even number."""
+    """Reference models of LiRA and RMIA for each target: 4, 6, 8, ..."""
     thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8)
 
     def __post_init__(self) -> None:
-        if self.references % 2:
-            raise InvalidArgument("references", self.references, "an even number")
+        if self.references % 2 or self.references < 4:
+            raise InvalidArgument("references", self.references, "an even number from 4 on")
 
     @property
     def halves(self) -> int:
@@ -64,14 +79,14 @@ class Settings:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of ensembles, One always among them."""
+        """Sizes of ensembles, one always among them."""
         return tuple(sorted({1, *self.members}))
 
 
 QUICK = {
     "cifar10": Settings(
         data="cifar10", records=10_000, test_records=2_000, epochs=20, gamma=0.5,
-        gammas=(0.25,), multiplicative=(0.5,),
+        gammas=(0.25, 1.0), multiplicative=(0.5, 2.0),
     ),
     "mnist": Settings(
         data="mnist", records=4_000, test_records=2_000, epochs=12, gamma=0.5,
@@ -93,18 +108,22 @@ def paper_settings(data: str) -> Settings:
     """The paper's own sizes, gammas and epochs (days on a CPU)."""
     if data not in QUICK:
         raise InvalidArgument("data", data, f"one of {', '.join(QUICK)}")
-    quick = replace(QUICK[data], members=(1, 3, 5), batch_size=128, test_records=10_000)
+    usual = replace(QUICK[data], members=(1, 3, 5), batch_size=128, test_records=10_000)
     match data:
         case "mnist":
-            return replace(quick, records=60_000, epochs=200, gamma=2.5, gammas=(0.5, 1.0))
+            return replace(usual, records=60_000, epochs=200, gamma=2.5, gammas=(0.5, 1.0))
         case "cifar10":
-            more = {"gammas": (0.5, 0.75), "multiplicative": (1.0, 2.0)}
-            return replace(quick, records=50_000, epochs=200, gamma=4.5, **more)
+            return replace(
+                usual, records=50_000, epochs=200, gamma=4.5, gammas=(0.5, 0.75),
+                multiplicative=(1.0, 2.0),
+            )  # fmt: skip
         case "idc":
-            more = {"gammas": (0.1, 0.2), "multiplicative": (0.5, 1.0, 2.0)}
-            return replace(quick, records=39_952, test_records=43_420, epochs=100, **more)
+            return replace(
+                usual, records=39_952, test_records=43_420, epochs=100, gammas=(0.1, 0.2),
+                multiplicative=(0.5, 1.0, 2.0),
+            )  # fmt: skip
         case _:
-            return replace(quick, test_records=156, epochs=100, gammas=(0.1, 0.2, 1.0))
+            return replace(usual, test_records=156, epochs=100, gammas=(0.1, 0.2, 1.0))
 
 
 @final
@@ -113,7 +132,7 @@ class Job:
     """One network to be trained: which kind, on which half of which part, as which member."""
 
     part: str
-    """"target" or "shadow"."""
+    """Of the data: target or shadow."""
     half: int
     gamma: float = 0.0
     strategy: Strategy = Strategy.ADDITIVE

@@ -1,0 +1,73 @@
+"""Invasive Ductal Carcinoma patches from a folder, split by patient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.data.dataset import Dataset
+from privet.data.files import damaged
+from privet.errors import MissingFile
+
+TRAINING, TEST = 39_952, 43_420
+"""Patches in the paper's training and test parts."""
+_SIDE = 50
+
+
+def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
+    """Patches of 50x50 in colour, 0 without and 1 with carcinoma, from FOLDER/idc.
+
+    The layout is that of the published archive: idc/PATIENT/0/*.png and idc/PATIENT/1/*.png. Whole
+    patients, in the order of their names, fill the training part until it has `training` patches,
+    then the test part, so that no patient is in both (the paper does not give its patients).
+    Patches at the edge of a slide, which are smaller, are padded with white.
+
+    **Assumes** a patch as the unit: patches of one patient are many records, so a guarantee per
+    record is not one per patient.
+    """
+    root = folder / "idc"
+    patients = sorted(p for p in root.glob("*") if p.is_dir()) if root.is_dir() else []
+    if not patients:
+        raise MissingFile(
+            root, "put the archive's patients there, as idc/PATIENT/0/*.png and idc/PATIENT/1/*.png"
+        )
+    parts: list[tuple[list[Path], list[int]]] = [([], []), ([], [])]
+    for patient in patients:
+        where = 0 if len(parts[0][0]) < training else 1
+        if where == 1 and len(parts[1][0]) >= test:
+            break
+        for label in (0, 1):
+            found = sorted((patient / str(label)).glob("*.png"))
+            parts[where][0].extend(found)
+            parts[where][1].extend([label] * len(found))
+    (x_train, y_train), (x_test, y_test) = (
+        (_patches(paths), np.array(labels, dtype=np.int64)) for paths, labels in parts
+    )
+    return Dataset(
+        name="idc",
+        about=f"IDC: {len(x_train):,} + {len(x_test):,} patches of 50x50 in colour, by patient",
+        classes=("no carcinoma", "carcinoma"),
+        low=np.array(0),
+        high=np.array(255),
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
+    )
+
+
+def _patches(paths: list[Path]) -> NDArray[Any]:
+    from PIL import Image, UnidentifiedImageError
+
+    out = np.full((len(paths), _SIDE, _SIDE, 3), 255, dtype=np.uint8)
+    for own, path in zip(out, paths, strict=True):
+        try:
+            with Image.open(path) as picture:
+                pixels = np.asarray(picture.convert("RGB"))[:_SIDE, :_SIDE]
+        except (OSError, UnidentifiedImageError) as error:
+            raise damaged(path, f"not a readable picture ({error})") from None
+        own[: pixels.shape[0], : pixels.shape[1]] = pixels
+    return out

@@ -1,0 +1,254 @@
+"""What the paper's theorems say, what is left of them, and what a query really costs.
+
+Symbols: R radius of the inputs, G bound of the residual mappings' means, pi input noise, gamma
+block noise, T iterations, b batch size, N records, M residual mappings; eta, B, a floor of x~,
+bound of a mapping, bound of the last layer (Strategy II); L = log(1/delta).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from privet import _check
+from privet import loss as losses
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing, Unit
+from privet.mechanisms import Gaussian
+from privet.mechanisms.base import ratio_up
+
+_ROUND_UP = 1.0 + 2.0**-40
+
+
+def renyi_epsilon(rho: float, delta: float) -> float:
+    """The least epsilon with some lambda and alpha such that rho alpha <= lambda epsilon.
+
+    Both theorems ask for k alpha <= lambda epsilon with alpha = L / ((1 - lambda) epsilon) + 1.
+    With s = (1 - lambda) epsilon that is epsilon >= rho + s + rho L / s; s = sqrt(rho L) is best:
+        epsilon = rho + 2 sqrt(rho L).
+
+    >>> renyi_epsilon(1.0, math.exp(-4.0))
+    5.0
+    """
+    rho = _check.non_negative("rho", rho)
+    return rho + 2.0 * math.sqrt(-rho * math.log(_check.open_unit("delta", delta)))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TheoremOne:
+    """Strategy I as the paper states it: a claim, at the least epsilon that its conditions allow.
+
+    pi > R sqrt(2 T b alpha / (N lambda epsilon)) and gamma > G sqrt(the same), solved for epsilon
+    over lambda: rho = 2 (T b / N) max(R / pi, G / gamma)^2, epsilon = rho + 2 sqrt(rho L).
+
+    The paper prints 1.1e3 for IDC (gamma = .5, pi = .25, R = G = 30, 100 epochs, delta = 1e-5):
+
+    >>> idc = TheoremOne(radius=30.0, bound=30.0, gamma=0.5, input_noise=0.25, epochs=100)
+    >>> f"{idc.epsilon(1e-5):.3g}"
+    '2.89e+06'
+
+    residual-perturbation, Theorem 1 and section V-A.
+    """
+
+    radius: float
+    bound: float
+    gamma: float
+    input_noise: float
+    epochs: float
+    """T b / N, how often a record is used."""
+    clipped: bool = False
+    """Whether the code holds inputs within the radius."""
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "bound", "gamma", "input_noise", "epochs"):
+            _check.positive(name, getattr(self, name))
+
+    @property
+    def rho(self) -> float:
+        """The Renyi divergence of order alpha is alpha rho, says the theorem."""
+        worst = max(self.radius / self.input_noise, self.bound / self.gamma)
+        return 2.0 * self.epochs * worst**2
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon for which the theorem speaks at all."""
+        return renyi_epsilon(self.rho, delta)
+
+    def claim(self, delta: float) -> Guarantee:
+        """The paper's statement with all that it rests on."""
+        inputs = Backing.ENFORCED if self.clipped else Backing.ASSUMED
+        return Guarantee(
+            epsilon=self.epsilon(delta),
+            delta=delta,
+            adjacency=Adjacency.REPLACE_ONE,
+            standing=Standing.CLAIMED,
+            theorem="residual-perturbation, Theorem 1 (Strategy I)",
+            assumptions=(
+                Assumption(text=f"inputs lie in a ball of radius {self.radius:g}", backing=inputs),
+                _assumed("the sum x + phi(Ux) of every block is normal (false behind a ReLU)"),
+                _assumed(f"its mean is no longer than {self.bound:g}"),
+                _assumed("labels are public: the proof replaces inputs only"),
+                Assumption(text="each record is used T b / N times", backing=Backing.ENFORCED),
+                Assumption(text="noise is new at every use", backing=Backing.ENFORCED),
+            ),
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TheoremTwo:
+    """Strategy II as the paper states it, for one answer: a claim.
+
+    gamma > (B / eta) sqrt(2 alpha M / (lambda epsilon)), pi > a sqrt(2 alpha M / (lambda epsilon)):
+    rho = 2 M max(B / (eta gamma), a / pi)^2, epsilon = rho + 2 sqrt(rho L).
+
+    The proof gives each of the M mappings *and* the last layer epsilon_p / M, which is (M + 1) / M
+    of what there is; `mu` below counts all of them.
+
+    >>> TheoremTwo(mappings=3, bound=1.0, floor=1.0, gamma=2.0, last=1.0, input_noise=2.0).rho
+    1.5
+
+    residual-perturbation, Theorem 2 and section V-B.
+    """
+
+    mappings: int
+    bound: float
+    floor: float
+    gamma: float
+    last: float
+    input_noise: float
+    """pi, here the noise of the last layer."""
+
+    def __post_init__(self) -> None:
+        _check.count("mappings", self.mappings)
+        for name in ("bound", "floor", "gamma", "last", "input_noise"):
+            _check.positive(name, getattr(self, name))
+
+    @property
+    def rho(self) -> float:
+        """As for Theorem 1."""
+        worst = max(self.bound / (self.floor * self.gamma), self.last / self.input_noise)
+        return 2.0 * self.mappings * worst**2
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon for which the theorem speaks."""
+        return renyi_epsilon(self.rho, delta)
+
+    def claim(self, delta: float) -> Guarantee:
+        """The paper's statement with all that it rests on."""
+        return Guarantee(
+            epsilon=self.epsilon(delta),
+            delta=delta,
+            adjacency=Adjacency.REPLACE_ONE,
+            unit=Unit.QUERY,
+            standing=Standing.CLAIMED,
+            theorem="residual-perturbation, Theorem 2 (Strategy II)",
+            assumptions=(
+                _assumed(f"every residual mapping is no longer than {self.bound:g}"),
+                _assumed(f"the last layer is no longer than {self.last:g}"),
+                _assumed("nothing but residual mappings and the last layer was trained"),
+                _assumed("one query is made, ever: repeated answers average the noise away"),
+                _assumed("M + 1 layers fit into M shares"),
+            ),
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoisyInputBudget:
+    """What is left of Theorem 1: all after the noisy input x + pi n is post-processing.
+
+    Replacing a record within the ball of radius R moves x by at most 2R, so one draw is a Gaussian
+    release with mu = 2R / pi, and E of them (one an epoch and member, unless they share) cost
+        mu = 2 R sqrt(E) / pi.
+    gamma does not appear: block noise is drawn after the input noise and proves nothing more.
+
+    **Guarantee** `loss`, exact, for the features of a record (labels need an account of their
+    own). `dimension` counts the coordinates, whose rounding to the grid widens 2R a little.
+
+    >>> NoisyInputBudget(radius=30.0, input_noise=0.25, draws=100, dimension=7500).loss().mu
+    2400.0...
+
+    Balle and Wang (2018), theorem 8; Dong, Roth and Su (2019) for the composition.
+    """
+
+    radius: float
+    input_noise: float
+    draws: int = 1
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check.positive("radius", self.radius)
+        _check.count("draws", self.draws)
+
+    @property
+    def mechanism(self) -> Gaussian:
+        """The mechanism of one draw."""
+        return Gaussian(scale=self.input_noise)
+
+    def loss(self, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> losses.Gaussian:
+        """What all draws cost together."""
+        one = self.mechanism.loss(2.0 * self.radius, adjacency=adjacency, dimension=self.dimension)
+        return one if self.draws == 1 else one.repeat(self.draws)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class QueryBudget:
+    """What one answer of a Strategy II model really costs.
+
+    Given x^i, two training sets move x^{i+1} by at most 2B in L2 while each coordinate has noise of
+    at least gamma eta; the last layer moves by 2 a ||x^M|| under noise pi ||x^M||. As M + 1
+    adaptive Gaussian releases,
+        mu = 2 sqrt(M B^2 / (gamma eta)^2 + a^2 / pi^2),
+    and k answers cost sqrt(k) mu.
+
+    **Guarantee** for any two training sets, however different: a fortiori for neighbours.
+
+    **Assumes** what `privet.methods.residual.served` enforces: mappings clipped to B, ||W|| <= a,
+    nothing else trained.
+
+    >>> QueryBudget(mappings=4, bound=1.0, floor=1.0, gamma=4.0, last=1.0, output_noise=4.0).mu
+    1.118...
+    """
+
+    mappings: int
+    bound: float
+    floor: float
+    gamma: float
+    last: float
+    output_noise: float
+
+    def __post_init__(self) -> None:
+        _check.count("mappings", self.mappings)
+        for name in ("bound", "floor", "gamma", "last", "output_noise"):
+            _check.positive(name, getattr(self, name))
+
+    @property
+    def mu(self) -> float:
+        """Of one answer."""
+        block = ratio_up(self.bound * _ROUND_UP, self.gamma * self.floor)
+        head = ratio_up(self.last * _ROUND_UP, self.output_noise)
+        return 2.0 * math.sqrt(self.mappings * block**2 + head**2) * _ROUND_UP
+
+    def loss(
+        self, queries: int = 1, *, adjacency: Adjacency = Adjacency.ADD_REMOVE
+    ) -> losses.Gaussian:
+        """What so many answers cost."""
+        one = losses.Gaussian(mu=self.mu, adjacency=adjacency)
+        return one.repeat(_check.count("queries", queries))
+
+    def claim(self, delta: float) -> Guarantee:
+        """What the paper would say of it: Theorem 2 at the same settings."""
+        return TheoremTwo(
+            mappings=self.mappings,
+            bound=self.bound,
+            floor=self.floor,
+            gamma=self.gamma,
+            last=self.last,
+            input_noise=self.output_noise,
+        ).claim(delta)
+
+
+def _assumed(text: str) -> Assumption:
+    return Assumption(text=text, backing=Backing.ASSUMED)

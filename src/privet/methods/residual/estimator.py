@@ -1,0 +1,282 @@
+"""A scikit-learn estimator of residual perturbation, sound unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.guarantee import Assumption, Backing, Guarantee
+from privet.ledger import Entry, Ledger
+from privet.methods.base import PublicFacts
+from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs, PublishedInputs
+from privet.methods.residual.training import Training, Watcher
+from privet.nets.residual import DenseResidual, Perturbation, ResNet
+from privet.noise import Source, secure, seeded
+
+Array = NDArray[Any]
+READINGS = ("sound", "published")
+
+
+class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An ensemble of residual networks trained on noisy inputs, with or without noisy blocks.
+
+    Columns are scaled to [-1, 1] by `bounds`, rows clipped to the radius R, and normal noise pi is
+    added to them. The sound reading chooses pi for the budget, draws it once, and lets labels
+    answer by randomised response; the published one takes gamma and pi = gamma / 2 as given and
+    draws at every epoch and in every test, and its epsilon is a claim.
+
+    - `epsilon`, `delta`: the budget; the published reading does not use epsilon.
+    - `members`: k of En_k. `noise_draws`: so many draws of noise are averaged in a prediction.
+    - `gamma`: noise of the blocks (regularises, proves nothing); None: 0, or .5 as published.
+    - `input_noise`: pi of the published reading; None: gamma / 2.
+    - `bounds`: (low, high) of every column, public, never read from the data.
+    - `shape`: of pictures, (height, width) or (height, width, colours), for a convolutional ResNet
+      of `depth`; None: rows of a table, for a dense residual network.
+    - `radius`: R; None: the whole box, so that nothing is clipped.
+    - `labels`: "randomised", or "public" (the guarantee then covers features only).
+    - `classes`, `n_public`: public list of labels and number of records; None: taken from the data
+      and marked as assumed public.
+    - `epochs`, `batch_size`, `learning_rate`: cost nothing (sound); epochs cost as published.
+    - `ledger`: charged once, before anything is drawn. `random_state`: None draws secret noise.
+
+    **Guarantee** `guarantee_`, and what the paper states in `claim_`. This is local noise: on
+    pictures at small epsilon the sound reading learns nothing (see the docs page).
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2)); y = X[:, 0] > X[:, 1]
+    >>> clf = ResidualPerturbationClassifier(
+    ...     epsilon=8.0, bounds=(0.0, 1.0), classes=[False, True], epochs=5, random_state=0
+    ... ).fit(X, y)
+    >>> clf.guarantee_.epsilon <= 8.0, clf.score(X, y) > 0.8
+    (True, True)
+    """
+
+    guarantee_: Guarantee
+    claim_: Guarantee | None
+    ledger_entry_: Entry | None
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 8.0,
+        delta: float = 1e-5,
+        reading: str = "sound",
+        members: int = 1,
+        gamma: float | None = None,
+        input_noise: float | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        shape: tuple[int, ...] | None = None,
+        depth: int = 8,
+        radius: float | None = None,
+        labels: str = "randomised",
+        classes: Sequence[Any] | None = None,
+        n_public: int | None = None,
+        noise_draws: int = 1,
+        epochs: int = 20,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        ledger: Ledger | None = None,
+        random_state: int | Source | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.reading = reading
+        self.members = members
+        self.gamma = gamma
+        self.input_noise = input_noise
+        self.bounds = bounds
+        self.shape = shape
+        self.depth = depth
+        self.radius = radius
+        self.labels = labels
+        self.classes = classes
+        self.n_public = n_public
+        self.noise_draws = noise_draws
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.ledger = ledger
+        self.random_state = random_state
+        self.watcher = watcher
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Draw the noisy inputs, charge for them, and train on them."""
+        self._check_settings()
+        X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True)
+        check_classification_targets(y)
+        numbers, assumed = self._numbers(y)
+        if self.n_public is None:
+            assumed.append("the number of records is public")
+        rows = self._rows(X)
+        facts = PublicFacts(
+            records=_check.count("n_public", self.n_public or len(rows)),
+            features=rows.shape[1],
+            outputs=len(self.classes_),
+            epsilon=_check.positive("epsilon", self.epsilon),
+            delta=_check.open_unit("delta", self.delta),
+        )
+        method = self._method(facts)
+        self._random = self._source()
+        self.plan_ = method.plan(facts)
+        release = method.fit(rows, numbers, self.plan_, ledger=self.ledger, rng=self._random)
+        self.model_ = release.model
+        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
+        stated = release.guarantee
+        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
+        self.claim_ = release.claim
+        self.ledger_entry_ = release.entry
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities of the classes, averaged over members and draws of noise.
+
+        With a `random_state` the same noise is drawn at every call.
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
+        )
+        rows = torch.from_numpy(self._rows(X).astype(np.float32))
+        fixed = not self._random.secret
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0) if fixed else torch.seed()
+            parts = [self.model_(part).double() for part in rows.split(500)]
+        return np.asarray(torch.cat(parts).softmax(1).numpy())
+
+    def predict(self, X: Array) -> Array:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _method(self, facts: PublicFacts) -> NoisyInputs | PublishedInputs:
+        training = Training(
+            epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
+        )
+        published = self.reading == "published"
+        radius = facts.features**0.5 if self.radius is None else self.radius
+        gamma = (0.5 if published else 0.0) if self.gamma is None else self.gamma
+        build = _builder(self.shape, self.depth, Perturbation(gamma=gamma))
+        if published:
+            return PublishedInputs(
+                radius=radius,
+                build=build,
+                gamma=gamma,
+                input_noise=gamma / 2.0 if self.input_noise is None else self.input_noise,
+                members=self.members,
+                training=training,
+                noise_draws=self.noise_draws,
+                watcher=self.watcher,
+            )
+        return NoisyInputs(
+            radius=radius,
+            build=build,
+            labels=Labels(self.labels),
+            members=self.members,
+            training=training,
+            noise_draws=self.noise_draws,
+            watcher=self.watcher,
+        )
+
+    def _rows(self, X: Array) -> Array:
+        """Columns scaled to [-1, 1] by the public bounds; a record that is not finite is 0."""
+        flat = np.asarray(X, dtype=np.float64).reshape(len(X), -1)
+        if self.bounds is None:
+            raise InvalidArgument(
+                "bounds", None, "a pair (low, high)", "what is publicly known of each column"
+            )
+        try:
+            low, high = (
+                np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), flat.shape[1])
+                for b in self.bounds
+            )
+        except (TypeError, ValueError):
+            low = high = np.zeros(1)
+        if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+            expected = f"two numbers, or two lists of {flat.shape[1]}, each low below its high"
+            raise InvalidArgument("bounds", self.bounds, expected)
+        good = np.isfinite(flat).all(axis=1, keepdims=True)
+        middle = (low + high) / 2.0
+        inside = np.clip(np.where(good, flat, middle), low, high)
+        return np.asarray((inside - middle) / ((high - low) / 2.0))
+
+    def _numbers(self, y: Array) -> tuple[Array, list[str]]:
+        """Class numbers (a label outside the public list counts as the first), what is assumed."""
+        assumed = [] if self.classes is not None else ["the list of classes, from y, is public"]
+        self.classes_ = np.unique(np.asarray(y if self.classes is None else self.classes))
+        if len(self.classes_) < 2:
+            raise InvalidArgument(
+                "classes", self.classes_.tolist(), "at least two; y has only one class in it"
+            )
+        place = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
+        return np.where(self.classes_[place] == y, place, 0).astype(np.int64), assumed
+
+    def _source(self) -> Source:
+        given = self.random_state
+        if given is None:
+            return secure()
+        if isinstance(given, Source):
+            return given
+        if isinstance(given, np.random.RandomState):
+            return seeded(int(given.randint(2**31)))
+        return seeded(int(given))
+
+    def _check_settings(self) -> None:
+        for name, value, allowed in (
+            ("reading", self.reading, READINGS),
+            ("labels", self.labels, tuple(kind.value for kind in Labels)),
+        ):
+            if value not in allowed:
+                raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
+        tags.classifier_tags.poor_score = True  # thirty records under local noise teach nothing
+        tags.non_deterministic = False
+        return tags
+
+
+def _builder(shape: tuple[int, ...] | None, depth: int, law: Perturbation) -> Build:
+    """How a member is made: a ResNet on pictures, a dense one on rows."""
+
+    def build(facts: PublicFacts, seed: int) -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            if shape is None:
+                return DenseResidual(
+                    features=facts.features, classes=facts.outputs, perturbation=law
+                )
+            return Pictures(shape, classes=facts.outputs, depth=depth, law=law)
+
+    return build
+
+
+class Pictures(nn.Module):
+    """A ResNet that takes flat rows of pictures (height, width) or (height, width, colours)."""
+
+    def __init__(
+        self, shape: tuple[int, ...], *, classes: int, depth: int, law: Perturbation
+    ) -> None:
+        super().__init__()
+        if len(shape) not in (2, 3):
+            raise InvalidArgument("shape", shape, "(height, width) or (height, width, colours)")
+        self.shape = (*shape, 1) if len(shape) == 2 else tuple(shape)
+        self.net = ResNet(channels=self.shape[2], classes=classes, depth=depth, perturbation=law)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        pictures = x.reshape(-1, *self.shape).permute(0, 3, 1, 2).contiguous()
+        logits: Tensor = self.net(pictures)
+        return logits

@@ -1,0 +1,40 @@
+"""IDC patches from a folder."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from privet import data
+from privet.data.idc import idc
+from privet.errors import InvalidArgument, MissingFile
+
+
+def _archive(root, patients=4, patches=3):
+    rng = np.random.default_rng(0)
+    for p in range(patients):
+        for label in (0, 1):
+            place = root / "idc" / f"{8863 + p}" / str(label)
+            place.mkdir(parents=True)
+            for k in range(patches):
+                side = 50 if k else 31  # the first lies at the edge of its slide
+                pixels = rng.integers(0, 200, size=(50, side, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(place / f"{p}_x{k}_class{label}.png")
+
+
+def test_patients_are_not_split(tmp_path):
+    _archive(tmp_path)
+    found = idc(tmp_path, training=7, test=6)
+    assert found.x_train.shape == (12, 50, 50, 3) and found.x_test.shape == (6, 50, 50, 3)
+    assert found.y_train.tolist() == [0, 0, 0, 1, 1, 1] * 2
+    assert (found.x_train[0][:, 31:] == 255).all() and (found.x_train[0][:, :31] < 200).all()
+    again = data.load("idc", tmp_path)  # all patients go to training, which is far from full
+    assert len(again.x_train) == 24 and len(again.x_test) == 0
+
+
+def test_a_missing_or_damaged_archive_is_told(tmp_path):
+    with pytest.raises(MissingFile, match="idc/PATIENT/0"):
+        data.load("idc", tmp_path)
+    _archive(tmp_path, patients=1, patches=1)
+    next((tmp_path / "idc").rglob("*.png")).write_bytes(b"no picture")
+    with pytest.raises(InvalidArgument, match="readable"):
+        idc(tmp_path)
