@@ -10,9 +10,12 @@ from privet.audit.likelihood_ratio import (
     gaussian_score,
     laplace_score,
 )
+from privet.audit.one_run import Canaries, OneRunAudit, one_run_bound
 
 __all__ = [
+    "Canaries",
     "Finding",
+    "OneRunAudit",
     "OneShotAudit",
     "Verdict",
     "clopper_pearson",
@@ -20,4 +23,5 @@ __all__ = [
     "gaussian_bound",
     "gaussian_score",
     "laplace_score",
+    "one_run_bound",
 ]
