@@ -55,7 +55,7 @@ def test_randomised_response_is_never_overtaken_by_much_and_nearly_reached() -> 
         found.append(OneRunAudit(guesses=600, delta=0.0).bound(told.astype(float), coins))
         above += found[-1] > epsilon
     assert above <= 5 + 3 * math.sqrt(100 * 0.05 * 0.95)
-    assert np.mean(found) > 0.85 * epsilon
+    assert np.mean(found) > 0.8 * epsilon
 
 
 def test_mislabelled_canaries_unmask_a_model_that_remembers() -> None:
