@@ -89,3 +89,34 @@ def adaptive_laplace(
             f"{found['audited']:.3f}, proved {found['proved']:g}: {found['verdict']}"
         )
     typer.echo(f"pictures and results.json in {out}")
+
+
+@app.command("pate")
+@one_line_errors()
+def pate(
+    out: Annotated[Path, typer.Option(help="Folder of results and pictures.")] = Path("pate"),
+    data: Annotated[str, typer.Option(help="hippocampus, or spheres (generated).")] = "hippocampus",
+    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Segmentation by PATE: teachers, ensemble, students, DP-SGD and the control; Dice by class.
+
+    The same command goes on after an interruption: networks and rows are kept in OUT/cells.
+    """
+    from privet.experiments import pate as experiment
+
+    count = None if seeds is None else _check.count("seeds", seeds)
+    settings = experiment.settings_for(data, count)
+    with progress_bar(show=not as_json) as progress:
+        results = experiment.reproduce(out, settings, folder=folder, progress=progress)
+    if as_json:
+        print_json(results)
+        return
+    typer.echo(experiment.table(results))
+    for found in results["findings"]:
+        typer.echo(
+            f"{found['claim']}: {'yes' if found['holds'] else 'no'} "
+            f"({found['difference']:+.3f}, mean of {len(found['by_seed'])} seeds)"
+        )
+    typer.echo(f"pictures, table.md and results.json in {out}")

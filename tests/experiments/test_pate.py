@@ -1,0 +1,165 @@
+"""The PATE experiment on generated volumes: everything runs, is kept, goes on; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from privet.errors import InvalidArgument
+from privet.experiments import pate as experiment
+from privet.experiments.pate import rows as rows_of
+from privet.experiments.pate.run import findings, summary
+from privet.experiments.pate.settings import load
+from privet.experiments.pate.trial import Trial
+from privet.nets.segmentation import Recipe
+
+pytest.importorskip("monai")
+TINY = replace(
+    experiment.GENERATED,
+    recipe=Recipe(steps=2, patch=(8, 8, 8)),
+    channels=(4, 8),
+    teachers=2,
+    shard=2,
+    public=3,
+    test=2,
+    reducer_epochs=1,
+    dpsgd_steps=2,
+    sweep=(2.0, math.inf),
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def trial_in(place, settings=TINY, seed=0):
+    return Trial(load(settings, None), settings, seed, place, lambda what: None)
+
+
+@pytest.mark.slow
+def test_everything_runs_once_and_is_kept(tmp_path):
+    told = []
+    first = experiment.reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    files = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").rglob("*") if p.is_file()}
+    assert not [p for p in files if p.suffix == ".part"]
+    again = experiment.reproduce(tmp_path, TINY)
+    assert {p: p.stat().st_mtime_ns for p in files} == files
+    assert again["rows"] == first["rows"]
+    jobs = len(rows_of.METHODS) + len(TINY.sweep)
+    assert len(first["rows"]) == jobs and told[-1] == ("done", jobs, jobs)
+    by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
+    assert all(0.0 <= d <= 1.0 and len(r["dice"]) == 2 for r in by.values() for d in r["dice"])
+    for method in ("autoencoded PATE", "PCA-PATE", "autoencoded PATE, then public labels"):
+        stated = by[method, 8.0]["guarantee"]
+        assert stated["epsilon"] <= 8.0 and stated["delta"] == 1e-3
+        assert (stated["unit"], stated["adjacency"]) == ("teacher shard", "replace-one")
+    for method in ("DP-SGD", "DP-SGD from public labels"):
+        stated = by[method, 8.0]["guarantee"]
+        assert 7.9 < stated["epsilon"] <= 8.0 and stated["unit"] == "record"
+    for method in ("mean teacher", "public labels only", "non-private on everything"):
+        assert by[method, "inf"]["guarantee"] is None
+    assert by["autoencoded PATE", 2.0]["noise"] > by["autoencoded PATE", 8.0]["noise"] > 0.0
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["summary"] == json.loads(json.dumps(first["summary"]))
+    assert "| DP-SGD | 8 |" in (tmp_path / "table.md").read_text()
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        "slices.png", "dice-by-method.png", "dice-against-epsilon.png"
+    }  # fmt: skip
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(what, done, of):
+        if what == "teacher-1":
+            raise Stop
+
+    with pytest.raises(Stop):
+        experiment.reproduce(tmp_path, TINY, progress=stop)
+    assert [p.name for p in tmp_path.rglob("*.safetensors")] == ["teacher-0.safetensors"]
+    told = []
+    place = tmp_path / "cells" / TINY.digest() / "seed-0"
+    trial = Trial(load(TINY, None), TINY, 0, place, told.append)
+    trial.teacher(0), trial.teacher(1)
+    assert told == ["teacher-1"]
+
+
+def test_a_kept_network_is_the_trained_one(tmp_path):
+    trained = trial_in(tmp_path).teacher(0)
+    read = trial_in(tmp_path).teacher(0)
+    assert read is not trained
+    for a, b in zip(trained.parameters(), read.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_split_is_disjoint_and_shards_do_not_meet(tmp_path):
+    trial = trial_in(tmp_path)
+    parts = [trial.test.names, trial.public.names, trial.private.names]
+    names = [n for part in parts for n in part]
+    assert [len(p) for p in parts] == [2, 3, 4] and len(set(names)) == len(names)
+    assert trial_in(tmp_path, seed=1).test.names != trial.test.names
+
+
+def test_teachers_see_their_shard_only(tmp_path):
+    """Another shard's labels change nothing; its own do."""
+    one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
+    changed = two.private.labels.copy()
+    changed[2:] = 0
+    two.private = replace(two.private, labels=changed)
+
+    def same(k):
+        pairs = zip(one.teacher(k).parameters(), two.teacher(k).parameters(), strict=True)
+        return all(torch.equal(a, b) for a, b in pairs)
+
+    assert same(0) and not same(1)
+
+
+def test_going_on_from_a_network_leaves_it_alone(tmp_path):
+    trial = trial_in(tmp_path)
+    student = trial.student("s", trial.truth)
+    before = [p.clone() for p in student.parameters()]
+    trial.with_public_labels("s", student)
+    trial.dpsgd(8.0, student)
+    assert all(torch.equal(a, b) for a, b in zip(before, student.parameters(), strict=True))
+
+
+def test_findings_compare_seed_by_seed():
+    rows = []
+    for seed, gap in ((0, 0.1), (1, -0.3)):
+        for method, (_, private) in rows_of.METHODS.items():
+            better = gap if method == "autoencoded PATE" else 0.0
+            rows.append(
+                {"method": method, "epsilon": 8.0 if private else "inf", "seed": seed,
+                 "dice": [0.5 + better] * 2, "mean_dice": 0.5 + better, "guarantee": None}
+            )  # fmt: skip
+    sums = summary(rows)
+    assert next(r for r in sums if r["method"] == "autoencoded PATE")[
+        "standard_error"
+    ] == pytest.approx(np.std([0.6, 0.2], ddof=1) / np.sqrt(2))
+    found = {f["claim"]: f for f in findings(sums, 8.0)}
+    worse = found["autoencoded PATE above mean teacher"]
+    assert not worse["holds"] and worse["difference"] == pytest.approx(-0.1)
+    assert worse["by_seed"] == pytest.approx([0.1, -0.3])
+
+
+def test_what_is_wrong_is_said(tmp_path, capsys):
+    from privet.cli.main import main
+
+    with pytest.raises(InvalidArgument, match="hippocampus or spheres"):
+        load(replace(TINY, data="pigeons"), None)
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "pate", "--out", str(tmp_path), "--data", "pigeons"])
+    assert stopped.value.code == 2 and "hippocampus or spheres" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "pate", "--out", str(tmp_path), "--folder", str(tmp_path)])
+    assert "dataset.json" in capsys.readouterr().err
