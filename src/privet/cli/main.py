@@ -13,6 +13,7 @@ from privet.cli import (
     calibrate,
     demo,
     ledger,
+    pate,
     reproduce,
     reproduce_residual,
     train,
@@ -35,6 +36,7 @@ app.add_typer(ledger.app)
 train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
 train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
+app.add_typer(pate.app)
 reproduce.app.command("residual")(reproduce_residual.residual)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)

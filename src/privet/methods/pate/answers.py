@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.bounds import clip_l2
 from privet.errors import InvalidArgument, MissingFile, PrivetError
+from privet.methods.pate import storage
 
 Units = NDArray[np.int32] | NDArray[np.int64]
 
@@ -173,16 +174,8 @@ class Answers(AnswerSource):
 
     def write(self, path: str | Path) -> Path:
         """A safetensors file with these answers and nothing else, a checksum inside."""
-        from safetensors.numpy import save
-
-        path = Path(path)
         note = {**self.about.to_dict(), "checksum": _checksum(self)}
-        data = save({"units": self.units}, metadata={"privet": json.dumps(note, allow_nan=False)})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".part")
-        beside.write_bytes(data)
-        beside.replace(path)
-        return path
+        return storage.write(path, {"units": self.units}, note)
 
 
 @final
@@ -193,21 +186,17 @@ class AnswerFile(AnswerSource):
     """
 
     def __init__(self, path: str | Path) -> None:
-        import safetensors
-
-        opened: Any = safetensors.safe_open
         self.path = Path(path)
         if not self.path.is_file():
             raise MissingFile(self.path, "make it with `privet pate answer`")
         try:
-            file = opened(self.path, framework="numpy")
-            note = json.loads((file.metadata() or {})["privet"])
+            file, note = storage.opened(self.path)
             kind = note.pop("format")
             self._checksum = note.pop("checksum")
             self._header = Header(**note)
             self._units = file.get_slice("units")
             length = tuple(self._units.get_shape())
-        except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+        except Exception:  # whatever a foreign file makes of itself
             raise RefusedAnswers(
                 str(self.path), "is not a file of answers", "make it with `privet pate answer`"
             ) from None

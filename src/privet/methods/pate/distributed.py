@@ -43,8 +43,8 @@ class DistributedAggregator:
     needs. The sum of the shares of any K - k sites then has at least the variance S^2, so up to k
     sites may be missing, or tell the coordinator their share, and the promise still holds. A sum of
     discrete Gaussians is not exactly one, but for s of 2^20 steps and more the logarithms of their
-    probabilities differ by less than 10 K e^(-2^40) (Kairouz, Liu and Steinke 2021, on sums of discrete
-    Gaussians).
+    probabilities differ by less than 10 K e^(-2^40) (Kairouz, Liu and Steinke 2021, on sums of
+    discrete Gaussians).
 
     **Guarantee** `guarantee(...)` of the *sum*, replace-one, per teacher shard. Against whoever
     reads a site's own file it is `seen_by_coordinator`: much less.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Guarantee
+from privet.methods.pate import storage
 from privet.methods.pate.autoencoder import AutoencoderReducer
 from privet.methods.pate.pca import PCAReducer
 from privet.methods.pate.reducers import IdentityReducer, Reducer
@@ -29,7 +28,7 @@ def write_reducer(reducer: Reducer, path: str | Path) -> Path:
         "name": reducer.name,
         "settings": reducer.settings(),
     }
-    return _write(path, reducer.tensors(), note)
+    return storage.write(path, reducer.tensors(), note)
 
 
 def read_reducer(path: str | Path) -> Reducer:
@@ -95,7 +94,7 @@ class Labels:
             "guarantee": self.guarantee.to_dict(),
             "claim": None if self.claim is None else self.claim.to_dict(),
         }
-        return _write(path, {"labels": self.labels, "codes": self.codes}, note)
+        return storage.write(path, {"labels": self.labels, "codes": self.codes}, note)
 
     @classmethod
     def read(cls, path: str | Path) -> Labels:
@@ -115,34 +114,15 @@ class Labels:
             raise InvalidArgument("labels", str(path), "a whole file of labels") from None
 
 
-def _write(path: str | Path, tensors: dict[str, Array], note: dict[str, Any]) -> Path:
-    from safetensors.numpy import save
-
-    path = Path(path)
-    plain = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
-    if not plain:  # safetensors needs something to hold
-        plain = {"nothing": np.zeros(1)}
-    data = save(plain, metadata={"privet": json.dumps(note, allow_nan=False)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_bytes(data)
-    beside.replace(path)
-    return path
-
-
 def _read(path: str | Path, what: str, hint: str) -> tuple[dict[str, Array], dict[str, Any]]:
-    import safetensors
-
-    opened: Any = safetensors.safe_open
     path = Path(path)
     if not path.is_file():
         raise MissingFile(path, hint)
     try:
-        with opened(path, framework="numpy") as file:
-            note = json.loads((file.metadata() or {})["privet"])
-            tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+        file, note = storage.opened(path)
+        tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
         kind = note["format"]
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+    except (storage.Unreadable, KeyError):
         raise InvalidArgument("file", str(path), what, hint) from None
     if kind != FORMAT:
         raise InvalidArgument("file", str(path), f"of format {FORMAT}, not {kind}")

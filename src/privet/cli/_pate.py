@@ -1,0 +1,179 @@
+"""What the commands of `privet pate` are made of: files, reducers, teachers by name."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privet.cli._run import progress_bar
+from privet.errors import InvalidArgument, MissingFile
+
+if TYPE_CHECKING:
+    from privet.ledger import Ledger
+    from privet.methods.pate import Aggregator, AnswerFile, Learner, Reducer, TargetSpace
+
+SPACES = ("probabilities", "box", "logits")
+TEACHERS = ("logistic", "tree", "forest")
+
+
+def leave(
+    out: Path, module: Any, config: dict[str, Any], promise: dict[str, Any], metrics: dict[str, Any]
+) -> None:
+    """The folder of a run: weights, settings, guarantee, metrics; nothing pickled."""
+    from privet.methods.pate import storage
+
+    tensors = {k: v.numpy() for k, v in module.state_dict().items()}
+    storage.write(out / "model.safetensors", tensors, config)
+    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
+        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+        (out / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def fitted_reducer(
+    y: Any,
+    kind: str,
+    space: TargetSpace,
+    noise: float,
+    dimension: int | None,
+    epochs: int,
+    seed: int,
+) -> Reducer:
+    from privet.methods.pate import AutoencoderReducer, IdentityReducer, PCAReducer
+
+    if kind == "identity":
+        return IdentityReducer(shape=tuple(y.shape[1:]), space=space)
+    if kind == "pca":
+        return PCAReducer.fit(y, noise=noise, components=dimension, space=space)
+    with progress_bar() as told:
+        return AutoencoderReducer.fit(
+            y,
+            noise=noise,
+            dimension=dimension or 16,
+            epochs=epochs,
+            seed=seed,
+            watcher=lambda done, of, loss: told(f"loss {loss:.4f}", done, of),
+        )
+
+
+def target_space(name: str) -> TargetSpace:
+    from privet.methods.pate import CentredLogits, ClassProbabilities, UnitBox
+
+    spaces: tuple[TargetSpace, ...] = (ClassProbabilities(), UnitBox(), CentredLogits())
+    return spaces[SPACES.index(name)]
+
+
+def local_teacher(name: str, y: Any, reducer: Reducer) -> Learner:
+    """The teacher that was asked for: one of ours, or the function a site names."""
+    from privet.methods.pate import EstimatorLearner, FunctionLearner
+
+    if ":" in name:
+        where, _, what = name.partition(":")
+        try:
+            return FunctionLearner(function=getattr(importlib.import_module(where), what))
+        except (ImportError, AttributeError) as e:
+            raise InvalidArgument(
+                "--teacher", name, "a function that can be imported", str(e)
+            ) from None
+    one_of("--teacher", name, (*TEACHERS, "package.module:function"))
+    from sklearn import ensemble, linear_model, tree
+
+    if y.ndim > 1:  # maps
+        if name == "logistic":
+            raise InvalidArgument("--teacher", name, "tree or forest for maps")
+        made = tree.DecisionTreeRegressor if name == "tree" else ensemble.RandomForestRegressor
+        return EstimatorLearner(estimator=made())
+    classes = reducer.target_shape[0]
+    if name == "logistic":
+        model: Any = linear_model.LogisticRegression(C=10.0, max_iter=300)
+    elif name == "tree":
+        model = tree.DecisionTreeClassifier()
+    else:
+        model = ensemble.RandomForestClassifier(n_estimators=50)
+    return EstimatorLearner(estimator=model, classes=classes)
+
+
+def aggregator(
+    reducer: Reducer, reading: str, *, teachers: int, queries: int, epsilon: float, delta: float
+) -> Aggregator:
+    from privet.methods.pate import PATE
+
+    pate = PATE(
+        teachers=None, student=None, reducer=reducer, epsilon=epsilon, delta=delta, reading=reading
+    )
+    return pate.plan(teachers=teachers, queries=queries)
+
+
+def mean_of_shares(
+    files: list[AnswerFile],
+    reducer: Reducer,
+    missing: int,
+    ledger: Ledger,
+    epsilon: float,
+    delta: float,
+    *,
+    teachers: int,
+    queries: int,
+) -> Any:
+    from privet.methods.pate import DistributedAggregator
+
+    shares = DistributedAggregator.for_budget(
+        teachers=teachers,
+        missing=missing,
+        queries=queries,
+        epsilon=epsilon,
+        delta=delta,
+        radius=reducer.radius,
+        dimension=reducer.dimension,
+    )
+    return shares.release(files, delta=delta, ledger=ledger, reducer=reducer.name)
+
+
+def shard_ledger(path: Path | None, out: Path, epsilon: float, delta: float) -> Ledger:
+    """The ledger named, or one beside the labels whose cap is the budget."""
+    from privet.guarantee import Adjacency, Unit
+    from privet.ledger import Ledger
+
+    if path is not None:
+        return Ledger.open(path)
+    own = out.with_suffix(".ledger")
+    if own.exists():
+        return Ledger.open(own)
+    own.parent.mkdir(parents=True, exist_ok=True)
+    return Ledger.create(
+        own,
+        cap_epsilon=epsilon,
+        cap_delta=delta,
+        adjacency=Adjacency.REPLACE_ONE,
+        unit=Unit.SHARD,
+    )
+
+
+def noise_source(seed: int | None) -> Any:
+    from privet.noise import secure, seeded
+
+    return secure() if seed is None else seeded(seed)
+
+
+def array_of(path: Path, name: str) -> Any:
+    """An array from .npy, or the one called `name` from .npz; nothing pickled is read."""
+    import numpy as np
+
+    if not path.is_file():
+        raise MissingFile(path)
+    try:
+        held = np.load(path, allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return held
+        with held:
+            return held[name]
+    except KeyError:
+        raise InvalidArgument("file", str(path), f"one with an array {name!r}") from None
+    except (ValueError, OSError, EOFError) as e:
+        raise InvalidArgument("file", str(path), "a .npy or .npz file", str(e)) from None
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")

@@ -1,0 +1,312 @@
+"""`privet pate`: many sites, one student, by files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privet import _check
+from privet.cli._pate import (
+    SPACES,
+    aggregator,
+    array_of,
+    fitted_reducer,
+    leave,
+    local_teacher,
+    mean_of_shares,
+    noise_source,
+    one_of,
+    shard_ledger,
+    target_space,
+)
+from privet.cli._run import one_line_errors, print_json
+from privet.errors import InvalidArgument
+
+app = typer.Typer(
+    name="pate",
+    help="Many sites, one student: reducer, answer (at each site), aggregate, student.",
+    no_args_is_help=True,
+)
+
+REDUCERS = ("pca", "autoencoder", "identity")
+
+Teachers = Annotated[int, typer.Option(help="K, how many sites answer.")]
+Queries = Annotated[int, typer.Option(help="N, how many public inputs are answered in all.")]
+Epsilon = Annotated[float, typer.Option(help="The budget for all N answers.")]
+Delta = Annotated[float, typer.Option(help="At this delta.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Inputs = Annotated[Path, typer.Option(help="The public inputs: .npy, or .npz with an array x.")]
+ReducerFile = Annotated[Path, typer.Option(help="The file of `privet pate reducer`.")]
+
+
+@app.command()
+@one_line_errors()
+def reducer(
+    targets: Annotated[Path, typer.Option(help="Public targets: .npy, or .npz with an array y.")],
+    teachers: Teachers,
+    queries: Queries,
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    delta: Delta = 1e-5,
+    kind: Annotated[str, typer.Option(help="pca, autoencoder or identity.")] = "pca",
+    space: Annotated[
+        str, typer.Option(help="probabilities (classes first), box ([0, 1]) or logits.")
+    ] = "probabilities",
+    dimension: Annotated[
+        int | None, typer.Option(help="Numbers in a code; pca chooses them by eq. 7 unless told.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Of the autoencoder.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of the autoencoder's training; it is public.")] = 0,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the predicted error against the components (pca).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """At the coordinator: fit the map from targets to short codes, on public targets."""
+    one_of("--kind", kind, REDUCERS)
+    one_of("--space", space, SPACES)
+    if picture is not None and kind != "pca":
+        raise InvalidArgument("--picture", str(picture), "left out unless --kind is pca")
+    from privet.methods.pate import PCAReducer, unit_noise, write_reducer
+
+    noise = unit_noise(teachers=teachers, queries=queries, epsilon=epsilon, delta=delta)
+    y = array_of(targets, "y")
+    fitted = fitted_reducer(y, kind, target_space(space), noise, dimension, epochs, seed)
+    write_reducer(fitted, out)
+    found: dict[str, Any] = {
+        "reducer": str(out),
+        "name": fitted.name,
+        "kind": kind,
+        "target_shape": list(fitted.target_shape),
+        "dimension": fitted.dimension,
+        "radius": fitted.radius,
+        "noise": noise * fitted.radius,
+    }
+    if isinstance(fitted, PCAReducer) and fitted.curve is not None:
+        found["curve"] = fitted.curve.to_dict()
+        if picture is not None:
+            from privet.report.pate import error_curve
+            from privet.report.plots import save
+
+            found["picture"] = str(save(error_curve(fitted.curve, fitted.dimension), picture))
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(
+        f"{out}: targets of {list(fitted.target_shape)} as codes of {fitted.dimension} numbers, "
+        f"length at most {fitted.radius:.4g}, noise {noise * fitted.radius:.4g}"
+    )
+
+
+@app.command()
+@one_line_errors()
+def answer(
+    reducer: ReducerFile,
+    inputs: Inputs,
+    site: Annotated[str, typer.Option(help="The name of this site.")],
+    out: Annotated[Path, typer.Option(help="File to write: clipped codes and nothing else.")],
+    predictions: Annotated[
+        Path | None, typer.Option(help="What your own teacher said about the inputs (.npy).")
+    ] = None,
+    shard: Annotated[
+        Path | None, typer.Option(help="Or train one here: private .npz with arrays x and y.")
+    ] = None,
+    teacher: Annotated[
+        str, typer.Option(help="logistic, tree, forest, or package.module:function of your own.")
+    ] = "forest",
+    seed: Annotated[int, typer.Option(help="Of the teacher's training.")] = 0,
+    teachers: Annotated[
+        int | None, typer.Option(help="Add this site's share of the noise: K sites in all,")
+    ] = None,
+    missing: Annotated[int, typer.Option(help="of which so many may be missing,")] = 0,
+    epsilon: Annotated[float | None, typer.Option(help="at this budget,")] = None,
+    delta: Annotated[float, typer.Option(help="at this delta.")] = 1e-5,
+    noise_seed: Annotated[
+        int | None, typer.Option(help="Repeatable shares, for experiments only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """At each site: ask the local teacher about the public inputs; write clipped codes."""
+    if (predictions is None) == (shard is None):
+        raise InvalidArgument("--predictions", predictions, "given, or else --shard")
+    if (teachers is None) != (epsilon is None):
+        raise InvalidArgument("--teachers", teachers, "given together with --epsilon, or neither")
+    from privet.methods.pate import read_reducer
+    from privet.methods.pate.method import asked, inputs_name
+
+    chosen = read_reducer(reducer)
+    x = array_of(inputs, "x")
+    if predictions is not None:
+        said = array_of(predictions, "y")
+        predict: Any = lambda _: said  # noqa: E731
+    else:
+        assert shard is not None
+        own = array_of(shard, "x"), array_of(shard, "y")
+        predict = local_teacher(teacher, own[1], chosen).train(*own, seed=seed)
+    answers = asked(predict, x, reducer=chosen, site=site, queries=inputs_name(x))
+    share = 0.0
+    if teachers is not None and epsilon is not None:
+        from privet.methods.pate import DistributedAggregator
+        from privet.noise import secure, seeded
+
+        shares = DistributedAggregator.for_budget(
+            teachers=teachers,
+            missing=missing,
+            queries=len(x),
+            epsilon=epsilon,
+            delta=delta,
+            radius=chosen.radius,
+            dimension=chosen.dimension,
+        )
+        rng = secure() if noise_seed is None else seeded(noise_seed)
+        answers, share = shares.with_share(answers, rng=rng), shares.share
+    answers.write(out)
+    h = answers.header
+    if as_json:
+        print_json({"answers": str(out), **h.to_dict()})
+    else:
+        with_noise = f", noise {share:.4g} of its own" if share else ", no noise: keep it safe"
+        typer.echo(f"{out}: {h.rows} codes of {h.dimension} numbers from {site!r}{with_noise}")
+
+
+@app.command()
+@one_line_errors()
+def aggregate(
+    reducer: ReducerFile,
+    answers: Annotated[list[Path], typer.Argument(help="The files of all sites.")],
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="File to write: noisy labels for the student.")],
+    delta: Delta = 1e-5,
+    teachers: Annotated[
+        int | None, typer.Option(help="K; the number of files unless told. Fewer are refused.")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="N of the whole budget, when these are only some of them.")
+    ] = None,
+    number: Annotated[int, typer.Option("--round", help="Number of this round, from 0.")] = 0,
+    missing: Annotated[
+        int | None, typer.Option(help="Sites added shares; so many of K may be missing.")
+    ] = None,
+    reading: Annotated[
+        str, typer.Option(help="sound, or published (the paper's noise).")
+    ] = "sound",
+    ledger: Annotated[
+        Path | None, typer.Option(help="The budget to charge: replace-one, per teacher shard.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeatable noise, for experiments only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """At the coordinator: the noisy mean of all answers, charged before noise is drawn.
+
+    Refuses by name a site that answered twice, another reducer's codes, other inputs, codes over
+    the radius and files that were changed.
+    """
+    one_of("--reading", reading, ("sound", "published"))
+    _check.open_unit("delta", delta)
+    from privet.methods.pate import AnswerFile, Labels, read_reducer
+    from privet.methods.pate.aggregate import claim
+
+    chosen = read_reducer(reducer)
+    files = [AnswerFile(path) for path in answers]
+    account = shard_ledger(ledger, out, epsilon, delta)
+    rows = files[0].header.rows
+    budget = {"teachers": teachers or len(files), "queries": queries or rows}
+    if missing is None:
+        plan = aggregator(chosen, reading, epsilon=epsilon, delta=delta, **budget)
+        noisy = plan.release(
+            files,
+            rng=noise_source(seed),
+            delta=delta,
+            ledger=account,
+            reducer=chosen.name,
+            number=number,
+        )
+    else:
+        noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
+    labels = Labels(
+        labels=chosen.decode(noisy.codes, noise=noisy.noise),
+        codes=noisy.codes,
+        noise=noisy.noise,
+        queries=files[0].header.queries,
+        reducer=chosen.name,
+        guarantee=noisy.guarantee,
+        claim=claim(epsilon=epsilon, delta=delta) if reading == "published" else None,
+    )
+    labels.write(out)
+    found = {
+        "labels": str(out),
+        "sites": [file.header.site for file in files],
+        "queries": rows,
+        "noise": noisy.noise,
+        "guarantee": noisy.guarantee.to_dict(),
+        "claim": None if labels.claim is None else labels.claim.to_dict(),
+        "spent": account.spent(),
+        "ledger": account.name,
+    }
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{out}: {rows} labels, noise {noisy.noise:.4g}, {noisy.guarantee}")
+
+
+@app.command()
+@one_line_errors()
+def student(
+    labels: Annotated[Path, typer.Option(help="The file of `privet pate aggregate`.")],
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option(help="Folder of the student.")],
+    hidden: Annotated[int, typer.Option(help="Hidden units; 0 for a linear student.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Free: they cost no privacy.")] = 60,
+    test: Annotated[
+        Path | None, typer.Option(help="Test records: .npz with arrays x and y (classes).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the student's training.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train a student on public inputs and noisy labels: post-processing, free of charge."""
+    if (out / "model.safetensors").exists():
+        raise InvalidArgument("--out", str(out), "a folder without a student", "name another one")
+    from privet.methods.pate import Labels
+    from privet.methods.pate.method import inputs_name
+    from privet.methods.pate.students import flat_student
+
+    told = Labels.read(labels)
+    x = array_of(inputs, "x")
+    if inputs_name(x) != told.queries:
+        raise InvalidArgument("--inputs", str(inputs), "the inputs that the labels belong to")
+    learner = flat_student(
+        input_shape=x.shape[1:],
+        target_shape=told.labels.shape[1:],
+        hidden=hidden,
+        seed=seed,
+        epochs=epochs,
+    )
+    predict: Any = learner.train(x, told.labels, seed=seed)
+    config = {
+        "method": "pate",
+        "input_shape": list(x.shape[1:]),
+        "target_shape": list(told.labels.shape[1:]),
+        "hidden": hidden,
+        "epochs": epochs,
+        "seed": seed,
+        "reducer": told.reducer,
+        "noise": told.noise,
+    }
+    metrics: dict[str, Any] = {"queries": len(x)}
+    if test is not None:
+        guessed = predict(array_of(test, "x")).argmax(axis=1)
+        metrics["test_accuracy"] = float((guessed == array_of(test, "y")).mean())
+    promise = {
+        "guarantee": told.guarantee.to_dict(),
+        "claim": None if told.claim is None else told.claim.to_dict(),
+    }
+    leave(out, predict.module, config, promise, metrics)
+    if as_json:
+        print_json({"out": str(out), **metrics, **promise})
+    else:
+        accuracy = f"test accuracy {metrics['test_accuracy']:.2%}, " if test is not None else ""
+        typer.echo(f"{out}: {accuracy}{told.guarantee}")

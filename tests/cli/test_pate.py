@@ -1,0 +1,279 @@
+"""`privet pate`: four commands on eight simulated sites, against the one call; refusals by name."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
+
+from privet.cli.pate import app
+from privet.ledger import Ledger
+from privet.methods.pate import (
+    PATE,
+    AnswerFile,
+    EstimatorLearner,
+    Labels,
+    PCAReducer,
+    read_reducer,
+    shard_ledger,
+    unit_noise,
+)
+from privet.methods.pate.students import flat_student
+from privet.noise import seeded
+
+runner = CliRunner()
+K, N = 8, 12
+BUDGET = {"epsilon": 8.0, "delta": 1e-3}
+FLAGS = ["--epsilon", "8", "--delta", "1e-3"]
+
+
+def run(*words, code=0):
+    result = runner.invoke(app, [str(w) for w in words])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def toy_maps(n, rng):
+    """Inputs and maps of two classes on 4 x 4 pixels: a bright half that the input names."""
+    x = rng.uniform(size=(n, 2))
+    grid = np.linspace(0, 1, 4)
+    inside = (grid[None, :, None] < x[:, 0, None, None]) & (grid[None, None] < x[:, 1, None, None])
+    y = np.stack([~inside, inside], axis=1).astype(np.float64)
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Files of the coordinator and of eight sites; the answers are written once."""
+    folder = tmp_path_factory.mktemp("sites")
+    rng = np.random.default_rng(0)
+    np.save(folder / "public.npy", toy_maps(N, rng)[0])
+    np.save(folder / "targets.npy", toy_maps(60, rng)[1])
+    run("reducer", "--targets", folder / "targets.npy", "--teachers", K, "--queries", N, *FLAGS,
+        "--out", folder / "reducer.safetensors", "--picture", folder / "curve.png", "--json")  # fmt: skip
+    for k in range(K):
+        x, y = toy_maps(40, rng)
+        np.savez(folder / f"shard{k}.npz", x=x, y=y)
+        answer(folder, k)
+    return folder
+
+
+def answer(folder, k, *more, out=None):
+    return run("answer", "--reducer", folder / "reducer.safetensors", "--inputs", folder / "public.npy",
+               "--shard", folder / f"shard{k}.npz", "--teacher", "tree", "--seed", k, "--site", f"site-{k}",
+               "--out", out or folder / f"answers{k}.safetensors", *more)  # fmt: skip
+
+
+def aggregate(folder, out, *more, files=None, code=0):
+    files = [folder / f"answers{k}.safetensors" for k in range(K)] if files is None else files
+    return run("aggregate", *files, "--reducer", folder / "reducer.safetensors", *FLAGS, "--out", out,
+               "--seed", 5, *more, code=code)  # fmt: skip
+
+
+def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
+    told = json.loads(aggregate(place, tmp_path / "labels.safetensors", "--json"))
+    run("student", "--labels", tmp_path / "labels.safetensors", "--inputs", place / "public.npy",
+        "--out", tmp_path / "student", "--epochs", 5, "--json")  # fmt: skip
+
+    from sklearn.tree import DecisionTreeRegressor
+
+    public, targets = np.load(place / "public.npy"), np.load(place / "targets.npy")
+    from privet.methods.pate import ClassProbabilities
+
+    reducer = PCAReducer.fit(
+        targets, noise=unit_noise(teachers=K, queries=N, **BUDGET), space=ClassProbabilities()
+    )
+    shards = [(s["x"], s["y"]) for s in (np.load(place / f"shard{k}.npz") for k in range(K))]
+    pate = PATE(
+        teachers=EstimatorLearner(estimator=DecisionTreeRegressor()),
+        student=flat_student(input_shape=(2,), target_shape=(2, 4, 4), epochs=5),
+        reducer=reducer,
+        ledger=shard_ledger(**BUDGET),
+        **BUDGET,
+    )
+    release = pate.fit(shards, public, rng=seeded(5))
+
+    labels = Labels.read(tmp_path / "labels.safetensors")
+    assert np.array_equal(labels.labels, release.model.labels)
+    assert np.array_equal(labels.codes, release.model.codes)
+    assert labels.guarantee == release.guarantee
+    assert told["guarantee"]["epsilon"] == release.guarantee.epsilon <= 8.0
+    weights = load_file(tmp_path / "student" / "model.safetensors")
+    state = release.model.predict.module.state_dict()
+    assert state.keys() == weights.keys()
+    assert all(np.array_equal(weights[k], v.numpy()) for k, v in state.items())
+    assert read_reducer(place / "reducer.safetensors").name == reducer.name
+    assert (place / "curve.png").stat().st_size > 5_000
+
+
+def test_answers_hold_clipped_codes_and_nothing_else(place):
+    file = place / "answers3.safetensors"
+    reducer = read_reducer(place / "reducer.safetensors")
+    tensors = load_file(file)
+    assert list(tensors) == ["units"] and tensors["units"].size == N * reducer.dimension
+    header = AnswerFile(file).header
+    assert header.site == "site-3" and header.reducer == reducer.name
+    assert AnswerFile(file).longest() <= reducer.radius
+
+
+def test_ledger_is_charged_once_and_refuses_more(place, tmp_path):
+    out = tmp_path / "labels.safetensors"
+    aggregate(place, out)
+    ledger = Ledger.open(tmp_path / "labels.ledger")
+    assert len(ledger) == 1 and ledger.spent() == pytest.approx(8.0, rel=1e-6)
+    before = out.read_bytes()
+    assert "over the cap" in aggregate(place, out, "--round", 1, code=2)
+    assert out.read_bytes() == before and len(ledger) == 1
+
+
+def test_rounds_share_a_budget(place, tmp_path):
+    for number in range(2):
+        aggregate(place, tmp_path / f"{number}.safetensors", "--queries", 2 * N, "--round", number,
+                  *(["--ledger", tmp_path / "0.ledger"] if number else []))  # fmt: skip
+    ledger = Ledger.open(tmp_path / "0.ledger")
+    assert len(ledger) == 2 and ledger.spent() == pytest.approx(8.0, rel=1e-6)
+
+
+def with_one_changed(place, tmp_path, change):
+    """The eight files, of which number 3 is a changed copy; its path and all of them."""
+    bad = tmp_path / "answers3.safetensors"
+    shutil.copy(place / "answers3.safetensors", bad)
+    change(bad)
+    return bad, [bad if k == 3 else place / f"answers{k}.safetensors" for k in range(K)]
+
+
+def rewritten(path, *, factor=1, **changes):
+    """Somebody edits the file: its numbers, or its note; the checksum is computed anew on request."""
+    from safetensors import safe_open
+
+    from privet.methods.pate.answers import Answers, Header
+
+    with safe_open(path, framework="np") as file:
+        note = json.loads(file.metadata()["privet"])
+        units = file.get_tensor("units") * factor
+    forge = changes.pop("forge", False)
+    note.update(changes)
+    if forge:
+        known = {k: v for k, v in note.items() if k not in ("format", "checksum")}
+        Answers(about=Header(**known), units=units).write(path)
+        return
+    save_file({"units": units}, path, metadata={"privet": json.dumps(note)})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda p: rewritten(p, factor=0), "content and checksum disagree"),
+        (lambda p: rewritten(p, site="site-9"), "content and checksum disagree"),
+        (lambda p: rewritten(p, factor=1000, forge=True), "over the radius"),
+        (lambda p: rewritten(p, radius=1e9, forge=True), "clipped to 1e+09"),
+        (lambda p: rewritten(p, reducer="other", forge=True), "another reducer"),
+        (lambda p: rewritten(p, queries="other", forge=True), "other public inputs"),
+        (lambda p: rewritten(p, site="site-4", forge=True), "answered twice"),
+        (lambda p: p.write_bytes(p.read_bytes()[:-100]), "is not a file of answers"),
+        (lambda p: p.write_bytes(b"\x80\x04cos\nsystem\n."), "is not a file of answers"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(place, tmp_path, change, why):
+    bad, files = with_one_changed(place, tmp_path, change)
+    said = aggregate(place, tmp_path / "labels.safetensors", files=files, code=2)
+    named = bad.name if "twice" not in why else "site-4"
+    assert why in said and named in said and said.startswith("error: ") and said.count("\n") == 1
+    assert not (tmp_path / "labels.safetensors").exists()
+    ledger = tmp_path / "labels.ledger"
+    assert not ledger.exists() or len(Ledger.open(ledger)) == 0
+
+
+def test_a_missing_site_is_refused_unless_planned(place, tmp_path):
+    files = [place / f"answers{k}.safetensors" for k in range(K - 1)]
+    said = aggregate(place, tmp_path / "a.safetensors", "--teachers", K, files=files, code=2)
+    assert "all 8 teachers" in said and "site-6" in said
+    seven = json.loads(aggregate(place, tmp_path / "b.safetensors", "--json", files=files))
+    eight = json.loads(aggregate(place, tmp_path / "c.safetensors", "--json"))
+    assert seven["noise"] == pytest.approx(eight["noise"] * 8 / 7)
+
+
+def test_shares_of_noise_and_missing_sites(place, tmp_path):
+    files = []
+    for k in range(K):
+        files.append(tmp_path / f"share{k}.safetensors")
+        answer(place, k, "--teachers", K, "--missing", 2, *FLAGS, "--noise-seed", k, out=files[-1])
+    plain = AnswerFile(place / "answers0.safetensors").flat(0, 5)
+    assert not np.array_equal(AnswerFile(files[0]).flat(0, 5), plain)
+    told = json.loads(
+        aggregate(
+            place,
+            tmp_path / "l.safetensors",
+            "--missing",
+            2,
+            "--teachers",
+            K,
+            "--json",
+            files=files[:6],
+        )
+    )
+    assert told["guarantee"]["epsilon"] <= 8.0
+    few = aggregate(
+        place, tmp_path / "m.safetensors", "--missing", 2, "--teachers", K, files=files[:5], code=2
+    )
+    assert "those of 6 to 8 teachers" in few
+    mixed = aggregate(place, tmp_path / "n.safetensors", files=files, code=2)
+    assert "noise of its own" in mixed
+
+
+def test_own_predictions_and_own_function(place, tmp_path):
+    x = np.load(place / "public.npy")
+    np.save(tmp_path / "said.npy", np.full((N, 2, 4, 4), 0.5))
+    common = [
+        "--reducer",
+        place / "reducer.safetensors",
+        "--inputs",
+        place / "public.npy",
+        "--site",
+        "own",
+    ]
+    run(
+        "answer",
+        *common,
+        "--predictions",
+        tmp_path / "said.npy",
+        "--out",
+        tmp_path / "a.safetensors",
+    )
+    run("answer", *common, "--shard", place / "shard0.npz", "--teacher", "tests.cli.test_pate:half",
+        "--out", tmp_path / "b.safetensors")  # fmt: skip
+    same = [AnswerFile(tmp_path / f"{n}.safetensors").flat(0, len(x)) for n in "ab"]
+    assert np.array_equal(*same)
+    said = run("answer", *common, "--out", tmp_path / "c.safetensors", code=2)
+    assert "or else --shard" in said
+
+
+def half(x, y, seed):
+    """A site's own teacher that knows nothing."""
+    return lambda inputs: np.full((len(inputs), *y.shape[1:]), 0.5)
+
+
+def test_wrong_inputs_and_targets_are_told(place, tmp_path):
+    aggregate(place, tmp_path / "labels.safetensors")
+    np.save(tmp_path / "other.npy", np.zeros((N, 2)))
+    said = run("student", "--labels", tmp_path / "labels.safetensors", "--inputs", tmp_path / "other.npy",
+               "--out", tmp_path / "s", code=2)  # fmt: skip
+    assert "the labels belong to" in said
+    said = run("reducer", "--targets", tmp_path / "none.npy", "--teachers", 8, "--queries", 3, *FLAGS,
+               "--out", tmp_path / "r.safetensors", code=2)  # fmt: skip
+    assert "no such file" in said
+    np.save(tmp_path / "o.npy", np.array([{}], dtype=object), allow_pickle=True)
+    said = run("reducer", "--targets", tmp_path / "o.npy", "--teachers", 8, "--queries", 3, *FLAGS,
+               "--out", tmp_path / "r.safetensors", code=2)  # fmt: skip
+    assert "a .npy or .npz file" in said
+
+
+@pytest.mark.parametrize("kind", ["identity", "autoencoder"])
+def test_every_reducer_travels(place, tmp_path, kind):
+    run("reducer", "--targets", place / "targets.npy", "--teachers", K, "--queries", N, *FLAGS, "--kind", kind,
+        "--epochs", 2, "--out", tmp_path / "r.safetensors")  # fmt: skip
+    reducer = read_reducer(tmp_path / "r.safetensors")
+    y = np.load(place / "targets.npy")[:3]
+    assert reducer.decode(reducer.encode(y)).shape == y.shape
