@@ -7,6 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+from privet.cli._attacked import config_of, opened
 from privet.cli.main import app
 
 runner = CliRunner()
@@ -84,6 +85,40 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     assert found["members"] == 80 and found["auc_interval"][0] > 0.7
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dpsgd"],
+        ["adaptive-laplace"],
+        ["adaptive-laplace", "--reading", "published", "--epochs", "1"],
+        [
+            "residual",
+            "--reading",
+            "published",
+            "--gamma",
+            "0.2",
+            "--epochs",
+            "1",
+            "--noise-draws",
+            "2",
+        ],
+    ],
+    ids=["dpsgd", "adaptive-laplace", "adaptive-laplace, published", "residual"],
+)
+def test_the_model_that_is_attacked_is_the_one_that_was_released(words, tmp_path):
+    """Its test accuracy is the run's own, to the last record."""
+    command = ["train", *words, "--data", "digits", "--records", "300", "--epsilon", "8"]
+    result = runner.invoke(app, [*command, "--seed", "1", "--out", str(tmp_path / "run"), "--json"])
+    assert result.exit_code == 0, result.output
+    attacked = opened(tmp_path / "run", config_of(tmp_path / "run"), None)
+    out = ~attacked.members
+    right = attacked.answer(attacked.x[out]).argmax(axis=1) == attacked.y[out]
+    told = json.loads(result.stdout)["test_accuracy"]
+    assert right.mean() == pytest.approx(told, abs=1e-9)
+    found = attack(tmp_path / "run", "--references", "2", "--json")
+    assert found["references"] == 2 and 0.35 < found["auc"] < 0.75
+
+
 def test_refusals(run, tmp_path):
     def refused(*arguments):
         error = attack(*arguments, code=2)
@@ -94,10 +129,10 @@ def test_refusals(run, tmp_path):
     assert "0, or 2 and more" in refused(run, "--references", "1")
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    (other / "model.safetensors").unlink()
-    assert "--resume" in refused(other)
     (other / "config.json").write_text('{"method": "pate", "data": "digits"}')
     assert "privet.audit.membership" in refused(other)
+    (other / "model.safetensors").unlink()
+    assert "has not finished" in refused(other)
     (other / "config.json").write_text("{}")
     assert "with method and data" in refused(other)
     (other / "config.json").write_text("{")

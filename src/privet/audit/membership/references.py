@@ -196,7 +196,7 @@ def _batches(missing: Sequence[int], jobs: int | None) -> Iterator[Sequence[int]
     """As many models at a time as there are workers; after each batch the results are on disk."""
     size = 1
     if missing:
-        size = max(1, int(_joblib().Parallel(n_jobs=jobs)._effective_n_jobs()))
+        size = max(1, int(_joblib().effective_n_jobs(jobs)))
     for start in range(0, len(missing), size):
         yield missing[start : start + size]
 
