@@ -70,6 +70,19 @@ def test_workers_give_the_same_numbers(tmp_path, backend):
     np.testing.assert_allclose(together.confidence, alone.confidence, rtol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_dask_takes_the_training_by_name():
+    distributed = pytest.importorskip("distributed")
+    alone = train_references(overfitted.train, X, Y, 3, seed=0, read=confidence_of_logits)
+    with (
+        distributed.Client(processes=False, threads_per_worker=2, dashboard_address=None),
+        joblib.parallel_config(backend="dask"),
+    ):
+        found = train_references(overfitted.train, X, Y, 3, seed=0, read=confidence_of_logits)
+    np.testing.assert_allclose(found.confidence, alone.confidence, rtol=1e-9)
+
+
 def test_nothing_is_pickled_into_the_folder(tmp_path):
     train_references(counted, X, Y, 1, seed=0, out=tmp_path)
     with np.load(tmp_path / "reference-0000.npz", allow_pickle=False) as file:
