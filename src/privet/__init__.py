@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from privet import calibrate, data, dpsgd, ledger, loss, mechanisms, noise
     from privet.guarantee import Guarantee
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+    from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
     from privet.methods.dpsgd.estimator import DPSGDClassifier, DPSGDRegressor
     from privet.methods.residual import ResidualPerturbationClassifier
 
@@ -24,6 +25,8 @@ _WHERE = {
     "DPSGDClassifier": "privet.methods.dpsgd.estimator",
     "DPSGDRegressor": "privet.methods.dpsgd.estimator",
     "Guarantee": "privet.guarantee",
+    "PrivateAutoencoder": "privet.methods.autoencoder",
+    "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
     "ResidualPerturbationClassifier": "privet.methods.residual",
 }
 _PARTS = ("calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "noise")
@@ -33,6 +36,8 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Guarantee",
+    "PrivateAutoencoder",
+    "PrivateAutoencoderClassifier",
     "ResidualPerturbationClassifier",
     "calibrate",
     "data",

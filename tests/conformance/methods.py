@@ -12,6 +12,7 @@ import numpy as np
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.pate import PATEClassifier
 from privet.methods.residual import ResidualPerturbationClassifier
@@ -45,4 +46,5 @@ METHODS = (
     Case(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
     Case(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw)),
     Case(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
+    Case(name="autoencoder", make=lambda **kw: PrivateAutoencoderClassifier(classes=[0, 1], bounds=(0.0, 1.0), layers=(2,), n_public=300, **kw)),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from privet.bounds.polynomial import (
     squared_error,
     taylor_error,
 )
+from privet.bounds.taylor import TaylorCoefficients
 from privet.bounds.value import Bounded, Sensitivity
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Quadratic",
     "Rows",
     "Sensitivity",
+    "TaylorCoefficients",
     "bound_weights",
     "categories",
     "clip_l1",

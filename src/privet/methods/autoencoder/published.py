@@ -1,0 +1,259 @@
+"""The deep private auto-encoder as published: Algorithm 1, its claim, and why nothing is proved.
+
+For users who want the idea under a guarantee there is the sound reading; this is the system that is
+compared and attacked. Its proof fails in four places (`FAULTS`), each with a test that runs.
+
+Symbols: W (d x b) tied weights, h = sigma(W^T x), Delta the paper's sensitivity, eta its noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privet import _check
+from privet.bounds import TaylorCoefficients
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.ledger import Ledger
+from privet.methods.base import PublicFacts, Release
+from privet.noise import Source
+
+Array = NDArray[Any]
+
+FAULTS = (
+    "coefficients move with the weights while the noise stays: it cancels between two steps",
+    "the minimum and maximum of eq. 13 read the records: one moves the codes of all others",
+    "every layer spends the whole budget",
+    "fine-tuning reads the records again through layers that were paid for once",
+)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PublishedPlan:
+    """Sensitivities by the paper's lemmas, and its claim."""
+
+    facts: PublicFacts
+    sizes: tuple[int, ...]
+    """Inputs, then the units of every layer."""
+    claim: Guarantee
+    guarantee: Guarantee
+
+    def coefficients(self, layer: int) -> TaylorCoefficients:
+        """Those of a layer; the one after the last is the output layer."""
+        if layer == len(self.sizes) - 1:
+            return TaylorCoefficients(features=self.sizes[-1], outputs=self.facts.outputs)
+        return TaylorCoefficients(features=self.sizes[layer + 1], outputs=self.sizes[layer])
+
+    def scale(self, layer: int) -> float:
+        """Delta / epsilon, the scale of the Laplace noise: the whole epsilon at every layer."""
+        return self.coefficients(layer).published / self.facts.epsilon
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Perturbation:
+    """One draw of noise for the coefficients of a layer, kept for all of its training."""
+
+    linear: Tensor
+    """d x b."""
+    quadratic: Tensor
+    """d x b x b, upper triangles: lemma 2 counts the second-order coefficients of every target."""
+
+    @classmethod
+    def draw(cls, coefficients: TaylorCoefficients, scale: float, rng: Source) -> Perturbation:
+        """Laplace noise of one scale for every coefficient."""
+        b, d = coefficients.features, coefficients.outputs
+        quadratic = np.triu(rng.child("quadratic").laplace((d, b, b), scale))
+        return cls(
+            linear=torch.from_numpy(rng.child("linear").laplace((d, b), scale)),
+            quadratic=torch.from_numpy(quadratic),
+        )
+
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """The perturbed loss of eq. 11 at W = weights (d x b), without its constant."""
+        linear = (0.5 - targets).T @ hidden + self.linear
+        shared = hidden.T @ hidden / 8.0
+        curved = torch.einsum("je,eq,jq->", weights, shared, weights)
+        noise = torch.einsum("je,jeq,jq->", weights, self.quadratic, weights)
+        return (linear * weights).sum() + curved + noise
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MinMax:
+    """Eq. 13: (h - min) / ((max - min) sqrt(b)), with the minimum and maximum *of the data*."""
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, hidden: Tensor) -> MinMax:
+        """Reads the records: this is what breaks the proof."""
+        return cls(low=hidden.min(dim=0).values, high=hidden.max(dim=0).values)
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        width = (self.high - self.low).clamp_min(1e-12) * math.sqrt(len(self.low))
+        return ((hidden - self.low) / width).clamp(0.0, 1.0)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedNetwork:
+    """Tied weights of each layer, their min-max layers, and the output weights (K x b)."""
+
+    low: Array = field(repr=False)
+    high: Array = field(repr=False)
+    weights: tuple[Tensor, ...] = field(repr=False)
+    ranges: tuple[MinMax, ...] = field(repr=False)
+    output: Tensor = field(repr=False)
+
+    @torch.no_grad()
+    def logits(self, x: Array) -> NDArray[np.float64]:
+        """One logit a class."""
+        rows = encode(unit_inputs(x, self.low, self.high), self.weights, self.ranges)
+        return np.asarray((rows @ self.output.T).numpy())
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PublishedStack:
+    """Algorithm 1 (dPA): private auto-encoders, stacked, a perturbed output layer, fine-tuning.
+
+    `layers`: units of each; `epochs` of gradient descent for every layer, the output and the
+    fine-tuning. Perturbed losses are often unbounded below, on which the paper is silent: each row
+    of W is held to length `radius`, which is post-processing.
+
+    **Guarantee** none: epsilon is infinite (`FAULTS`). `Release.claim` is the paper's epsilon.
+
+    **Assumes** labels 0 to K - 1. Records are scaled to [0, 1] and divided by sqrt(d), so that
+    ||x|| <= 1 as the paper asks.
+
+    deep-private-auto-encoder, Algorithm 1, lemmas 2 and 3, eqs. 11-13.
+    """
+
+    layers: tuple[int, ...]
+    bounds: tuple[Any, Any]
+    epochs: int = 50
+    learning_rate: float = 0.05
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InvalidArgument("layers", self.layers, "at least one layer")
+        _check.count("epochs", self.epochs, minimum=0)
+        _check.positive("radius", self.radius)
+
+    def plan(self, facts: PublicFacts) -> PublishedPlan:
+        """Sensitivities and the claim."""
+        epsilon = _check.positive("epsilon", facts.epsilon)
+        return PublishedPlan(
+            facts=facts,
+            sizes=(facts.features, *self.layers),
+            claim=Guarantee(
+                epsilon=epsilon,
+                delta=0.0,
+                adjacency=Adjacency.REPLACE_ONE,
+                standing=Standing.CLAIMED,
+                theorem="deep-private-auto-encoder, lemmas 2 and 3, at every layer and step",
+                assumptions=(
+                    Assumption(
+                        text="the coefficients do not change in training", backing=Backing.ASSUMED
+                    ),
+                ),
+            ),
+            guarantee=Guarantee(
+                epsilon=math.inf,
+                delta=0.0,
+                adjacency=Adjacency.REPLACE_ONE,
+                standing=Standing.NONE,
+                theorem=f"none: {FAULTS[0]}; {FAULTS[1]}",
+            ),
+        )
+
+    def fit(
+        self, x: Array, y: Array | None, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
+    ) -> Release[PublishedNetwork]:
+        """Train every layer, then the output, then all of it."""
+        if ledger is not None:
+            raise InvalidArgument(
+                "ledger", ledger, "None: no finite charge covers the published reading"
+            )
+        low, high = self.bounds
+        rows = unit_inputs(x, low, high)
+        targets = torch.eye(plan.facts.outputs, dtype=torch.float64)
+        targets = torch.vstack([targets, torch.full((plan.facts.outputs,), 0.5).double()])
+        labels = targets[torch.from_numpy(np.asarray(y, dtype=np.int64))]  # -1: says nothing
+        weights: list[Tensor] = []
+        ranges: list[MinMax] = []
+        code = rows
+        for k in range(len(self.layers)):
+            noise = Perturbation.draw(plan.coefficients(k), plan.scale(k), rng.child("layer", k))
+            start = _start(code.shape[1], self.layers[k])
+            weights.append(self.pretrain(code, start, noise))
+            hidden = torch.sigmoid(code @ weights[-1])
+            ranges.append(MinMax.of(hidden))
+            code = ranges[-1](hidden)
+        last = len(self.layers)
+        noise = Perturbation.draw(plan.coefficients(last), plan.scale(last), rng.child("output"))
+        output = torch.zeros(plan.facts.outputs, code.shape[1], dtype=torch.float64)
+        output = self._descend([output], lambda w: noise.loss(code, labels, w[0]), len(rows))[0]
+        tuned = self._descend(
+            [*weights, output],
+            lambda w: noise.loss(encode(rows, tuple(w[:-1]), tuple(ranges)), labels, w[-1]),
+            len(rows),
+        )
+        model = PublishedNetwork(
+            low=low, high=high, weights=tuple(tuned[:-1]), ranges=tuple(ranges), output=tuned[-1]
+        )
+        return Release(model=model, guarantee=plan.guarantee, claim=plan.claim, entries=())
+
+    def pretrain(self, rows: Tensor, start: Tensor, noise: Perturbation) -> Tensor:
+        """One PA: W that minimises the perturbed reconstruction loss, h moving with W."""
+
+        def loss(w: list[Tensor]) -> Tensor:
+            return noise.loss(torch.sigmoid(rows @ w[0]), rows, w[0])
+
+        return self._descend([start], loss, len(rows))[0]
+
+    def _descend(self, weights: list[Tensor], loss: Any, records: int) -> list[Tensor]:
+        """Gradient descent (Adam) on the loss per record, rows of every matrix held in a ball."""
+        found = [w.clone().requires_grad_(True) for w in weights]
+        optimiser = torch.optim.Adam(found, lr=self.learning_rate)
+        for _ in range(self.epochs):
+            optimiser.zero_grad()
+            (loss(found) / max(records, 1)).backward()
+            optimiser.step()
+            with torch.no_grad():
+                for w in found:
+                    length = w.norm(dim=1, keepdim=True).clamp_min(1e-30)
+                    w *= (self.radius / length).clamp_max(1.0)
+        return [w.detach() for w in found]
+
+
+def unit_inputs(x: Array, low: Array, high: Array) -> Tensor:
+    """Records in [0, 1]^d by public bounds, divided by sqrt(d); one that is not finite is zero."""
+    u = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
+    good = np.isfinite(u).all(axis=1, keepdims=True)
+    u = np.where(good, (np.clip(np.where(good, u, low), low, high) - low) / (high - low), 0.0)
+    return torch.from_numpy(u / math.sqrt(u.shape[1]))
+
+
+def encode(rows: Tensor, weights: tuple[Tensor, ...], ranges: tuple[MinMax, ...]) -> Tensor:
+    """The code of the last min-max layer."""
+    for w, normalise in zip(weights, ranges, strict=True):
+        rows = normalise(torch.sigmoid(rows @ w))
+    return rows
+
+
+def _start(inputs: int, units: int) -> Tensor:
+    """Where training starts is public."""
+    generator = torch.Generator().manual_seed(0)
+    return 0.1 * torch.randn(inputs, units, generator=generator, dtype=torch.float64)
