@@ -49,7 +49,7 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
         assert ("lira_auc" in row) == (row["name"] in names[:2])
         assert len(row["seeds"][0]["shadow"]["thresholds"]) == 4
     assert {p.name for p in tmp_path.glob("*.png")} == {
-        "gamma.png", "thresholds.png", "roc.png", "ensembles.png",
+        "gamma.png", "thresholds.png", "roc.png", "ensembles.png", "inversion.png",
     }  # fmt: skip
     assert told[-1][1] == told[-1][2] == len(list((tmp_path / "models").glob("*.npz")))
     monkeypatch.setattr(Bench, "_trained", lambda *a: pytest.fail("trained again"))

@@ -27,7 +27,7 @@ def residual(
     folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tables I-III and V, Figs. 3, 4, 6, 7, 9, 10 and 12, and LiRA and RMIA on the same models.
+    """Tables I-III and V, Figs. 1-12 but for CIFAR-100, and LiRA and RMIA on the same models.
 
     The same command goes on after an interruption: trained networks are kept in OUT/models.
     """
@@ -54,6 +54,11 @@ def residual(
         typer.echo(f"{row['name']:<30} {' '.join(numbers)}")
     for name, (auc, train, test) in results["printed"].items():
         typer.echo(f"{'paper: ' + name:<30} {auc:6.3f} {train:6.3f} {test:6.3f}")
+    for row in results["inversion"]:
+        typer.echo(
+            f"inversion of {row['equation']}, {row['way']}: {row['psnr']:.1f} dB, "
+            f"SSIM {row['ssim']:.2f}"
+        )
     found = results["budgets"]
     if found is not None:
         typer.echo(

@@ -66,6 +66,12 @@ class Bench:
         self.test = _pictures(self.data.test_rows()[: settings.test_records], whole.shape)
         self.test_labels = self.data.y_test[: settings.test_records]
 
+    @property
+    def raw(self) -> NDArray[np.float32]:
+        """The first training pictures with values in [0, 1], as the inversion takes them."""
+        rows = self.data.subset(min(620, len(self.data.x_train))).train_rows()
+        return rows.reshape(-1, *self.data.shape)
+
     def part_labels(self, part: str) -> NDArray[np.int64]:
         """Labels of the records of a part, in the order of `Answers.part`."""
         return np.asarray(self.labels[self.where[part]])

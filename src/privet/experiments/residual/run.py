@@ -31,7 +31,7 @@ def reproduce(
     out: Path, settings: Settings, *, folder: Path | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Train what is missing, attack it, write `results.json` and pictures; returns the results."""
-    from privet.experiments.residual import pictures
+    from privet.experiments.residual import inversion, pictures
 
     bench = Bench(settings, out, folder)
     jobs = networks(bench)
@@ -46,7 +46,11 @@ def reproduce(
         "printed": PRINTED.get(settings.data, {}),
         "budgets": budgets(settings.data),
     }
-    results["pictures"] = [str(p) for p in pictures.draw(out, results)]
+    if progress is not None:
+        progress("inversion", len(jobs), len(jobs))
+    results["inversion"], panels = inversion.invert(bench.raw)
+    drawn = inversion.picture(out, results["inversion"], panels)
+    results["pictures"] = [str(p) for p in (*pictures.draw(out, results), drawn)]
     (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
     if progress is not None:
         progress("done", len(jobs), len(jobs))
