@@ -29,10 +29,8 @@ def test_a_sound_run_leaves_its_folder_and_charges_its_ledger(tmp_path, capsys):
 
 
 def test_the_published_reading_claims(tmp_path, capsys):
-    _run(
-        "--data blobs --epsilon 1 --seed 0 --epochs 2 --gamma 1.0 --reading published --json".split()
-        + ["--out", str(tmp_path / "run")]
-    )
+    usual = ["--data", "blobs", "--epsilon", "1", "--seed", "0", "--epochs", "2", "--gamma", "1.0"]
+    _run([*usual, "--reading", "published", "--out", str(tmp_path / "run"), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["claim"]["standing"] == "claimed"
     assert answer["guarantee"]["protects"] == "features only"

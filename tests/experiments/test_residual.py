@@ -96,6 +96,7 @@ def test_settings():
         replace(TINY, references=5)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(QUICK, "breastmnist", replace(TINY, members=(1,), data="breastmnist"))
     out = str(tmp_path / "run")
@@ -104,6 +105,10 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert leaving.value.code == 0
     printed = capsys.readouterr().out
     assert "2.9e+06; the paper prints 1.1e+03" in printed and "ResNet8 (DP-SGD)" in printed
+
+
+def test_an_unknown_data_set_is_told_in_one_line(tmp_path, capsys):
+    out = str(tmp_path / "run")
     with pytest.raises(SystemExit) as leaving:
         main(["reproduce", "residual", "--data", "cifar100", "--out", out])
     assert leaving.value.code == 2
