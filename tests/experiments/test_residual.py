@@ -44,9 +44,11 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
     names = [r["name"] for r in results["rows"]]
     assert names[:3] == ["ResNet8", "En1 ResNet8, gamma 0.5", "ResNet8 (DP-SGD)"]
     assert "no skips, gamma 0.5" in names and "Strategy II, En2, gamma 0.5" in names
+    plain = results["rows"][0]
+    assert plain["adapted_auc"] == plain["shadow_auc"]  # its own kind is what the paper takes
     for row in results["rows"]:
         assert 0.0 <= row["shadow_auc"] <= 1.0 and 0.0 <= row["test_accuracy"] <= 1.0
-        assert ("lira_auc" in row) == (row["name"] in names[:2])
+        assert ("lira_auc" in row) == ("adapted_auc" in row) == (row["name"] in names[:2])
         assert len(row["seeds"][0]["shadow"]["thresholds"]) == 4
     assert {p.name for p in tmp_path.glob("*.png")} == {
         "gamma.png", "thresholds.png", "roc.png", "ensembles.png", "inversion.png",

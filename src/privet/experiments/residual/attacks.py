@@ -9,6 +9,7 @@ import numpy as np
 
 from privet.audit.membership import (
     RMIA,
+    FittedShadowAttack,
     LiRA,
     References,
     ShadowAttack,
@@ -31,6 +32,11 @@ def shadow_job(seed: int) -> Job:
     return Job(part="shadow", half=2 * seed)
 
 
+def own_shadow_job(kind: Job, seed: int) -> Job:
+    """The shadow of an attacker who knows how the target is trained: of the target's own kind."""
+    return replace(kind, part="shadow", half=2 * seed)
+
+
 def reference_jobs(bench: Bench, kind: Job, seed: int) -> list[Job]:
     """Networks of the target's own kind on halves of the other pairs."""
     others = [h for h in range(bench.settings.halves) if h // 2 != seed]
@@ -43,10 +49,7 @@ def outcome(bench: Bench, kind: Job, seed: int, members: int = 1) -> dict[str, A
     job = target_job(kind, seed)
     inside, labels = bench.inside["target"][job.half], bench.part_labels("target")
     found = bench.ensemble(job, members)
-    shadow = shadow_job(seed)
-    attack = ShadowAttack().fit(
-        bench.answers(shadow).part, bench.inside["shadow"][shadow.half], rng=seeded(seed)
-    )
+    attack = _learned(bench, shadow_job(seed), seed)
     thresholds = bench.settings.thresholds
     by_shadow = evaluate(attack.score(found.part), inside, attack="shadow", thresholds=thresholds)
     by_loss = evaluate(yeom(found.part, labels), inside, attack="loss")
@@ -61,8 +64,12 @@ def outcome(bench: Bench, kind: Job, seed: int, members: int = 1) -> dict[str, A
     }
 
 
-def by_reference(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
-    """LiRA and RMIA on the same target, who may repeat questions to average the noise."""
+def stronger(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
+    """Attacks on the same target that know its kind and may repeat questions to average the noise.
+
+    "adapted" is the paper's attack with a shadow of the target's own kind; LiRA and RMIA have
+    reference models of it.
+    """
     job = target_job(kind, seed)
     inside, labels = bench.inside["target"][job.half], bench.part_labels("target")
     jobs = reference_jobs(bench, kind, seed)
@@ -75,11 +82,20 @@ def by_reference(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
         confidence=np.stack([phi(a) for a in known]),
         members=np.stack([bench.inside["target"][j.half] for j in jobs]),
     )
-    mine = phi(bench.answers(job))
-    return {
-        name: evaluate(attack.score(mine, references), inside, attack=name).to_dict()
-        for name, attack in (("lira", LiRA()), ("rmia", RMIA()))
+    mine = bench.answers(job)
+    scores = {
+        "adapted": _learned(bench, own_shadow_job(kind, seed), seed).score(mine.repeated),
+        "lira": LiRA().score(phi(mine), references),
+        "rmia": RMIA().score(phi(mine), references),
     }
+    return {name: evaluate(s, inside, attack=name).to_dict() for name, s in scores.items()}
+
+
+def _learned(bench: Bench, shadow: Job, seed: int) -> FittedShadowAttack:
+    """The paper's attack, taught by this shadow model."""
+    known = bench.answers(shadow)
+    inside = bench.inside["shadow"][shadow.half]
+    return ShadowAttack().fit(known.repeated, inside, rng=seeded(seed))
 
 
 def _accuracy(probabilities: Any, labels: Any) -> float:

@@ -58,7 +58,7 @@ def reproduce(
 
 
 def kinds(settings: Settings) -> Iterator[tuple[str, Job, int, bool]]:
-    """(name, kind of network, members, whether it is attacked by reference models) of each row."""
+    """(name, kind of network, members, whether stronger attacks are run on it) of each row."""
 
     def noisy(gamma: float, **kw: Any) -> Job:
         return Job(part="target", half=0, gamma=gamma, **kw)
@@ -90,6 +90,7 @@ def networks(bench: Bench) -> list[Job]:
     for seed in range(s.seeds):
         for kind in main:
             wanted += attacks.reference_jobs(bench, kind, seed)
+            wanted.append(attacks.own_shadow_job(kind, seed))
     for _, kind, members, _ in kinds(s):
         for m in range(members):
             wanted.append(replace(attacks.target_job(kind, 0), member=m))
@@ -102,7 +103,7 @@ def _rows(bench: Bench) -> Iterator[dict[str, Any]]:
         found = [attacks.outcome(bench, kind, seed, members) for seed in seeds]
         if compared:
             for one in found:
-                one |= attacks.by_reference(bench, kind, one["seed"])
+                one |= attacks.stronger(bench, kind, one["seed"])
         yield {
             "name": name,
             "gamma": kind.gamma,
@@ -121,7 +122,7 @@ def _means(found: list[dict[str, Any]]) -> dict[str, float]:
         key: float(np.mean([f[key] for f in found]))
         for key in ("train_accuracy", "test_accuracy", "control_auc", "seconds")
     }
-    for attack in ("shadow", "loss", "lira", "rmia"):
+    for attack in ("shadow", "loss", "adapted", "lira", "rmia"):
         if attack in found[0]:
             for key in ("auc", "tpr_at_1pct_fpr"):
                 out[f"{attack}_{key}"] = float(np.mean([f[attack][key] for f in found]))
