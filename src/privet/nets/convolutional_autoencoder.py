@@ -86,7 +86,7 @@ class ConvolutionalAutoencoder(nn.Module):
         x = self.wide(codes).reshape(len(codes), self.widths[-1], *self.sizes[-1])
         for mix, up, size in zip(self.mix, self.up, self.sizes[-2::-1], strict=True):
             x = up(mix(x).relu())[(..., *(slice(n) for n in size))]
-        out: Tensor = self.logits(x.relu())
+        out: Tensor = self.logits(x)
         return out
 
     def forward(self, maps: Tensor, noise: float = 0.0) -> Tensor:

@@ -54,7 +54,7 @@ class AutoencoderReducer(Reducer):
         widths: tuple[int, ...] = (8, 16, 32),
         epochs: int = 50,
         batch_size: int = 16,
-        learning_rate: float = 3e-3,
+        learning_rate: float = 5e-3,
         seed: int = 0,
         watcher: Watcher | None = None,
     ) -> Self:
