@@ -17,6 +17,7 @@ from privet.audit.membership import (
     evaluate,
     yeom,
 )
+from privet.audit.one_run import OneRunAudit
 from privet.experiments.residual.bench import Answers, Bench
 from privet.experiments.residual.settings import Job
 from privet.noise import seeded
@@ -68,7 +69,9 @@ def stronger(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
     """Attacks on the same target that know its kind and may repeat questions to average the noise.
 
     "adapted" is the paper's attack with a shadow of the target's own kind; LiRA and RMIA have
-    reference models of it.
+    reference models of it. `audited_epsilon` is the lower bound of epsilon from LiRA's scores, a
+    twentieth of the records guessed (section IV-F has such bounds, by Jagielski et al.'s method).
+    It takes the halves for fair coins, which they are but for their fixed size.
     """
     job = target_job(kind, seed)
     inside, labels = bench.inside["target"][job.half], bench.part_labels("target")
@@ -88,7 +91,12 @@ def stronger(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
         "lira": LiRA().score(phi(mine), references),
         "rmia": RMIA().score(phi(mine), references),
     }
-    return {name: evaluate(s, inside, attack=name).to_dict() for name, s in scores.items()}
+    found = {name: evaluate(s, inside, attack=name).to_dict() for name, s in scores.items()}
+    audit = OneRunAudit(guesses=2 * max(1, len(inside) // 40))
+    return found | {
+        "audited_epsilon": audit.bound(scores["lira"], inside),
+        "audit_ceiling": audit.ceiling(len(inside)),
+    }
 
 
 def _learned(bench: Bench, shadow: Job, seed: int) -> FittedShadowAttack:

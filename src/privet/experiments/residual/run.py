@@ -118,9 +118,10 @@ def _rows(bench: Bench) -> Iterator[dict[str, Any]]:
 
 def _means(found: list[dict[str, Any]]) -> dict[str, float]:
     """Averages over seeds of what the tables show."""
-    out = {
+    out: dict[str, float] = {
         key: float(np.mean([f[key] for f in found]))
-        for key in ("train_accuracy", "test_accuracy", "control_auc", "seconds")
+        for key in ("train_accuracy", "test_accuracy", "control_auc", "seconds", "audited_epsilon")
+        if key in found[0]
     }
     for attack in ("shadow", "loss", "adapted", "lira", "rmia"):
         if attack in found[0]:
