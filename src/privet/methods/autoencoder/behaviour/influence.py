@@ -1,0 +1,196 @@
+"""Influence models: psi_t(v, u), how strongly v moves u, from public facts or a paid release.
+
+The social part of u's example for day t + 1 is sum_v psi_t(v, u), with
+
+    psi_t(v, u) = a(v, u) theta(v, u) g_vt,          0 <= theta <= 1, |g| <= 1,
+
+a the public weights of `graph.py` and g_vt how far above its own past v's activity was. Whatever
+theta is, one user changes the social parts of all others by at most sum_u a(v, u) <= 1 a day.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.bounds import Bounded, Sensitivity
+from privet.errors import InvalidArgument
+from privet.guarantee import Assumption, Backing
+from privet.mechanisms import Gaussian
+from privet.methods.autoencoder.behaviour.graph import adjacency_matrix, friend_weights
+from privet.noise import Source
+
+Array = NDArray[np.float64]
+Edges = NDArray[np.int64]
+
+SQUARES = 0.5
+"""The weight of exposure beside propagation in the packed sum."""
+
+
+class Influence(ABC):
+    """A model of psi. `share` is the part of the budget (of mu^2) it needs; 0 for public ones."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """The part of the budget that `weights` spends."""
+
+    @property
+    @abstractmethod
+    def released(self) -> int:
+        """How many numbers are released for it."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> Sensitivity:
+        """How far one user's records, added or removed, move them."""
+
+    @abstractmethod
+    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
+        """What has to be released, with its sensitivity per user; None if nothing."""
+
+    @abstractmethod
+    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
+        """a theta, users x users, from the public graph and what was released (with this noise)."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FriendshipInfluence(Influence):
+    """theta = 1: all friendships count alike. Costs nothing: the graph is public.
+
+    >>> edges = np.array([(0, 1), (1, 2)])
+    >>> FriendshipInfluence().weights(edges, 3, None, 0.0)[1].tolist()
+    [0.5, 0.0, 0.5]
+    """
+
+    @property
+    def share(self) -> float:
+        return 0.0
+
+    @property
+    def released(self) -> int:
+        return 0
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(l1=0.0, l2=0.0)
+
+    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
+        return None
+
+    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
+        return friend_weights(edges, users)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PropagationInfluence(Influence):
+    """theta by kind of tie, from how activity propagates along friendships.
+
+    Ties fall into kinds by their number of common friends (a public fact): kind k has at least
+    `levels[k - 1]`. For each kind, with e = sign(g) and T days,
+
+        propagation  p_k = sum over ties (v, u) of kind k of a(v, u) / (T-1) sum_t e_vt e_u,t+1,
+        exposure     q_k = sum over the same of             a(v, u) / (T-1) sum_t e_vt^2,
+
+    are released, and theta_k follows r_k = p_k / q_k, the share of v's pushes that u followed, as
+    far as the noise lets it be believed; where it does not, theta_k = 1.
+
+    **Guarantee** (add or remove a user's records, the graph staying): as a source the user moves
+    (p, beta q) by at most sqrt(1 + beta^2) sum_u a(v, u), as a target p alone by at most sum_v a(v,
+    u); both sums are at most 1, so L2 and L1 sensitivities are sqrt(1 + beta^2) + 1 and 2 + beta,
+    beta = `SQUARES`.
+
+    After the CPP model of Phan, Dou, Xiao, Piniewski and Kil, "Analysis of physical activity
+    propagation in a health social network" (2014), which counts propagations too, per user and
+    without noise.
+
+    >>> PropagationInfluence(budget_share=0.1).share
+    0.1
+    """
+
+    budget_share: float = 0.1
+    levels: tuple[int, ...] = (1, 3)
+
+    def __post_init__(self) -> None:
+        _check.open_unit("budget_share", self.budget_share)
+        if list(self.levels) != sorted(set(self.levels)) or min(self.levels, default=1) < 1:
+            raise InvalidArgument("levels", self.levels, "rising whole numbers from 1")
+
+    @property
+    def share(self) -> float:
+        return self.budget_share
+
+    @property
+    def released(self) -> int:
+        return 2 * (len(self.levels) + 1)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        slack = 1.0 + 2.0**-30  # sums of float64 numbers, off by some 1e-12 at most
+        return Sensitivity(
+            l1=(2.0 + SQUARES) * slack, l2=(math.sqrt(1.0 + SQUARES**2) + 1.0) * slack
+        )
+
+    def kinds(self, edges: Edges, users: int) -> NDArray[np.int64]:
+        """Users x users: the kind of each tie."""
+        graph = adjacency_matrix(edges, users)
+        return np.searchsorted(np.asarray(self.levels), graph @ graph, side="right")
+
+    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
+        sign = np.sign(activity)
+        users, days = sign.shape
+        if days < 2:
+            raise InvalidArgument("days", days, "at least 2 to see activity propagate")
+        weights, kinds = friend_weights(edges, users), self.kinds(edges, users)
+        propagated = weights * (sign[:, :-1] @ sign[:, 1:].T) / (days - 1)
+        exposed = weights * ((sign[:, :-1] ** 2).sum(axis=1) / (days - 1))[:, None]
+        packed = [
+            part[kinds == k].sum() * scale
+            for part, scale in ((propagated, 1.0), (exposed, SQUARES))
+            for k in range(len(self.levels) + 1)
+        ]
+        return Bounded(
+            value=np.array(packed),
+            add_remove=self.sensitivity,
+            replace_one=self.sensitivity.scaled(2.0),
+            assumption=Assumption(
+                text="friends are weighted by 1 / max(degrees), in both directions",
+                backing=Backing.ENFORCED,
+            ),
+        )
+
+    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
+        if released is None:
+            raise InvalidArgument("released", released, "the released counts")
+        theta = self.strengths(released, noise)
+        return np.asarray(friend_weights(edges, users) * theta[self.kinds(edges, users)])
+
+    def strengths(self, released: Array, noise: float) -> Array:
+        """theta of each kind of tie, the strongest being 1: post-processing."""
+        kinds = len(self.levels) + 1
+        pushed = np.maximum(released[kinds:] / SQUARES, 0.0)
+        spread = noise / SQUARES
+        followed = np.clip(released[:kinds] / np.maximum(pushed, max(spread, 1e-9)), 0.0, 1.0)
+        believed = pushed**2 / np.maximum(pushed**2 + 9.0 * spread**2, 1e-12)
+        strongest = float(followed.max())
+        relative = followed / strongest if strongest > 0.0 else np.ones(kinds)
+        return np.asarray(np.clip(believed * relative + 1.0 - believed, 0.0, 1.0))
+
+
+def release_influence(
+    influence: Influence, activity: Array, edges: Edges, *, mechanism: Gaussian | None, rng: Source
+) -> Array:
+    """a theta for this model; whoever calls this has charged for it."""
+    counts = influence.counts(activity, edges)
+    if counts is None or mechanism is None:
+        return influence.weights(edges, len(activity), None, 0.0)
+    noisy = mechanism.release(counts, rng=rng)
+    return influence.weights(edges, len(activity), noisy, mechanism.scale)

@@ -1,0 +1,151 @@
+"""The plan of dPAH: what is released and how the budget is split, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from privet import _check
+from privet import loss as losses
+from privet.bounds import Moments
+from privet.guarantee import Unit
+from privet.mechanisms import Gaussian
+from privet.mechanisms.base import ratio_up, smallest_scale
+from privet.methods.autoencoder.behaviour.influence import Influence
+from privet.methods.autoencoder.behaviour.layers import noise_edge
+from privet.methods.autoencoder.behaviour.sensitivity import RowShape
+
+SECOND, CROSS = 0.5, 1.0
+"""Weights of z z^T and z y in the output layer's moments: the label matters more."""
+LAYER_SHARE = 0.15
+"""Part of the budget (of mu^2) for each learned layer."""
+SOCIAL = 0.3
+"""c: how much of a row's length is social."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BehaviourFacts:
+    """Public facts: the sizes of the panel and of the graph, and the budget."""
+
+    users: int
+    days: int
+    """Predicted days in training: the most examples a user can have."""
+    friends: int
+    attributes: int
+    events: int
+    lags: int
+    epsilon: float
+    delta: float
+    unit: Unit
+
+    @property
+    def weight(self) -> int:
+        """The most that all examples weigh together."""
+        return self.users if self.unit is Unit.USER else self.users * self.days
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BehaviourPlan:
+    """Up to four releases: influence, two encoders, and the output layer's moments.
+
+    The number of inputs of the second encoder and of the output layer depend on how many units
+    stood out of the noise before; the noise does not, so neither does the price.
+    """
+
+    facts: BehaviourFacts
+    hidden: tuple[int, ...]
+    influence: Gaussian | None
+    layers: tuple[Gaussian, ...]
+    output: Gaussian
+    costs: tuple[losses.PrivacyLoss, ...]
+
+    @property
+    def loss(self) -> losses.PrivacyLoss:
+        """The cost of all releases."""
+        return losses.compose(list(self.costs))
+
+    def own_features(self, codes: int = 0, deeper: int = 0) -> int:
+        """Length of the own part: target and lags, events, calendar, constant, codes with lags."""
+        f = self.facts
+        return (f.lags + 1) * (1 + codes) + f.events + 3 + deeper
+
+    def layer_moments(self, features: int) -> Moments:
+        """The second moments that a layer releases."""
+        bits = RowShape(own=features, social=0.0, friends=0, days=1, weight=self.facts.weight).bits
+        return Moments(features=features, bits=bits)
+
+    def row_shape(self, own: int) -> RowShape:
+        """The output layer's rows."""
+        f = self.facts
+        return RowShape(
+            own=own,
+            social=SOCIAL if f.friends else 0.0,
+            friends=f.friends,
+            days=f.days,
+            weight=f.weight,
+        )
+
+    def output_moments(self, own: int) -> Moments:
+        """The moments that the output layer releases."""
+        return self.row_shape(own).moments(
+            second=SECOND, cross=CROSS, per_user=self.facts.unit is Unit.USER
+        )
+
+
+def plan_behaviour(
+    facts: BehaviourFacts, *, hidden: tuple[int, ...] | None, influence: Influence
+) -> BehaviourPlan:
+    """Split the budget and set the noise.
+
+    `hidden` None asks for the rule: a layer is learned when its average eigenvalue, at most
+    weight / features, is above what noise alone would show; otherwise the budget is kept for the
+    output layer. With 254 users no layer is worth its price at epsilon 1; with 50,000 tuples it is.
+    """
+    mu = losses.gaussian_mu(facts.epsilon, facts.delta) * (1.0 - 2.0**-40)
+    if hidden is None:
+        edge = noise_edge(1.0 / (mu * math.sqrt(LAYER_SHARE)), facts.attributes)
+        hidden = (8, 8) if facts.weight / facts.attributes > edge else ()
+    for units in hidden:
+        _check.count("hidden", units)
+    spent = influence.share + LAYER_SHARE * len(hidden)
+    rest = _check.positive("the budget left for the output layer", 1.0 - spent)
+    widest = BehaviourPlan(
+        facts=facts, hidden=hidden, influence=None, layers=(), output=Gaussian(scale=1.0), costs=()
+    )
+    codes = hidden[0] if hidden else 0
+    deeper = hidden[1] if len(hidden) > 1 else 0
+    inputs = (facts.attributes, widest.own_features(codes))[: len(hidden)]
+    made = [
+        _gaussian(
+            widest.layer_moments(d).add_remove.l2, d * (d + 1) // 2, mu * math.sqrt(LAYER_SHARE)
+        )
+        for d in inputs
+    ]
+    last = widest.output_moments(widest.own_features(codes, deeper))
+    output = _gaussian(last.add_remove.l2, last.dimension, mu * math.sqrt(rest))
+    first = None
+    if influence.share > 0.0:
+        first = _gaussian(
+            influence.sensitivity.l2, influence.released, mu * math.sqrt(influence.share)
+        )
+    return BehaviourPlan(
+        facts=facts,
+        hidden=hidden,
+        influence=None if first is None else first[0],
+        layers=tuple(m for m, _ in made),
+        output=output[0],
+        costs=tuple(loss for _, loss in [*([first] if first else []), *made, output]),
+    )
+
+
+def _gaussian(sensitivity: float, dimension: int, mu: float) -> tuple[Gaussian, losses.PrivacyLoss]:
+    """The least noise whose release costs at most mu, and its exact loss."""
+
+    def needed(scale: float) -> float:
+        return ratio_up(Gaussian(scale=scale).sensitivity(sensitivity, dimension=dimension), mu)
+
+    mechanism = Gaussian(scale=smallest_scale(needed, ratio_up(sensitivity, mu)))
+    return mechanism, mechanism.loss(sensitivity, dimension=dimension)

@@ -1,0 +1,240 @@
+"""dPAH: private prediction of who will be more active tomorrow, from own past, friends and events.
+
+After Phan, Wang, Wu and Dou, "Differential Privacy Preservation for Deep Auto-Encoders: An
+Application of Human Behavior Prediction" (2016), with a proof for users instead of tuples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.bounds import Quadratic, user_weights
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
+from privet.ledger import Entry, Ledger
+from privet.mechanisms import Coefficients, release_moments
+from privet.mechanisms.base import SECRET_KEY
+from privet.methods.autoencoder.behaviour.examples import Examples
+from privet.methods.autoencoder.behaviour.graph import largest_degree
+from privet.methods.autoencoder.behaviour.influence import (
+    FriendshipInfluence,
+    Influence,
+    release_influence,
+)
+from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
+from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
+from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
+from privet.noise import Source, secure, seeded
+
+Array = NDArray[np.float64]
+
+LAGGED, CALENDAR, CONSTANT, CODES = 0.5, 0.3, 0.1, 0.5
+"""How long lags, calendar, constant and codes are beside today's target: public design."""
+RIDGE = 1.0
+"""In units of what noise adds to an eigenvalue."""
+
+
+@final
+class BehaviourPredictor(BehaviourModel):
+    """dPAH: a private auto-encoder stack with dynamic biases and a logistic output.
+
+    A row for user u and day t + 1 is z = (o, s). The own part o holds the target today and on N
+    days before, today's events, the place in the week, and the codes of up to two private
+    auto-encoder layers: of all attributes (today and lagged: the dynamic biases), then of o itself.
+    The social part s is the influence of friends. The output layer minimises the cross-entropy to
+    order two, sum_i w_i ((1/2 - y_i) z_i theta + (z_i theta)^2 / 8), from its noisy coefficients.
+
+    - `epsilon`, `delta`: the budget, all of which is spent.
+    - `unit`: "user" protects all records of a person, also where they show in friends' rows;
+      "record" one tuple (row), as the paper counts.
+    - `lags`: N. `hidden`: units of the learned layers, () for none, None for the rule of
+      `plan_behaviour`.
+    - `influence`: `FriendshipInfluence` (public graph) or `PropagationInfluence` (paid for).
+    - `days_public`: the number of predicted days in training; None: those of the examples, then
+      assumed public.
+    - `ledger`: charged once, before anything is drawn. `random_state`: None draws secret noise.
+
+    **Guarantee** `guarantee_`: add or remove all records of one user (or one tuple), the graph
+    staying. It covers the released model. A *prediction* for somebody reads the friends' records of
+    that day: showing it to others is another release, which is not covered.
+
+    **Assumes** that the graph, its users and the declared bounds are public, and that settings were
+    not tuned on these records.
+
+    >>> from privet.data.behaviour import rolling
+    >>> from privet.data.behaviour_health import health_network
+    >>> panel = health_network(users=120, days=40, seed=0).panel
+    >>> fold = rolling(panel, horizon=10)[0]
+    >>> model = BehaviourPredictor(epsilon=4.0, random_state=0)
+    >>> model = model.fit(Examples.of(panel, fold.train))
+    >>> print(model.guarantee_)
+    (4, 1e-05)-DP per user, add-remove, proved
+    >>> model.score(Examples.of(panel, fold.test)) > 0.6
+    True
+    >>> model.predict_tomorrow(panel).shape
+    (120,)
+    """
+
+    guarantee_: Guarantee
+    ledger_entry_: Entry | None
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        unit: str = "user",
+        lags: int = 3,
+        hidden: tuple[int, ...] | None = None,
+        influence: Influence | None = None,
+        days_public: int | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | Source | None = None,
+    ) -> None:
+        self.epsilon = _check.positive("epsilon", epsilon)
+        self.delta = _check.open_unit("delta", delta)
+        if unit not in (Unit.USER.value, Unit.RECORD.value):
+            raise InvalidArgument("unit", unit, "user or record")
+        self.unit = Unit(unit)
+        self.lags = _check.count("lags", lags)
+        if hidden is not None and len(hidden) > 2:
+            raise InvalidArgument("hidden", hidden, "at most two layers, such as (8, 8)")
+        self.hidden = hidden
+        self.influence = FriendshipInfluence() if influence is None else influence
+        self.days_public = days_public
+        self.ledger = ledger
+        self.random_state = random_state
+        self.claim_ = None
+
+    def plan(self, facts: BehaviourFacts) -> BehaviourPlan:
+        """Releases, noise and price, from public facts."""
+        return plan_behaviour(facts, hidden=self.hidden, influence=self.influence)
+
+    def fit(self, examples: Examples) -> Self:
+        """Charge, release and solve; the whole budget is spent."""
+        if examples.past.shape[1] != self.lags:
+            raise InvalidArgument("examples", examples.past.shape[1], f"with {self.lags} lags")
+        if (examples.status < 0).any():
+            raise InvalidArgument("examples", examples, "examples whose statuses are known")
+        plan = self.plan(self._facts(examples))
+        self.ledger_entry_ = self._charge(plan)
+        rng = _source(self.random_state)
+        weights = user_weights(examples.user) if self.unit is Unit.USER else np.ones(len(examples))
+        if np.bincount(examples.user).max() > plan.facts.days:
+            raise InvalidArgument(
+                "days_public", self.days_public, "no less than any user's number of examples"
+            )
+        self.influence_weights_ = release_influence(
+            self.influence,
+            examples.activity,
+            examples.edges,
+            mechanism=plan.influence,
+            rng=rng.child("influence"),
+        )
+        self._learn_layers(examples, weights, plan, rng)
+        own = self.own_rows(examples)
+        self.shape_ = plan.row_shape(own.shape[1])
+        total = plan.output_moments(own.shape[1]).sum()
+        rows = self.shape_.rows(own, examples.social(self.influence_weights_))
+        total.add(rows, examples.signs[:, None], weights)
+        found = release_moments(total, plan.output, rng=rng.child("output"))
+        self.weights_ = _solve(found)
+        self.plan_ = plan
+        self.guarantee_ = self._guarantee(plan, total.bounded().assumption)
+        return self
+
+    def predict_proba(self, examples: Examples) -> Array:
+        social = examples.social(self.influence_weights_)
+        return sigmoid(self.shape_.rows(self.own_rows(examples), social) @ self.weights_)
+
+    def own_rows(self, examples: Examples) -> Array:
+        """The own part of each row before it is brought to length: a function of own records."""
+        target, n = examples.target, len(examples)
+        parts = [
+            examples.now[:, [target]],
+            LAGGED * examples.past[:, :, target],
+            examples.now[:, list(examples.events)],
+            CALENDAR * examples.calendar,
+            np.full((n, 1), CONSTANT),
+        ]
+        if self.layers_:
+            first = self.layers_[0]
+            lagged = first.codes(examples.past) * LAGGED * CODES
+            parts += [CODES * first.codes(examples.now), lagged.reshape(n, -1)]
+        rows = np.hstack(parts)
+        if len(self.layers_) > 1:
+            rows = np.hstack([rows, CODES * self.layers_[1].codes(rows)])
+        return rows
+
+    def _learn_layers(
+        self, examples: Examples, weights: Array, plan: BehaviourPlan, rng: Source
+    ) -> None:
+        self.layers_: tuple[Layer, ...] = ()
+        for k, (units, mechanism) in enumerate(zip(plan.hidden, plan.layers, strict=True)):
+            inputs = examples.now if k == 0 else self.own_rows(examples)
+            layer = release_layer(
+                inputs,
+                weights,
+                units=units,
+                moments=plan.layer_moments(inputs.shape[1]),
+                mechanism=mechanism,
+                rng=rng.child(f"layer {k}"),
+            )
+            self.layers_ = (*self.layers_, layer)
+
+    def _facts(self, examples: Examples) -> BehaviourFacts:
+        known = int(examples.day.max() - examples.day.min()) + 1
+        return BehaviourFacts(
+            users=examples.users,
+            days=known if self.days_public is None else _check.count("days", self.days_public),
+            friends=largest_degree(examples.edges),
+            attributes=examples.now.shape[1],
+            events=len(examples.events),
+            lags=self.lags,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=self.unit,
+        )
+
+    def _charge(self, plan: BehaviourPlan) -> Entry | None:
+        if self.ledger is None:
+            return None
+        if self.ledger.unit is not self.unit or self.ledger.adjacency is not Adjacency.ADD_REMOVE:
+            raise InvalidArgument(
+                "ledger",
+                f"{self.ledger.adjacency.value}, per {self.ledger.unit.value}",
+                f"one for add-remove, per {self.unit.value}",
+            )
+        return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)")
+
+    def _guarantee(self, plan: BehaviourPlan, bound: Assumption) -> Guarantee:
+        assumed = ["the graph of friendships and its users are public"]
+        if self.days_public is None:
+            assumed.append("the number of training days is public")
+        if self.unit is Unit.RECORD:
+            assumed.append(
+                f"a record is one tuple; what a user recorded on one day is in up to "
+                f"{self.lags + 2} own tuples and in those of friends"
+            )
+        stated = plan.loss.guarantee(
+            self.delta, theorem=f"{plan.output.theorem}, composed", unit=self.unit
+        )
+        more = [Assumption(text=text, backing=Backing.ASSUMED) for text in assumed]
+        return replace(stated, assumptions=(bound, plan.output.law, SECRET_KEY, *more))
+
+
+def _solve(found: Coefficients) -> Array:
+    """The minimum of the order-2 cross-entropy: curvature A/4, slope -B/2, statuses -1 and 1."""
+    loss = Quadratic(curvature=found.gram / 4.0, linear=-found.cross / 2.0)
+    return np.asarray(loss.minimum(ridge=max(RIDGE * found.ridge / 4.0, 1e-9))[:, 0])
+
+
+def _source(given: int | Source | None) -> Source:
+    if given is None:
+        return secure()
+    return given if isinstance(given, Source) else seeded(int(given))
