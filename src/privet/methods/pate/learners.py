@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class EstimatorLearner(Learner):
         model = clone(self.estimator)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
-        x = np.asarray(inputs).reshape(len(inputs), -1)
+        x = _flat(inputs)
         y = np.asarray(targets)
         if self.classes is None:
             return _Regression.taught(model, x, y)
@@ -97,7 +98,7 @@ class _Regression:
         )
 
     def __call__(self, inputs: Any) -> Array:
-        x = np.asarray(inputs).reshape(len(inputs), -1)
+        x = _flat(inputs)
         return np.asarray(self.model.predict(x)).reshape(len(x), *self.shape)
 
 
@@ -126,7 +127,7 @@ class _Classification:
         return cls(model=model.fit(rows, label[used], sample_weight=weight[used]), classes=classes)
 
     def __call__(self, inputs: Any) -> Array:
-        x = np.asarray(inputs).reshape(len(inputs), -1)
+        x = _flat(inputs)
         out = np.zeros((len(x), self.classes))
         out[:, self.model.classes_.astype(np.int64)] = self.model.predict_proba(x)
         return out
@@ -201,6 +202,12 @@ class ModulePredictor:
         with torch.no_grad():
             parts = [self.module(part).softmax(dim=1) for part in x.split(self.batch_size)]
         return np.asarray(torch.cat(parts).numpy())
+
+
+def _flat(inputs: Any) -> Array:
+    """One row an input; also when there is none."""
+    x = np.asarray(inputs)
+    return x.reshape(len(x), math.prod(x.shape[1:]))
 
 
 def as_learner(what: Any, *, classes: int | None = None) -> Learner:

@@ -1,0 +1,101 @@
+"""Shares of noise: any k sites may be missing, the coordinator sees no exact answer."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from privet.errors import InvalidArgument
+from privet.loss import ZCDP
+from privet.methods.pate import (
+    Aggregator,
+    Answers,
+    DistributedAggregator,
+    RefusedAnswers,
+    shard_ledger,
+)
+from privet.noise import seeded
+
+BUDGET = {"epsilon": 4.0, "delta": 1e-5}
+
+
+def sets(k=6, rows=3, dimension=4):
+    rng = np.random.default_rng(0)
+    return [
+        Answers.clipped(
+            rng.normal(size=(rows, dimension)), radius=1.0, site=f"s{i}", reducer="r", queries="q"
+        )
+        for i in range(k)
+    ]
+
+
+def plan(k=6, missing=2, rows=3, dimension=4):
+    return DistributedAggregator.for_budget(
+        teachers=k, missing=missing, queries=rows, dimension=dimension, **BUDGET
+    )
+
+
+def test_any_k_missing_sites_are_tolerated_by_the_calibration():
+    """For every set of present sites: sensitivity over the noise that is really there."""
+    shares = plan()
+    promised = shares.loss(3, dimension=4).epsilon(1e-5)
+    assert promised <= 4.0
+    for present in range(4, 7):
+        noise = shares.share * math.sqrt(present)
+        rho = (2 * math.sqrt(3) / noise) ** 2 / 2
+        assert ZCDP(rho=rho, adjacency=shares.loss(3).adjacency).epsilon(1e-5) <= promised
+    too_few = (2 * math.sqrt(3) / (shares.share * math.sqrt(3))) ** 2 / 2
+    assert ZCDP(rho=too_few, adjacency=shares.loss(3).adjacency).epsilon(1e-5) > 4.0
+
+
+def test_sums_of_shares_have_their_size():
+    """6 standard errors of a standard deviation from 3,000 draws: false alarm 2e-9."""
+    answers, shares = sets(k=3, rows=50, dimension=20), plan(k=3, missing=0, rows=50, dimension=20)
+    noisy = [shares.with_share(a, rng=seeded(1)) for a in answers]
+    mean = np.mean([a.codes() for a in answers], axis=0)
+    found = shares.release(noisy, delta=1e-5)
+    off = (found.codes - mean) / found.noise
+    assert abs(off.std() - 1) < 6 / math.sqrt(2 * off.size)
+    each = (noisy[0].codes() - answers[0].codes()) / shares.share
+    assert abs(each.std() - 1) < 6 / math.sqrt(2 * each.size)
+    assert not np.array_equal(
+        *[n.units - a.units for n, a in zip(noisy[:2], answers[:2], strict=True)]
+    )
+
+
+def test_missing_sites():
+    shares, ledger = plan(), shard_ledger(**BUDGET)
+    noisy = [shares.with_share(a, rng=seeded(0)) for a in sets()]
+    for some in itertools.combinations(noisy, 4):
+        assert shares.release(some, delta=1e-5).noise == pytest.approx(shares.share / 2)
+    found = shares.release(noisy[:5], delta=1e-5, ledger=ledger)
+    assert ledger.spent() == pytest.approx(found.guarantee.epsilon, rel=1e-9)
+    with pytest.raises(InvalidArgument, match="4 to 6"):
+        shares.release(noisy[:3], delta=1e-5)
+
+
+def test_what_the_coordinator_sees_is_worth_less():
+    shares = plan()
+    seen = shares.seen_by_coordinator(3, delta=1e-5, dimension=4)
+    told = shares.guarantee(3, delta=1e-5, dimension=4)
+    assert seen.epsilon > 1.5 * told.epsilon
+    assert any("missing" in a.text for a in told.assumptions)
+    one_place = Aggregator.for_budget(teachers=6, queries=3, dimension=4, **BUDGET)
+    assert one_place.noise < shares.noise(6)
+
+
+def test_refusals():
+    shares = plan()
+    answers = sets()
+    noisy = [shares.with_share(a, rng=seeded(0)) for a in answers]
+    with pytest.raises(RefusedAnswers, match=r"'s5'.*share of the noise is 0"):
+        shares.release([*noisy[:5], answers[5]], delta=1e-5)
+    with pytest.raises(InvalidArgument, match="without noise"):
+        shares.with_share(noisy[0], rng=seeded(0))
+    with pytest.raises(RefusedAnswers, match="noise of its own"):
+        Aggregator.for_budget(teachers=6, queries=3, **BUDGET).release(
+            noisy, rng=seeded(0), delta=1e-5
+        )
+    with pytest.raises(InvalidArgument, match="below 6"):
+        DistributedAggregator(teachers=6, missing=6, radius=1.0, share=1.0)
