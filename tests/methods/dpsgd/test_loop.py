@@ -114,7 +114,42 @@ def test_micro_batches_change_nothing_but_rounding(monkeypatch):
     for clean, noisy in sums[1:]:
         assert len(noisy) == 6  # noise once a step
         for a, b in zip(clean, sums[0][0], strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(a.double(), b.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("micro_batch", "dtype"), [(17, torch.float64), (18, torch.float32)])
+def test_the_precision_of_the_sum_follows_from_the_expected_batch(monkeypatch, micro_batch, dtype):
+    """Never from the sample: 18 records are expected, and samples lie on both sides of that."""
+    watch = Watch(monkeypatch)
+    sizes = []
+    with start(micro_batch=micro_batch) as training:
+        for batch in training:
+            sizes.append(len(batch))
+            training.step(losses_of(training.model, batch))
+    assert len(sizes) > 6 and min(sizes) < micro_batch
+    assert all(total.dtype == dtype for total in watch.clean)
+
+
+def test_micro_batches_fit_the_model_unless_told():
+    wide = nn.Sequential(nn.Linear(5, 2**17), nn.Linear(2**17, 2))  # 8 MB are 16 such rows
+    schedule = Schedule(steps=2, sample_rate=1.0, noise_multiplier=1.0)
+    with start(model=wide, schedule=schedule) as training:
+        sizes = []
+        for batch in training:
+            sizes.append((batch.step, len(batch)))
+            training.step(losses_of(training.model, batch))
+    assert sizes[0] == (0, 32) and sizes[1:3] == [(0, 16), (0, 12)]
+    assert sizes[3:] == [(1, 16), (1, 16), (1, 16), (1, 12)]
+
+
+def test_an_empty_first_sample_tells_the_size_too():
+    schedule = Schedule(steps=2, sample_rate=[1e-9, 1.0], noise_multiplier=1.0)
+    with start(schedule=schedule) as training:
+        sizes = []
+        for batch in training:
+            sizes.append(len(batch))
+            training.step(losses_of(training.model, batch))
+    assert sizes == [0, 60]
 
 
 def test_division_by_the_expected_batch(monkeypatch):

@@ -127,7 +127,7 @@ def test_shards_partition_the_batch():
 
 
 def test_micro_batches_cover_the_batch():
-    parts = list(micro_batches(np.arange(10), 4))
+    parts = list(micro_batches(np.arange(10), lambda: 4))
     assert [p.tolist() for p, _ in parts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [last for _, last in parts] == [False, False, True]
 

@@ -42,6 +42,7 @@ from privet.methods.dpsgd.run import (
 )
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
+from privet.methods.dpsgd.summing import FIRST_MICRO_BATCH, StepSum, is_wide, longest
 from privet.nets import ClippedSum, PerExampleGradients
 from privet.noise import Source
 
@@ -70,12 +71,8 @@ class Training:
         processes: Processes | None = None,
         run: str | None = None,
     ) -> None:
-        self.model, self.optimizer, self.schedule, self.sampler = (
-            model,
-            optimizer,
-            schedule,
-            sampler,
-        )
+        self.model, self.optimizer = model, optimizer
+        self.schedule, self.sampler = schedule, sampler
         self.delta, self.diagnostics = delta, Diagnostics()
         self._records, self._engine, self._rng, self._average = records, engine, rng, average
         self._settings = settings
@@ -84,9 +81,8 @@ class Training:
         self._step = 0
         self._batch: Batch | None = None
         self._recording: AbstractContextManager[None] | None = None
-        # micro-batches are summed in the model's precision, and added up in float64
-        self._part = engine.zeros()
-        self._sum = self._part.flat.double()
+        self._size = settings.micro_batch
+        self._sum = StepSum(engine.zeros())
         self._loss_sum = 0.0
         self.run, resumed = self._open(run)
         self._meter = Meter(
@@ -124,16 +120,16 @@ class Training:
     def __iter__(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
             t = self._step
-            self._part.reset()
-            self._sum.zero_()
+            expected, world = self.sampler.expected_batch(t), self._processes.world
+            self._sum.begin(wide=is_wide(expected, self._micro_batch(), world))
             self._loss_sum = 0.0
             mine = shard(
                 self.sampler.indices(t),
                 n=len(self._records),
                 rank=self._processes.rank,
-                world=self._processes.world,
+                world=world,
             )
-            for k, (indices, last) in enumerate(micro_batches(mine, self._settings.micro_batch)):
+            for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
                 self._batch = Batch(tensors=self._rows(indices, t, k), step=t, last=last)
                 self._recording = self._engine.recording()
                 self._recording.__enter__()
@@ -152,9 +148,12 @@ class Training:
                 "reduction='none'",
             )
         s = self._settings
+        if self._size is None:
+            fitting = self._engine.fitting_micro_batch(views=s.views)
+            self._size = min(fitting, longest(s.views))
         if len(losses):
             self._engine.clipped_sum(
-                losses, clipping=s.clipping(self._bound), views=s.views, into=self._part
+                losses, clipping=s.clipping(self._bound), views=s.views, into=self._sum.part
             )
             self._loss_sum += float(losses.detach().double().sum())
         self._taken_in(batch)
@@ -167,13 +166,12 @@ class Training:
         """
         batch = self._taken()
         if len(batch):
-            self._loss_sum += add(batch, self._bound, self._part)
+            self._loss_sum += add(batch, self._bound, self._sum.part)
         self._taken_in(batch)
 
     def _taken_in(self, batch: Batch) -> None:
         if len(batch):
-            self._sum.add_(self._part.flat)
-            self._part.flat.zero_()
+            self._sum.take_in()
         if batch.last:
             self._finish(batch.step)
 
@@ -184,17 +182,16 @@ class Training:
         self._stop_recording()
         return batch
 
+    def _micro_batch(self) -> int:
+        return FIRST_MICRO_BATCH if self._size is None else self._size
+
     def _rows(
         self, indices: np.ndarray[Any, np.dtype[np.int64]], t: int, k: int
     ) -> tuple[Tensor, ...]:
-        tensors = self._records.take(indices)
-        s = self._settings
-        if s.views == 1 and s.augment is None:
-            return tensors
-        generator = torch.Generator()
         stream = self._rng.child("augment", t, self._processes.rank, k)
-        generator.manual_seed(int(stream.uint64(1)[0] >> np.uint64(1)))
-        return views_of(tensors, s.views, s.augment, generator)
+        s = self._settings
+        rows = views_of(self._records.take(indices), s.views, s.augment, stream)
+        return self._engine.arranged(*rows)
 
     def _paid(self, t: int) -> bool:
         if t >= self._state["until"]:
@@ -219,23 +216,24 @@ class Training:
 
     def _finish(self, t: int) -> None:
         """The release: everything after this function's noise is post-processing."""
-        part, expected = self._part, self.sampler.expected_batch(t)
+        part, expected = self._sum.part, self.sampler.expected_batch(t)
         z = float(self.schedule.noise_multipliers[t])
         adaptive = self.schedule.adaptive
         gradient_z = z if adaptive is None else adaptive.gradient_multiplier(z, expected)
         norms = part.norms_unprotected
         within = int((norms <= self._bound).sum())
         self._note(part.examples_unprotected, within, part.non_finite_unprotected)
-        self._processes.sum_to_first_(self._sum)
+        total = self._sum.total
+        self._processes.sum_to_first_(total)
         if self._processes.first:
             bound = self._settings.clipping(self._bound).sensitivity(self._engine.layers)
             release_sum_(
-                self._sum,
-                sensitivity=with_rounding(bound, expected_batch=expected, dtype=part.flat.dtype),
+                total,
+                sensitivity=with_rounding(bound, expected_batch=expected, dtype=part.buffer.dtype),
                 noise_multiplier=gradient_z,
                 source=self._rng.child("noise", t),
             )
-        self._processes.from_first_(self._sum)
+        self._processes.from_first_(total)
         if adaptive is not None:
             counts = torch.tensor([within, len(norms)], dtype=torch.int64)
             self._processes.sum_to_first_(counts)
@@ -251,8 +249,7 @@ class Training:
             self._bound = adaptive.next(self._bound, noisy, expected)
         elif t + 1 < self.schedule.steps:
             self._bound = float(self.schedule.bounds[t + 1])
-        part.flat.copy_(self._sum)
-        part.assign_to(self.model, divisor=expected)
+        self._sum.assign_to(self.model, divisor=expected)
         if self._settings.learning_rates is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(self._settings.learning_rates[t])
@@ -350,6 +347,7 @@ class Training:
             "same": self._sameness(),
             "optimizer": optimizer,
             "choices": self._engine.choices,
+            "size": self._size,
         }
         if self._average is not None:
             tensors |= {f"average/{name}": t for name, t in self._average.tensors.items()}
@@ -385,7 +383,7 @@ class Training:
             for name, t in self._average.tensors.items():
                 t.copy_(tensors[f"average/{name}"])
             self._average.steps = int(facts["averaged"])
-        self._engine.choices = facts["choices"]
+        self._engine.choices, self._size = facts["choices"], facts["size"]
         self._step, self._bound = int(facts["step"]), float(facts["bound"])
         torch.set_rng_state(tensors["torch_rng"])
 

@@ -44,7 +44,7 @@ class _DPSGD(Method[nn.Module, Plan]):
 
     classification: bool = True
     wishes: Wishes = field(default_factory=Wishes)
-    micro_batch: int = 4096
+    micro_batch: int | None = None
     checkpoints: Checkpoints | None = None
     watcher: Watcher = nobody
 
@@ -131,6 +131,8 @@ class PrivateLinear(_DPSGD):
     longer ones are clipped where the mean is taken, and their gradients everywhere.
     """
 
+    micro_batch: int | None = 4096
+
     def plan(self, facts: PublicFacts) -> Plan:
         """Full-batch gradient descent; see `linear_plan`."""
         return linear_plan(facts, self.wishes)
@@ -181,7 +183,6 @@ class PrivateNetwork(_DPSGD):
     """Any torch module, trained from where it is, in place; its averaged weights are released."""
 
     network: nn.Module
-    micro_batch: int = 256
 
     def plan(self, facts: PublicFacts) -> Plan:
         """Large Poisson batches; see `network_plan`."""

@@ -19,6 +19,7 @@ from privet.methods.dpsgd.records import Augment, records_of
 from privet.methods.dpsgd.run import MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
 from privet.methods.dpsgd.schedule import Schedule, Values, values
+from privet.methods.dpsgd.summing import LONGEST_SUM, longest
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
 from privet.nets.per_example.choice import KernelChoice
 from privet.noise import Source
@@ -41,7 +42,7 @@ def private(
     n_public: int | None = None,
     sampler: Sampler | None = None,
     clipping: MakeClipping = flat_clipping,
-    micro_batch: int = 256,
+    micro_batch: int | None = None,
     views: int = 1,
     augment: Augment | None = None,
     ema: float | None = None,
@@ -75,6 +76,9 @@ def private(
     - `n_public`: the nominal number of records, in the divisor. The true number is a secret under
       add-remove adjacency; if this is left out, you declare it public.
     - `clipping`: makes the rule from C_t, such as `lambda c: PerLayerClipping(bound=c)`.
+    - `micro_batch`: examples at a time (4096 at most); what fits the model's shapes and a
+      processor's cache, unless told. It bounds the memory and changes the result by rounding alone.
+      Convolutions are brought to channels-last layout, model and rows; nothing else changes.
     - `views`, `augment`: each example appears `views` times, every appearance changed by
       `augment(rows, generator)`; an example's gradient is the mean over its views, then clipped.
     - `ema`: decay of a moving average of the weights, see `training.averaged_model`.
@@ -133,21 +137,24 @@ def private(
     rates = (
         None if learning_rates is None else values("learning_rates", learning_rates, schedule.steps)
     )
+    views = _check.count("views", views)
+    engine = PerExampleGradients(model, kernel_choice=how)
+    engine.prepare()
     return Training(
         model=model,
         optimizer=optimizer,
         records=records,
         schedule=schedule,
         sampler=sampler,
-        engine=PerExampleGradients(model, kernel_choice=how),
+        engine=engine,
         ledger=ledger,
         delta=delta,
         rng=rng,
         average=None if ema is None else Average(model, decay=ema),
         settings=Settings(
             clipping=clipping,
-            micro_batch=_check.count("micro_batch", micro_batch),
-            views=_check.count("views", views),
+            micro_batch=_micro_batch(micro_batch, views),
+            views=views,
             augment=augment,
             learning_rates=rates,
             checkpoints=checkpoints,
@@ -156,6 +163,17 @@ def private(
         processes=processes,
         run=run,
     )
+
+
+def _micro_batch(given: int | None, views: int) -> int | None:
+    if given is not None and _check.count("micro_batch", given) > longest(views):
+        raise InvalidArgument(
+            "micro_batch",
+            given,
+            f"at most {longest(views)}, {LONGEST_SUM} rows with their views",
+            "the noise leaves no room for the rounding of longer sums",
+        )
+    return given
 
 
 def _counting_ledger(delta: float, sampler: Sampler, checkpoints: Checkpoints | None) -> Ledger:

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
+from privet.noise import Source
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Takes a batch of rows and a generator, gives as many rows, each a view of its own row only."""
@@ -142,13 +143,15 @@ def records_of(dataset: Any) -> Records:
 
 
 def views_of(
-    tensors: tuple[Tensor, ...], views: int, augment: Augment | None, generator: torch.Generator
+    tensors: tuple[Tensor, ...], views: int, augment: Augment | None, source: Source
 ) -> tuple[Tensor, ...]:
     """K views of every row, one after the other: rows iK ... iK+K-1 belong to example i."""
     if views > 1:
         tensors = tuple(t.repeat_interleave(views, dim=0) for t in tensors)
     if augment is None or len(tensors[0]) == 0:
         return tensors
+    generator = torch.Generator()
+    generator.manual_seed(int(source.uint64(1)[0] >> np.uint64(1)))
     x = augment(tensors[0], generator)
     if len(x) != len(tensors[0]):
         raise InvalidArgument(

@@ -41,7 +41,7 @@ class Settings:
     """What a run does besides its schedule; none of it changes the price."""
 
     clipping: MakeClipping
-    micro_batch: int
+    micro_batch: int | None
     views: int
     augment: Augment | None
     learning_rates: Array | None

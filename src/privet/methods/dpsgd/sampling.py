@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -250,14 +250,17 @@ def shard(indices: Indices, *, n: int, rank: int, world: int) -> Indices:
     return indices[first:last]
 
 
-def micro_batches(indices: Indices, size: int) -> Iterator[tuple[Indices, bool]]:
-    """Parts of at most `size` records, and whether each is the last; an empty batch is one part.
+def micro_batches(indices: Indices, size: Callable[[], int]) -> Iterator[tuple[Indices, bool]]:
+    """Parts of at most `size()` records, and whether each is the last; an empty batch is one part.
 
-    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(3), 2)]
+    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(3), lambda: 2)]
     [([0, 1], False), ([2], True)]
-    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(0), 2)]
+    >>> [(part.tolist(), last) for part, last in micro_batches(np.arange(0), lambda: 2)]
     [([], True)]
     """
-    count = max(1, -(-len(indices) // size))
-    for k in range(count):
-        yield indices[k * size : (k + 1) * size], k == count - 1
+    start, last = 0, False
+    while not last:
+        stop = start + size()
+        last = stop >= len(indices)
+        yield indices[start:stop], last
+        start = stop

@@ -72,10 +72,19 @@ class ClippedSum:
 
     def reset(self) -> ClippedSum:
         """Empty the sum for the next step, keeping its memory."""
-        self._outdated = set(self.views)
+        self.empty()
         self.sensitivity, self.examples_unprotected, self.non_finite_unprotected = 0.0, 0, 0
         self.norms = []
         return self
+
+    def empty(self) -> None:
+        """Empty the sum alone: what is known about its examples stays."""
+        self._outdated = set(self.views)
+
+    def overwrite(self, values: Tensor) -> None:
+        """Put other values, as one vector, in the place of the sum."""
+        self._outdated.clear()
+        self.buffer.copy_(values)
 
     def assign_to(self, model: nn.Module, *, divisor: float = 1.0) -> None:
         """Set the parameters' .grad to this sum over the divisor; the .grad are views of `flat`."""

@@ -96,14 +96,27 @@ class PerExampleGradients:
 
         Two- and three-dimensional convolutions run channels-last; other models are left alone.
         """
+        for _, layout in self._layouts:
+            self.model.to(memory_format=layout)  # type: ignore[call-overload]
+        return self.arranged(*tensors)
+
+    def arranged(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Inputs in the layout of a model that was prepared before."""
+        for dimensions, layout in self._layouts:
+            tensors = tuple(
+                t.contiguous(memory_format=layout) if t.dim() == dimensions else t for t in tensors
+            )
+        return tensors
+
+    @functools.cached_property
+    def _layouts(self) -> list[tuple[int, torch.memory_format]]:
+        """Which inputs, by their number of dimensions, are better in another layout."""
         kinds = {type(m) for m in self.model.modules()}
-        out = tensors
+        out = []
         if kinds & {nn.Conv2d, nn.ConvTranspose2d}:
-            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            out = tuple(_to_layout(t, 4, torch.channels_last) for t in out)
+            out.append((4, torch.channels_last))
         if kinds & {nn.Conv3d, nn.ConvTranspose3d}:
-            self.model.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
-            out = tuple(_to_layout(t, 5, torch.channels_last_3d) for t in out)
+            out.append((5, torch.channels_last_3d))
         return out
 
     def zeros(self) -> ClippedSum:
@@ -186,11 +199,10 @@ class PerExampleGradients:
     def suggest_micro_batch(
         self, loss_fn: Callable[..., Tensor], *tensors: Tensor, views: int = 1
     ) -> int:
-        """The power of two of examples whose largest layer input or output is about 8 MB.
+        """The micro-batch that fits the model (see `fitting_micro_batch`), from one example.
 
-        At most 64 where a row is an image's worth (16 kB) or more; both figures were measured.
-        One example is run forward, without gradients and without touching the random state, to see
-        the shapes; the answer is remembered by the shape of the inputs.
+        It is run forward, without gradients and without touching the random state; the answer is
+        remembered by the shape of the inputs.
         """
         key = (views, *[tuple(t.shape[1:]) for t in tensors])
         if key not in self._suggested:
@@ -198,13 +210,21 @@ class PerExampleGradients:
                 return 1
             with torch.no_grad(), torch.random.fork_rng(devices=[]), self.recording():
                 loss_fn(self.model, *[t[:views] for t in tensors])
-            assert self._tape is not None
-            largest, self._tape = max(1, self._tape.largest_row * views), None
-            size = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
-            if largest >= _IMAGE_BYTES:
-                size = min(size, _MICRO_BATCH_OF_IMAGES)
-            self._suggested[key] = size
+            self._suggested[key] = self.fitting_micro_batch(views=views)
+            self._tape = None
         return self._suggested[key]
+
+    def fitting_micro_batch(self, *, views: int = 1) -> int:
+        """The power of two of examples whose largest layer input or output is about 8 MB.
+
+        At most 64 where a row is an image's worth (16 kB) or more; both figures were measured. It
+        is a function of the shapes seen in the last recorded pass, which may be one of no rows.
+        """
+        if self._tape is None:
+            raise InvalidArgument("engine", "no recorded pass", "one made inside `recording()`")
+        largest = max(1, self._tape.largest_row * views)
+        size = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
+        return min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
         tape, self._tape = self._tape, None
@@ -360,7 +380,3 @@ def _captured(use: Use, g: Tensor, views: int) -> Captured:
 
 def _at_least_float32(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
-
-
-def _to_layout(t: Any, dimensions: int, layout: torch.memory_format) -> Any:
-    return t.contiguous(memory_format=layout) if t.dim() == dimensions else t

@@ -7,6 +7,7 @@ and hands its gradient over when the backward pass reaches it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ class Tape:
 
 
 def _row_bytes(t: Tensor) -> int:
-    return t.element_size() * t.numel() // max(1, t.shape[0]) if t.dim() else 0
+    return t.element_size() * math.prod(t.shape[1:]) if t.dim() else 0
 
 
 class _Tap(torch.autograd.Function):
