@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privet import _check
+from privet import _check, errors
 from privet.errors import Incomparable, InvalidArgument, MissingFile, PrivetError
 from privet.guarantee import (
     Adjacency,
@@ -118,3 +119,16 @@ def test_errors_are_ours_and_pythons() -> None:
     assert issubclass(MissingFile, FileNotFoundError)
     assert issubclass(InvalidArgument, PrivetError)
     assert len(str(InvalidArgument("x", list(range(1000)), "short"))) < 120
+
+
+def test_errors_come_back_whole_from_another_process() -> None:
+    raised = (
+        errors.InvalidArgument("delta", object(), "a number in (0, 1)", "say it"),
+        errors.MissingFile("there", "look elsewhere"),
+        errors.BudgetExceeded(cap_epsilon=1.0, would_be=2.0, delta=1e-5, what="a mean"),
+        errors.LedgerTampered("f", "cut off", entry=3),
+    )
+    for error in raised:
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error) and str(back) == str(error)
+    assert back.entry == 3

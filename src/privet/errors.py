@@ -8,6 +8,19 @@ from typing import Any
 class PrivetError(Exception):
     """Base of every error privet raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that an error comes back whole from a worker process; large facts as their text."""
+        plain = (str, int, float, type(None))
+        facts = {k: v if isinstance(v, plain) else repr(v) for k, v in self.__dict__.items()}
+        return _again, (type(self), self.args, facts)
+
+
+def _again(kind: type[PrivetError], args: tuple[Any, ...], facts: dict[str, Any]) -> PrivetError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 class InvalidArgument(PrivetError, ValueError):
     """An argument outside its domain.

@@ -11,10 +11,12 @@ from privet.cli import (
     account,
     attack,
     calibrate,
+    compare,
     demo,
     ledger,
     pate,
     reproduce,
+    reproduce_autoencoder,
     reproduce_residual,
     train,
     train_adaptive_laplace,
@@ -38,8 +40,10 @@ train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
 app.add_typer(pate.app)
 reproduce.app.command("residual")(reproduce_residual.residual)
+reproduce.app.command("autoencoder")(reproduce_autoencoder.autoencoder)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
+app.command("compare")(compare.compare)
 app.command("demo")(demo.demo)
 
 

@@ -1,0 +1,91 @@
+"""`privet compare`: every method at one budget, one table, one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.errors import InvalidArgument
+
+
+@one_line_errors()
+def compare(
+    data: Annotated[str, typer.Option(help="digits, mnist, cifar10, adult ...")] = "digits",
+    epsilon: Annotated[float, typer.Option(help="The budget of every method.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
+    method: Annotated[list[str] | None, typer.Option(help="Only these; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Cells at a time.")] = 2,
+    backend: Annotated[str, typer.Option(help="loky, ray, dask or threading.")] = "loky",
+    records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of results and the page.")] = Path("compare"),
+    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train, attack and audit every method (and the non-private limit) on the same split.
+
+    The same command goes on after an interruption: finished cells are kept in OUT/cells.
+    """
+    from privet.data import load
+    from privet.experiments import compare as experiment
+    from privet.report import page
+
+    dataset = load(data, folder)
+    if records is not None:
+        dataset = dataset.subset(records)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InvalidArgument("out", str(out), "a folder that can be made", str(e)) from None
+    with progress_bar(show=not as_json) as progress:
+        results = experiment.compare(
+            dataset, out, epsilon=epsilon, delta=delta, methods=method, seeds=seeds, jobs=jobs,
+            backend=backend, progress=progress,
+        )  # fmt: skip
+    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    results["page"] = str(page.write(results, out / "report.html"))
+    if as_json:
+        print_json(results)
+        return
+    table(results)
+    typer.echo(f"page: {results['page']}")
+
+
+def table(results: dict[str, Any]) -> None:
+    """The results in the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    facts = results["data"]
+    title = (
+        f"{facts['name']}: {facts['records']:,} private records, "
+        f"epsilon {results['epsilon']:g}, delta {results['delta']:g}"
+    )
+    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    shown.add_column("method", no_wrap=True)
+    for name in ("accuracy", "claimed", "proved", "audited", "attack AUC", "TPR at 1%", "time"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("verdict", no_wrap=True)
+    for row in results["rows"]:
+        low, high = row["accuracy_interval"]
+        shown.add_row(
+            row["method"],
+            f"{100 * row['accuracy']:.1f} [{100 * low:.0f}, {100 * high:.0f}]",
+            *(_epsilon(row[f"{k}_epsilon"]) for k in ("claimed", "proved", "audited")),
+            f"{row['attack_auc']:.3f}",
+            f"{row['attack_tpr_at_1pct_fpr']:.3f}",
+            f"{row['time_ratio']:.1f}x",
+            row["verdict"],
+        )
+    Console().print(shown)
+
+
+def _epsilon(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return "∞" if value == "inf" else f"{float(value):.3g}"

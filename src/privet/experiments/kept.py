@@ -1,0 +1,38 @@
+"""Results that outlive a crash: each is a file, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def path_of(folder: Path, key: Any) -> Path:
+    """Where the result of these settings lies; `key` is anything that JSON can write."""
+    text = json.dumps(key, sort_keys=True, allow_nan=False)
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def kept(folder: Path, key: Any, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result from its file, or run and written.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> kept(place, ["dpsgd", 1.0], lambda: {"accuracy": 0.9})
+    {'accuracy': 0.9}
+    >>> kept(place, ["dpsgd", 1.0], lambda: {"accuracy": 0.1})
+    {'accuracy': 0.9}
+    """
+    path = path_of(folder, key)
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    value = run()
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
+    unfinished.write_text(json.dumps(value, allow_nan=False))
+    unfinished.replace(path)
+    return value
