@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from privet import data
 from privet.methods.dpsgd.estimator import DPSGDClassifier
-from privet.methods.dpsgd.fronts import handwriting, pictures
 from privet.methods.dpsgd.networks import SmallCNN
-from privet.nets.features import Cached
+from privet.nets.features import Cached, handwriting, pictures
 
 DELTA = 1e-5
 TARGETS = {0.25: (97.0, 97.6), 0.5: (97.4, 98.1), 1.0: (98.0, 98.5), 2.0: (98.4, 98.8),

@@ -167,8 +167,7 @@ def _rows(dataset: Dataset, model: str, features: str, cache: bool) -> tuple[Any
 
 def _front(dataset: Dataset, features: str, cache: bool) -> Features | None:
     """The public extractor that was asked for; None for plain rows."""
-    from privet.methods.dpsgd.fronts import handwriting, pictures
-    from privet.nets.features import Cached
+    from privet.nets.features import Cached, handwriting, pictures
 
     drawn = len(dataset.shape) >= 2
     large = drawn and min(dataset.shape[:2]) >= 16

@@ -13,6 +13,7 @@ from privet.nets.features import (
     Cached,
     Features,
     FromModule,
+    Mirrored,
     RandomConvolutions,
     RandomProjection,
     Scattering,
@@ -37,6 +38,7 @@ def extractors(folder: Path) -> dict[str, Features]:
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 7), torch.nn.Tanh())
     return {
         "scattering": scattering,
+        "mirrored": Mirrored(scattering, shape=(12, 12)),
         "colour": Scattering(shape=(12, 4, 3), groups=9),
         "convolutions": RandomConvolutions(shape=(12, 12), filters=5, patch=4, grid=2),
         "projection": RandomProjection(n_inputs=144, n_features=9),

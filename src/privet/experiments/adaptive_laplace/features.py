@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.data import Dataset
-from privet.methods.dpsgd.fronts import handwriting
-from privet.nets.features import Cached, RandomProjection, Scattering, unit_rows
+from privet.nets.features import Cached, RandomProjection, Scattering, handwriting, unit_rows
 
 Rows = NDArray[np.float32]
 

@@ -5,6 +5,8 @@ costs no privacy. What it *assumes* about the world is a prior, and its docstrin
 """
 
 from privet.nets.features.base import Cached, Composed, Features, SideBySide, unit_rows
+from privet.nets.features.fronts import handwriting, photographs, pictures
+from privet.nets.features.mirrored import Mirrored
 from privet.nets.features.module import FromModule
 from privet.nets.features.random import RandomConvolutions, RandomProjection
 from privet.nets.features.scattering import Scattering
@@ -17,6 +19,7 @@ __all__ = [
     "Composed",
     "Features",
     "FromModule",
+    "Mirrored",
     "RandomConvolutions",
     "RandomProjection",
     "Scattering",
@@ -24,5 +27,8 @@ __all__ = [
     "StrokeBasis",
     "StrokeNet",
     "draw_glyphs",
+    "handwriting",
+    "photographs",
+    "pictures",
     "unit_rows",
 ]

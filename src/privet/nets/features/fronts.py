@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 
 from privet.errors import InvalidArgument
-from privet.nets.features import Features, Scattering, SideBySide, StrokeBasis, StrokeNet
+from privet.nets.features.base import Features, SideBySide
+from privet.nets.features.mirrored import Mirrored
+from privet.nets.features.scattering import Scattering
+from privet.nets.features.stroke_basis import StrokeBasis
+from privet.nets.features.stroke_net import StrokeNet
 
 
 def pictures(shape: tuple[int, ...]) -> Features:
     """Scattering coefficients: no prior beyond that the data are pictures."""
     return Scattering(shape=shape)
+
+
+def photographs(shape: tuple[int, ...]) -> Features:
+    """Scattering coefficients that a mirror image shares. Prior: left and right do not matter."""
+    return Mirrored(Scattering(shape=shape), shape=shape)
 
 
 def handwriting(
