@@ -27,7 +27,7 @@ TINY = replace(
     shard=2,
     public=3,
     test=2,
-    reducer_epochs=1,
+    reducer_steps=2,
     dpsgd_steps=2,
     sweep=(2.0, math.inf),
 )
@@ -163,3 +163,24 @@ def test_what_is_wrong_is_said(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["reproduce", "pate", "--out", str(tmp_path), "--folder", str(tmp_path)])
     assert "dataset.json" in capsys.readouterr().err
+
+
+def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
+    """Whatever a teacher answers; and unlike maps get unlike codes even when taught under noise."""
+    from privet.experiments.pate.reducer import ShapeReducer
+
+    made = load(replace(TINY, teachers=4, shard=3), None)
+    maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
+    settings = {"noise": 0.5, "dimension": 3, "widths": (4, 8), "steps": 60, "seed": 0}
+    reducer = ShapeReducer.fit(maps, **settings)
+    wild = np.stack([maps[0] * 1e30, maps[0] * np.nan, -maps[0], np.zeros_like(maps[0])])
+    codes = reducer.encode(np.concatenate([maps, wild]))
+    assert np.isfinite(codes).all() and np.linalg.norm(codes, axis=1).max() <= 1.0
+    assert np.linalg.norm(codes[: len(maps)].std(axis=0)) > 0.3
+    decoded = reducer.decode(codes, noise=0.5)
+    assert decoded.shape == (len(codes), 3, 16, 16, 16) and decoded.min() >= 0.0
+    np.testing.assert_allclose(decoded.sum(axis=1), 1.0, atol=1e-5)
+    assert ShapeReducer.fit(maps, **settings).name == reducer.name
+    assert ShapeReducer.fit(maps, **(settings | {"seed": 1})).name != reducer.name
+    with pytest.raises(InvalidArgument, match="multiples of 2"):
+        ShapeReducer.fit(maps[..., :5], **settings)

@@ -117,7 +117,7 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
         "one teacher": trial.teacher(0),
         f"autoencoded PATE, {epsilon:g}": trial.kept(f"{AUTOENCODED} {epsilon:g}", trial.fresh),
         f"PCA-PATE, {epsilon:g}": trial.kept(f"PCA-PATE {epsilon:g}", trial.fresh),
-        f"DP-SGD, {epsilon:g}": trial.kept(f"{DPSGD} {epsilon:g}", trial.fresh),
+        f"DP-SGD, {epsilon:g}": trial.kept(trial.settings.dpsgd_name(DPSGD, epsilon), trial.fresh),
         "public labels only": trial.control(),
     }
     chosen = trial.test.take(range(min(3, len(trial.test))))

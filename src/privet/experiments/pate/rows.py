@@ -15,12 +15,15 @@ from privet.guarantee import Guarantee
 
 Row = dict[str, Any]
 MEAN_TEACHER, AUTOENCODED, DPSGD = "mean teacher", "autoencoded PATE", "DP-SGD"
+DPSGD_FROM_PUBLIC = "DP-SGD from public labels"
 CONTROL, WITH_PUBLIC = "public labels only", "autoencoded PATE, then public labels"
 
 
 def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
     """The row from its file, or made and written: whole or not at all."""
-    path = trial.place / f"{method} {epsilon:g}.json"
+    by_dpsgd = method in (DPSGD, DPSGD_FROM_PUBLIC)
+    name = trial.settings.dpsgd_name if by_dpsgd else "{} {:g}".format
+    path = trial.place / f"{name(method, epsilon)}.json"
     if path.exists():
         found: Row = json.loads(path.read_text())
         return found
@@ -92,14 +95,15 @@ def _mean_map(trial: Trial, epsilon: float) -> Row:
 
 
 def _dpsgd(trial: Trial, epsilon: float) -> Row:
-    return _private(trial, f"{DPSGD} {epsilon:g}", epsilon, from_public=False)
+    return _private(trial, DPSGD, epsilon, from_public=False)
 
 
 def _dpsgd_from_public(trial: Trial, epsilon: float) -> Row:
-    return _private(trial, f"{DPSGD} from public labels {epsilon:g}", epsilon, from_public=True)
+    return _private(trial, DPSGD_FROM_PUBLIC, epsilon, from_public=True)
 
 
-def _private(trial: Trial, name: str, epsilon: float, *, from_public: bool) -> Row:
+def _private(trial: Trial, method: str, epsilon: float, *, from_public: bool) -> Row:
+    name = trial.settings.dpsgd_name(method, epsilon)
     stated = trial.place / f"{name} guarantee.json"
 
     def train() -> Any:
@@ -128,7 +132,7 @@ METHODS: dict[str, tuple[Callable[[Trial, float], Row], bool]] = {
     DPSGD: (_dpsgd, True),
     CONTROL: (_control, False),
     WITH_PUBLIC: (_with_public, True),
-    "DP-SGD from public labels": (_dpsgd_from_public, True),
+    DPSGD_FROM_PUBLIC: (_dpsgd_from_public, True),
     "mean public map, no teacher": (_mean_map, False),
     "non-private on everything": (_everything, False),
 }

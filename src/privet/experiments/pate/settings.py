@@ -28,30 +28,40 @@ class Settings:
     shard: int = 20
     public: int = 50
     test: int = 50
-    channels: tuple[int, ...] = (16, 32, 64, 128)
-    recipe: Recipe = field(default_factory=lambda: Recipe(steps=600, learning_rate=6e-3))
+    channels: tuple[int, ...] = (8, 16, 32, 64)
+    recipe: Recipe = field(default_factory=lambda: Recipe(steps=400, learning_rate=1e-2))
     epsilon: float = 8.0
     delta: float = 1e-3
     sweep: tuple[float, ...] = (2.0, 4.0, 16.0, math.inf)
     seeds: tuple[int, ...] = (0, 1, 2)
-    dimension: int = 8
+    dimension: int = 4
     """Numbers in an autoencoder's code."""
     widths: tuple[int, ...] = (8, 16, 32)
-    reducer_epochs: int = 40
-    dpsgd_steps: int = 200
-    dpsgd_rate: float = 0.1
+    reducer_steps: int = 500
+    dpsgd_steps: int = 100
+    dpsgd_rate: float = 0.2
     dpsgd_bound: float = 1.0
-    dpsgd_learning_rate: float = 2e-3
+    dpsgd_learning_rate: float = 5e-3
 
     @property
     def volumes(self) -> int:
         """How many volumes the split needs."""
         return self.teachers * self.shard + self.public + self.test
 
+    def dpsgd_name(self, start: str, epsilon: float) -> str:
+        """A cell of DP-SGD with these settings."""
+        s = self
+        chosen = f"{s.dpsgd_steps}-{s.dpsgd_rate:g}-{s.dpsgd_bound:g}-{s.dpsgd_learning_rate:g}"
+        return f"{start} {epsilon:g} {chosen}"
+
     def digest(self) -> str:
-        """Names all that changes a cell; seeds and budgets are in the cell's own name."""
+        """Names all that changes a cell; seeds, budgets and DP-SGD's are in the cell's own name."""
         left_out = ("sweep", "seeds", "epsilon")
-        kept = {k: v for k, v in asdict(self).items() if k not in left_out}
+        kept = {
+            k: v
+            for k, v in asdict(self).items()
+            if k not in left_out and not k.startswith("dpsgd_")
+        }
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -75,7 +85,7 @@ QUICK = Settings()
 GENERATED = Settings(
     data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
     recipe=Recipe(steps=40, patch=(16, 16, 16), learning_rate=1e-2), sweep=(2.0, math.inf),
-    seeds=(0,), dimension=4, widths=(4, 8), reducer_epochs=15, dpsgd_steps=5, dpsgd_rate=0.5,
+    seeds=(0,), dimension=4, widths=(4, 8), reducer_steps=60, dpsgd_steps=5, dpsgd_rate=0.5,
 )  # fmt: skip
 """Balls in shells instead of files: a minute, to see everything run."""
 

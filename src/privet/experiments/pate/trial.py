@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet.data.nifti import Volumes
+from privet.experiments.pate.reducer import ShapeReducer
 from privet.experiments.pate.settings import Settings
 from privet.guarantee import Guarantee
 from privet.methods.dpsgd import Schedule, private
 from privet.methods.pate import (
     PATE,
     Answers,
-    AutoencoderReducer,
     NoisyAnswers,
     PCAReducer,
     Reducer,
@@ -152,15 +152,10 @@ class Trial:
     def autoencoder(self, epsilon: float) -> Reducer:
         """Taught with the public label maps under the noise that will be added."""
         s = self.settings
-        return AutoencoderReducer.fit(
-            self.truth,
-            noise=self.unit_noise(epsilon),
-            dimension=s.dimension,
-            widths=s.widths,
-            epochs=s.reducer_epochs,
-            batch_size=min(8, s.public),
-            seed=self.seed,
-        )
+        return ShapeReducer.fit(
+            self.truth, noise=self.unit_noise(epsilon), dimension=s.dimension, widths=s.widths,
+            steps=s.reducer_steps, seed=self.seed,
+        )  # fmt: skip
 
     def unit_noise(self, epsilon: float) -> float:
         """sigma for codes of length 1; none for an infinite budget."""
