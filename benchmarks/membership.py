@@ -3,6 +3,7 @@
     python -m benchmarks.membership --json                 30,000 examples, 4 references, a network
     python -m benchmarks.membership --net cnn              a convolutional one
     python -m benchmarks.membership --data random          without MNIST: generated pictures
+    python -m benchmarks.membership --data digits --examples 1797 --epochs 200 --references 16
 
 One target and the references are trained on random halves of 30,000 MNIST pictures, a tenth of the
 labels random, so that there is something to memorise. `time_ratio` is the whole audit (training the
@@ -30,14 +31,18 @@ from privet.audit.membership.references import Train
 from privet.methods.dpsgd.networks import SmallCNN
 
 Array = NDArray[Any]
+WIDTH = 256
 
 
 def records(name: str, n: int, wrong: float) -> tuple[Array, Array]:
     """Pictures and labels, a share of which is random."""
     rng = np.random.default_rng(0)
-    if name == "mnist":
-        mnist = data.load("mnist")
-        x, y = mnist.train_rows()[:n], np.array(mnist.y_train[:n])
+    if name in ("mnist", "digits"):
+        found = data.load(name)
+        x = np.concatenate([found.train_rows(), found.test_rows()])[:n]
+        y = np.concatenate([found.y_train, found.y_test])[:n]
+        if len(x) < n:
+            raise SystemExit(f"{name} has {len(x):,} examples: --examples {len(x)} or fewer")
     else:
         y = rng.integers(0, 10, n)
         centres = rng.random((10, 784), dtype=np.float32)
@@ -53,7 +58,7 @@ def trainer(net: str, epochs: int, seconds: list[float]) -> Train:
         model = (
             SmallCNN(shape=(28, 28), classes=10)
             if net == "cnn"
-            else nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+            else nn.Sequential(nn.Linear(x.shape[1], WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
         rows, labels = torch.from_numpy(x), torch.from_numpy(y)
@@ -125,7 +130,7 @@ def measure(a: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", choices=("mnist", "random"), default="mnist")
+    parser.add_argument("--data", choices=("mnist", "digits", "random"), default="mnist")
     parser.add_argument("--net", choices=("mlp", "cnn"), default="mlp")
     parser.add_argument("--examples", type=int, default=30_000)
     parser.add_argument("--references", type=int, default=4)
