@@ -250,6 +250,7 @@ def audit(*, planted=1.0, bound=epsilon_bound):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bound", "reach"), [(epsilon_bound, 0.4), (gaussian_bound, 0.95)])
 def test_audit_stays_below_the_proof(bound, reach):
     """False alarm 5% by construction; the seed is fixed. The control reaches past the proof."""
@@ -258,6 +259,7 @@ def test_audit_stays_below_the_proof(bound, reach):
     assert found.control > 1.0 or bound is gaussian_bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [epsilon_bound, gaussian_bound])
 def test_audit_catches_half_the_noise(bound):
     """Half the noise is epsilon 2.2 at this delta: even the bound without assumptions sees it."""

@@ -88,9 +88,9 @@ class AnswerSource(ABC):
         h = self.header
         squares = np.zeros(h.rows)
         for start, units in self.blocks():
-            row = np.arange(start, start + len(units)) // h.dimension
-            first = int(row[0])
-            part = np.bincount(row - first, weights=np.square(units, dtype=np.float64))
+            first = start // h.dimension
+            rows = np.arange(first * h.dimension, start + len(units), h.dimension) - start
+            part = np.add.reduceat(np.square(units, dtype=np.float64), np.maximum(rows, 0))
             squares[first : first + len(part)] += part
         return float(np.sqrt(squares.max(initial=0.0))) * h.spacing
 

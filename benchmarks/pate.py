@@ -1,0 +1,145 @@
+"""Aggregation in streams: time and memory against teachers and voxels, with the slope.
+
+    python -m benchmarks.pate                   10^6 voxels x 250 teachers, and the way there
+    python -m benchmarks.pate --files           the same through answer files (1 GB on disk)
+    python -m benchmarks.pate --json
+
+Codes are whole maps (identity reducer, nothing is compressed): the largest that aggregation meets.
+Each cell runs in a process of its own, and memory is what its peak exceeds a run on a tiny map by.
+Slopes are those of log time against the log of teachers and of voxels: 1 is linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privet.methods.pate import Aggregator, AnswerFile, Answers, shard_ledger
+from privet.methods.pate.answers import AnswerSource, Header, Units
+from privet.noise import seeded
+
+VOXELS = (125_000, 250_000, 500_000, 1_000_000)
+TEACHERS = (32, 64, 125, 250)
+
+
+class Drawn(AnswerSource):
+    """Answers that are made as they are asked for, so that only the aggregation takes memory."""
+
+    def __init__(self, site: int, voxels: int) -> None:
+        # a map of one repeated value: what is in it does not change the cost
+        small = Answers.clipped(np.zeros((1, 1)), radius=0.5 * voxels**0.5, site=str(site)).header
+        self._header = replace(small, dimension=voxels)
+        self._unit = int(0.499 / small.spacing)
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    @property
+    def label(self) -> str:
+        return f"site {self._header.site}"
+
+    def flat(self, start: int, stop: int) -> Units:
+        return np.full(stop - start, self._unit, dtype=np.int32)
+
+    def refuse_if_damaged(self) -> None:
+        """Nothing to compare with."""
+
+
+def sources(voxels: int, teachers: int, folder: Path | None) -> list[AnswerSource]:
+    """The answers of all teachers, drawn or in files."""
+    if folder is None:
+        return [Drawn(k, voxels) for k in range(teachers)]
+    rng, radius = np.random.default_rng(0), 0.5 * voxels**0.5
+    out: list[AnswerSource] = []
+    for k in range(teachers):
+        answers = Answers.clipped(rng.uniform(-0.5, 0.5, (1, voxels)), radius=radius, site=str(k))
+        out.append(AnswerFile(answers.write(folder / f"{k}.safetensors")))
+    return out
+
+
+def cell(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
+    """One aggregation: checks, charge, sums, noise; the answers are not kept."""
+    with tempfile.TemporaryDirectory() as place:
+        answers = sources(voxels, teachers, Path(place) if files else None)
+        plan = Aggregator.for_budget(
+            teachers=teachers, queries=1, epsilon=8.0, delta=1e-3,
+            radius=answers[0].header.radius, dimension=voxels,
+        )  # fmt: skip
+        ledger = shard_ledger(epsilon=8.0, delta=1e-3)
+        begun = time.perf_counter()
+        plan.charge(answers, ledger=ledger)
+        total = sum(float(part.sum()) for _, part in plan.blocks(answers, rng=seeded(0)))
+        seconds = time.perf_counter() - begun
+    return {
+        "voxels": voxels,
+        "teachers": teachers,
+        "seconds": seconds,
+        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "mean": total / voxels,
+        "spent": ledger.spent(),
+    }
+
+
+def measured(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
+    """`cell` in a process of its own, so that its peak is its own."""
+    words = ["--cell", str(voxels), str(teachers), *(["--files"] if files else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.pate", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def slope(rows: list[dict[str, Any]], key: str) -> float:
+    """d log(seconds) / d log(key), by least squares."""
+    x, y = (np.log([row[k] for row in rows]) for k in (key, "seconds"))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--files", action="store_true")
+    parser.add_argument("--cell", nargs=2, type=int, metavar=("VOXELS", "TEACHERS"))
+    args = parser.parse_args()
+    if args.cell:
+        print(json.dumps(cell(*args.cell, files=args.files)))
+        return
+    base = measured(1_000, 2, args.files)["peak_megabytes"]
+    by_voxels = [measured(v, TEACHERS[-1], args.files) for v in VOXELS]
+    by_teachers = [measured(VOXELS[-1], k, args.files) for k in TEACHERS[:-1]] + [by_voxels[-1]]
+    rows = [*by_voxels, *by_teachers[:-1]]
+    for row in rows:
+        row["megabytes"] = row["peak_megabytes"] - base
+    found = {
+        "rows": rows,
+        "slope_voxels": slope(by_voxels, "voxels"),
+        "slope_teachers": slope(by_teachers, "teachers"),
+        "files": args.files,
+    }
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{'voxels':>9} {'teachers':>9} {'seconds':>8} {'MB above a tiny run':>20}")
+    for row in rows:
+        size = f"{row['voxels']:>9} {row['teachers']:>9}"
+        print(f"{size} {row['seconds']:8.2f} {row['megabytes']:20.1f}")
+    print(f"slope in voxels {found['slope_voxels']:.2f}, in teachers {found['slope_teachers']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
