@@ -88,22 +88,29 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ["dpsgd"],
-        ["adaptive-laplace"],
-        ["adaptive-laplace", "--reading", "published", "--epochs", "1"],
-        [
-            "residual",
-            "--reading",
-            "published",
-            "--gamma",
-            "0.2",
-            "--epochs",
-            "1",
-            "--noise-draws",
-            "2",
-        ],
+        pytest.param(["dpsgd"], id="dpsgd"),
+        pytest.param(["adaptive-laplace"], id="adaptive-laplace"),
+        pytest.param(
+            ["adaptive-laplace", "--reading", "published", "--epochs", "1"],
+            id="adaptive-laplace, published",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [
+                "residual",
+                "--reading",
+                "published",
+                "--gamma",
+                "0.2",
+                "--epochs",
+                "1",
+                "--noise-draws",
+                "2",
+            ],
+            id="residual",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["dpsgd", "adaptive-laplace", "adaptive-laplace, published", "residual"],
 )
 def test_the_model_that_is_attacked_is_the_one_that_was_released(words, tmp_path):
     """Its test accuracy is the run's own, to the last record."""
