@@ -69,13 +69,12 @@ def test_mislabelled_canaries_unmask_a_model_that_remembers() -> None:
         table = {row.tobytes(): int(c) for row, c in zip(known_x, known_y, strict=True)}
         return lambda asked: np.array([np.eye(3)[table[r.tobytes()]] * 0.9 + 0.03 if r.tobytes() in table else np.full(3, 1 / 3) for r in asked])  # fmt: skip
 
-    scores, seconds = canaries.scores(memory)
+    scores = canaries.scores(memory(*canaries.training_set()))
     found = OneRunAudit(guesses=60).run(
         scores, canaries.included, what="a table", proved=math.inf, claimed=1.0, control=scores
     )
     assert found.verdict is Verdict.FALSIFIED
     assert found.audited == found.ceiling == found.control
-    assert seconds >= 0
 
 
 def test_bad_input() -> None:

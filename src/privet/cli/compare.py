@@ -66,9 +66,11 @@ def table(results: dict[str, Any]) -> None:
         f"{facts['name']}: {facts['records']:,} private records, "
         f"epsilon {results['epsilon']:g}, delta {results['delta']:g}"
     )
-    shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    shown = Table(
+        title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1)
+    )
     shown.add_column("method", no_wrap=True)
-    for name in ("accuracy", "claimed", "proved", "audited", "attack AUC", "TPR at 1%", "time"):
+    for name in ("accuracy", "claimed", "proved", "audited", "AUC", "TPR@1%", "time"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("verdict", no_wrap=True)
     for row in results["rows"]:
@@ -82,7 +84,8 @@ def table(results: dict[str, Any]) -> None:
             f"{row['time_ratio']:.1f}x",
             row["verdict"],
         )
-    Console().print(shown)
+    needed = Console(width=1000).measure(shown).maximum
+    Console(width=max(Console().width, needed)).print(shown)  # numbers are never cut off
 
 
 def _epsilon(value: float | str | None) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
+from privet.audit import Finding
+from privet.experiments.adaptive_laplace.audit import audit_record
 from privet.experiments.compare.bench import Bench
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
@@ -13,9 +15,13 @@ from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.pate import PATEClassifier
 from privet.methods.residual import ResidualPerturbationClassifier
+from privet.noise import seeded
 
 Make = Callable[[Bench, int, Ledger | None], Any]
 """A bench, a seed and a ledger to an estimator with fit, predict and predict_proba."""
+
+Audit = Callable[[Any, Bench, int], Finding]
+"""A fitted estimator, the bench and a seed to what an attack on it found."""
 
 
 @final
@@ -28,6 +34,8 @@ class Entrant:
     """Which of the five systems it belongs to, or what it is there for."""
     make: Make
     private: bool = True
+    audit: Audit | None = None
+    """An audit of its own; None: mislabelled canaries in one training run."""
 
 
 def _limit(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
@@ -65,6 +73,15 @@ def _adaptive_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     return AdaptiveLaplaceClassifier(**_common(bench, seed, None), reading="published")
 
 
+def _audit_adaptive(model: Any, bench: Bench, seed: int) -> Finding:
+    """The likelihood ratio of one released record against the whole claim."""
+    plan, rng = model.plan_, seeded(seed).child("audit")
+    finding = audit_record(
+        epsilon=plan.epsilons[1], features=plan.facts.features, h0=plan.h0, trials=20_000, rng=rng,
+    )  # fmt: skip
+    return replace(finding, claimed=model.claim_.epsilon, proved=model.guarantee_.epsilon)
+
+
 def _pate(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     # its unit is the teacher's shard: another ledger than that of records, so it keeps its own
     return PATEClassifier(**_common(bench, seed, None), public_inputs=bench.public())
@@ -96,7 +113,10 @@ ENTRANTS = (
     Entrant(name="dpsgd", system="DP-SGD", make=_dpsgd),
     Entrant(name="adaptive-laplace", system="adaptive Laplace", make=_adaptive),
     Entrant(
-        name="adaptive-laplace as published", system="adaptive Laplace", make=_adaptive_published
+        name="adaptive-laplace as published",
+        system="adaptive Laplace",
+        make=_adaptive_published,
+        audit=_audit_adaptive,
     ),
     Entrant(name="pate", system="PATE", make=_pate),
     Entrant(name="residual", system="residual perturbation", make=_residual),
