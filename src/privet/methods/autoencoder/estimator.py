@@ -264,7 +264,7 @@ class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore
         activation: str = "radial",
         noise: str | None = None,
         shares: tuple[float, ...] | None = None,
-        ridge: float = 0.3,
+        ridge: float = 0.5,
         epochs: int = 50,
         adjacency: str = "add-remove",
         user_share: float = 1.0,

@@ -80,10 +80,9 @@ class Perturbation:
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """The perturbed loss of eq. 11 at W = weights (d x b), without its constant."""
         linear = (0.5 - targets).T @ hidden + self.linear
-        shared = hidden.T @ hidden / 8.0
-        curved = torch.einsum("je,eq,jq->", weights, shared, weights)
-        noise = torch.einsum("je,jeq,jq->", weights, self.quadratic, weights)
-        return (linear * weights).sum() + curved + noise
+        curved = weights @ (hidden.T @ hidden) / 8.0
+        noise = (self.quadratic @ weights[:, :, None])[:, :, 0]
+        return ((linear + curved + noise) * weights).sum()
 
 
 @final
@@ -226,13 +225,16 @@ class PublishedStack:
     def _descend(self, weights: list[Tensor], loss: Any, records: int) -> list[Tensor]:
         """Gradient descent (Adam) on the loss per record, rows of every matrix held in a ball."""
         found = [w.clone().requires_grad_(True) for w in weights]
-        optimiser = torch.optim.Adam(found, lr=self.learning_rate)
-        for _ in range(self.epochs):
-            optimiser.zero_grad()
-            (loss(found) / max(records, 1)).backward()
-            optimiser.step()
+        first = [torch.zeros_like(w) for w in weights]
+        second = [torch.zeros_like(w) for w in weights]
+        for t in range(1, self.epochs + 1):
+            slopes = torch.autograd.grad(loss(found) / max(records, 1), found)
             with torch.no_grad():
-                for w in found:
+                for w, m, v, g in zip(found, first, second, slopes, strict=True):
+                    m += 0.1 * (g - m)
+                    v += 0.001 * (g * g - v)
+                    size = (v / (1.0 - 0.999**t)).sqrt() + 1e-8
+                    w -= self.learning_rate * m / (1.0 - 0.9**t) / size
                     length = w.norm(dim=1, keepdim=True).clamp_min(1e-30)
                     w *= (self.radius / length).clamp_max(1.0)
         return [w.detach() for w in found]

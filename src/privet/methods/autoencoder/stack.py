@@ -53,7 +53,7 @@ class OutputLayer:
     """
 
     classes: int
-    ridge: float = 0.3
+    ridge: float = 0.5
 
     def moments(self, units: int, share: float) -> Moments:
         """What is released."""
