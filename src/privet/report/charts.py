@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import final
 
-COLOURS = ("#1b6ca8", "#d1495b", "#5b8c5a", "#b08968", "#7b5ea7", "#2a9d8f", "#c77d0a", "#6b7a88")
+COLOURS = (
+    "#6b7a88", "#1b6ca8", "#5b8c5a", "#a3be8c", "#7b5ea7", "#d1495b", "#e59866", "#2a9d8f",
+    "#8bd3c7", "#c77d0a", "#3d405b", "#b56576",
+)  # fmt: skip
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 52
 

@@ -90,7 +90,7 @@ def _odds(epsilon: float) -> str:
 
 def _table(rows: Sequence[Results]) -> str:
     names = ("method", "accuracy", "claimed ε", "proved ε", "audited ε", "attack AUC",
-             "TPR at 1% FPR", "time", "verdict")  # fmt: skip
+             "TPR at 1%", "time", "verdict")  # fmt: skip
     head = "".join(f'<th scope="col"><button type="button">{n}</button></th>' for n in names)
     body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
     return (
