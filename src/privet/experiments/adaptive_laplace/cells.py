@@ -82,6 +82,7 @@ class Bench:
             count=1 if method == "AdLM, |h0| = 1" else Count.FEATURE_MAPS,
             batch_size=s.batch_size,
             epochs=s.epochs,
+            learning_rate=s.learning_rate,
             pretraining_epochs=s.pretraining_epochs,
         )
         facts = PublicFacts(

@@ -76,7 +76,8 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
         if results["settings"]["data"] == "mnist" and method in PUBLISHED:
             printed = PUBLISHED[method]
             axes.plot(list(printed), list(printed.values()), "x", color=colour, markersize=9, mew=2)
-    axes.plot([], [], "kx", label="printed in the paper")
+    if results["settings"]["data"] == "mnist":
+        axes.plot([], [], "kx", label="printed in the paper")
     larger = results["settings"]["larger"]
     without = [r["accuracy"] for r in results["rows"] if r["epsilon"] in larger]
     if without:
@@ -88,7 +89,7 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
     shown = results["settings"]["epsilons"]
     axes.set_xticks(shown, labels=[f"{e:g}" for e in shown])
     axes.minorticks_off()
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.02, 0.5))
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
