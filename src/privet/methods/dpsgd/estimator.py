@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,24 +17,36 @@ from torch import nn
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee
+from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
-from privet.methods.base import PublicFacts
+from privet.methods.base import PublicFacts, assuming, class_numbers, source_of
 from privet.methods.dpsgd.automatic import Wishes
 from privet.methods.dpsgd.method import PrivateLinear, PrivateNetwork
 from privet.nets.features import Features, unit_rows
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
 
 Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Estimator(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share: public preparation of rows, a plan, a release."""
+    """What classifier and regressor share: settings, public preparation of rows, plan, release."""
 
-    guarantee_: Guarantee
-    claim_: Guarantee | None
-    ledger_entry_: Entry | None
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    bounds: Bounds = None
+    features: Features | None = None
+    module: nn.Module | None = None
+    n_public: int | None = None
+    ledger: Ledger | None = None
+    steps: int | None = None
+    sample_rate: float | None = None
+    clipping_bound: float | None = None
+    learning_rate: float | None = None
+    momentum: float | None = None
+    centre: float | None = None
+    random_state: int | Source | None = None
 
     def _rows(self, X: Array) -> Array:
         """Rows as the model sees them: a public map of each row by itself."""
@@ -46,16 +58,6 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             return flat if self.bounds is None else _within(flat, self.bounds, ball=False)
         flat = flat.reshape(len(flat), -1)
         return unit_rows(flat) if self.bounds is None else _within(flat, self.bounds)
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
 
     def _learn(self, rows: Array, targets: Array, outputs: int, *, classification: bool) -> None:
         facts = PublicFacts(
@@ -81,15 +83,13 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
                 network=copy.deepcopy(self.module), classification=classification, wishes=wishes
             )
         self.plan_ = method.plan(facts)
-        release = method.fit(rows, targets, self.plan_, ledger=self.ledger, rng=self._source())
+        release = method.fit(
+            rows, targets, self.plan_, ledger=self.ledger, rng=source_of(self.random_state)
+        )
         self.model_ = release.model.eval()
-        self.guarantee_ = release.guarantee
-        self.claim_ = release.claim
-        self.ledger_entry_ = release.entry
-
-    def _assume(self, text: str) -> None:
-        more = Assumption(text=text, backing=Backing.ASSUMED)
-        self.guarantee_ = replace(self.guarantee_, assumptions=(*self.guarantee_.assumptions, more))
+        self.guarantee_: Guarantee = release.guarantee
+        self.claim_: Guarantee | None = release.claim
+        self.ledger_entry_: Entry | None = release.entry
 
     @torch.no_grad()
     def _outputs(self, X: Array) -> Array:
@@ -111,6 +111,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPSGDClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     """A classifier trained by DP-SGD, with settings that need no tuning.
 
@@ -142,63 +143,19 @@ class DPSGDClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        classes: Sequence[Any] | None = None,
-        bounds: Bounds = None,
-        features: Features | None = None,
-        module: nn.Module | None = None,
-        n_public: int | None = None,
-        ledger: Ledger | None = None,
-        steps: int | None = None,
-        sample_rate: float | None = None,
-        clipping_bound: float | None = None,
-        learning_rate: float | None = None,
-        momentum: float | None = None,
-        centre: float | None = None,
-        random_state: int | Source | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.bounds = bounds
-        self.features = features
-        self.module = module
-        self.n_public = n_public
-        self.ledger = ledger
-        self.steps = steps
-        self.sample_rate = sample_rate
-        self.clipping_bound = clipping_bound
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.centre = centre
-        self.random_state = random_state
+    classes: Sequence[Any] | None = None
 
     def fit(self, X: Array, y: Array) -> Self:
         """Train on the records, spending the whole budget."""
         X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True)
         check_classification_targets(y)
-        found, numbers = np.unique(y, return_inverse=True)
+        self.classes_, numbers = class_numbers(y, self.classes)
+        if (numbers < 0).any():
+            raise InvalidArgument("y", "a label outside `classes`", "one of the declared classes")
+        self._learn(self._rows(X), numbers, len(self.classes_), classification=True)
         if self.classes is None:
-            self.classes_ = found
-        else:
-            self.classes_ = np.unique(np.asarray(self.classes))
-            where = np.searchsorted(self.classes_, y)
-            where = np.minimum(where, len(self.classes_) - 1)
-            if not np.all(self.classes_[where] == y):
-                raise InvalidArgument(
-                    "y", "a label outside `classes`", "one of the declared classes"
-                )
-            numbers = where
-        if len(self.classes_) < 2:
-            raise InvalidArgument("y", "one class", "labels of two classes or more")
-        rows = self._rows(X)
-        self._learn(rows, numbers.astype(np.int64), len(self.classes_), classification=True)
-        if self.classes is None:
-            self._assume("the list of classes, taken from y, is public")
+            text = "the list of classes, taken from y, is public"
+            self.guarantee_ = assuming(self.guarantee_, text)
         return self
 
     def decision_function(self, X: Array) -> Array:
@@ -225,6 +182,7 @@ class DPSGDClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPSGDRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     """A regressor trained by DP-SGD: squared error, clipped gradients.
 
@@ -238,40 +196,7 @@ class DPSGDRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        target_bounds: tuple[float, float] = (-1.0, 1.0),
-        bounds: Bounds = None,
-        features: Features | None = None,
-        module: nn.Module | None = None,
-        n_public: int | None = None,
-        ledger: Ledger | None = None,
-        steps: int | None = None,
-        sample_rate: float | None = None,
-        clipping_bound: float | None = None,
-        learning_rate: float | None = None,
-        momentum: float | None = None,
-        centre: float | None = None,
-        random_state: int | Source | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.target_bounds = target_bounds
-        self.bounds = bounds
-        self.features = features
-        self.module = module
-        self.n_public = n_public
-        self.ledger = ledger
-        self.steps = steps
-        self.sample_rate = sample_rate
-        self.clipping_bound = clipping_bound
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.centre = centre
-        self.random_state = random_state
+    target_bounds: tuple[float, float] = (-1.0, 1.0)
 
     def fit(self, X: Array, y: Array) -> Self:
         """Train on the records, spending the whole budget."""

@@ -39,6 +39,16 @@ def nobody(training: Training) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One run of a plan, or the next attempt at it: who pays, where noise comes from, its name."""
+
+    plan: Plan
+    ledger: Ledger
+    rng: Source
+    run: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class _DPSGD(Method[nn.Module, Plan]):
     """What both kinds share: settings that do not change the price."""
 
@@ -49,17 +59,8 @@ class _DPSGD(Method[nn.Module, Plan]):
     watcher: Watcher = nobody
 
     @abstractmethod
-    def _train(
-        self,
-        x: Tensor,
-        y: Tensor,
-        plan: Plan,
-        *,
-        ledger: Ledger,
-        delta: float,
-        rng: Source,
-        run: str,
-    ) -> Training: ...
+    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
+        """Train on rows and targets."""
 
     def fit(
         self, x: Array, y: Array, plan: Plan, *, ledger: Ledger | None, rng: Source
@@ -83,9 +84,8 @@ class _DPSGD(Method[nn.Module, Plan]):
         run = new_run() if before is None else str(before[1]["run"])
         targets = tensor_of(y) if self.classification else tensor_of(y).float()[:, None]
         rows = tensor_of(x).float()
-        training = self._train(
-            rows, targets, plan, ledger=ledger, delta=facts.delta, rng=rng, run=run
-        )
+        attempt = _Attempt(plan=plan, ledger=ledger, rng=rng, run=run)
+        training = self._train(rows, targets, attempt)
         public = f"the nominal number of records, {facts.records}, is public"
         proved = training.guarantee
         kept = [a for a in proved.assumptions if "number of records" not in a.text]
@@ -101,8 +101,9 @@ class _DPSGD(Method[nn.Module, Plan]):
         )
 
     def _private(
-        self, model: nn.Module, tensors: tuple[Tensor, ...], plan: Plan, **kw: Any
+        self, model: nn.Module, tensors: tuple[Tensor, ...], attempt: _Attempt
     ) -> Training:
+        plan = attempt.plan
         optimizer = torch.optim.SGD(
             model.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
         )
@@ -111,13 +112,16 @@ class _DPSGD(Method[nn.Module, Plan]):
             optimizer,
             tensors,
             plan.schedule,
+            ledger=attempt.ledger,
+            delta=plan.facts.delta,
+            rng=attempt.rng,
+            run=attempt.run,
             n_public=plan.facts.records,
             learning_rates=plan.absolute_learning_rates,
             micro_batch=self.micro_batch,
             checkpoints=self.checkpoints,
             ema=plan.ema,
             charge_block=plan.schedule.steps if self.checkpoints is None else None,
-            **kw,
         )
 
 
@@ -137,43 +141,33 @@ class PrivateLinear(_DPSGD):
         """Full-batch gradient descent; see `linear_plan`."""
         return linear_plan(facts, self.wishes)
 
-    def _train(
-        self,
-        x: Tensor,
-        y: Tensor,
-        plan: Plan,
-        *,
-        ledger: Ledger,
-        delta: float,
-        rng: Source,
-        run: str,
-    ) -> Training:
+    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
+        plan = attempt.plan
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
-        self._centre(head, x, plan, ledger=ledger, rng=rng, run=run)
+        self._centre(head, x, attempt)
         add = add_softmax if self.classification else add_squares
-        with self._private(
-            head, head.tensors(x, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
-        ) as training:
+        with self._private(head, head.tensors(x, y), attempt) as training:
             for _ in training:
                 training.step_in_closed_form(partial(add, head.linear.weight))
                 self.watcher(training)
         return training
 
-    def _centre(
-        self, head: LinearHead, x: Tensor, plan: Plan, *, ledger: Ledger, rng: Source, run: str
-    ) -> None:
+    def _centre(self, head: LinearHead, x: Tensor, attempt: _Attempt) -> None:
         """Release the mean of the rows, or take it from the checkpoint where it was released."""
+        plan = attempt.plan
         if plan.centre_mu == 0.0:
             return
         # the token makes it one charge however often the run is resumed
-        ledger.charge(plan.centre_loss, what="DP-SGD, mean of the features", token=f"{run}:mean")
+        attempt.ledger.charge(
+            plan.centre_loss, what="DP-SGD, mean of the features", token=f"{attempt.run}:mean"
+        )
         found = None if self.checkpoints is None else self.checkpoints.read()
         if found is not None:
             head.mean.copy_(found[0]["model/mean"])
             return
         total = _sum_of_rows(x)
         mechanism = mechanisms.Gaussian(scale=plan.centre_scale(total.dimension))
-        released = mechanism.release(total, rng=rng.child("mean"))
+        released = mechanism.release(total, rng=attempt.rng.child("mean"))
         head.mean.copy_(torch.from_numpy(released / plan.facts.records))
 
 
@@ -188,20 +182,8 @@ class PrivateNetwork(_DPSGD):
         """Large Poisson batches; see `network_plan`."""
         return network_plan(facts, self.wishes)
 
-    def _train(
-        self,
-        x: Tensor,
-        y: Tensor,
-        plan: Plan,
-        *,
-        ledger: Ledger,
-        delta: float,
-        rng: Source,
-        run: str,
-    ) -> Training:
-        with self._private(
-            self.network, (x, y), plan, ledger=ledger, delta=delta, rng=rng, run=run
-        ) as training:
+    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
+        with self._private(self.network, (x, y), attempt) as training:
             for batch in training:
                 out = self.network(batch.x)
                 training.step(self._losses(out, batch.y))
