@@ -20,6 +20,7 @@ from privet.cli import (
     reproduce_residual,
     train,
     train_adaptive_laplace,
+    train_autoencoder,
     train_residual,
 )
 from privet.errors import PrivetError
@@ -36,6 +37,7 @@ app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
 train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
+train.app.command("autoencoder")(train_autoencoder.autoencoder)
 train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
 app.add_typer(pate.app)

@@ -120,6 +120,14 @@ class PublishedNetwork:
         rows = encode(unit_inputs(x, self.low, self.high), self.weights, self.ranges)
         return np.asarray((rows @ self.output.T).numpy())
 
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """All that was learned, by name; the minima and maxima are the data's own."""
+        found = {"output": np.asarray(self.output)}
+        for k, (w, r) in enumerate(zip(self.weights, self.ranges, strict=True)):
+            found |= {f"layer{k}.weights": np.asarray(w)}
+            found |= {f"layer{k}.low": np.asarray(r.low), f"layer{k}.high": np.asarray(r.high)}
+        return found
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -84,3 +84,15 @@ class ClassifierStack:
         """One logit a class."""
         rows = self.output.rows(self.stack.encode(x))
         return np.asarray(rows.astype(np.float64) @ self.weights)
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """All that was learned, by name: what a file of this model holds."""
+        found = {"output": np.asarray(self.weights, dtype=np.float64)}
+        for k, layer in enumerate(self.stack.layers):
+            found |= {
+                f"layer{k}.mean": layer.mean,
+                f"layer{k}.basis": layer.basis,
+                f"layer{k}.gain": layer.gain,
+                f"layer{k}.radius": np.array(layer.radius),
+            }
+        return found
