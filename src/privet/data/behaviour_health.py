@@ -69,9 +69,9 @@ def health_network(
 ) -> HealthNetwork:
     """Generate a network; equal seeds give equal networks.
 
-    `persistence` is rho, `contagion` the sum of Psi(., u) for a user with friends; they must leave
-    the states stable (sum below 1). `missing` is the share of days that are not recorded; users
-    also join at different times, in the first eighth.
+    `persistence` is rho, `contagion` the most that Psi(., u) sums to (users with few close friends
+    are moved less); they must leave the states stable (sum below 1). `missing` is the share of days
+    that are not recorded; users also join at different times, in the first eighth.
 
     >>> made = health_network(users=30, days=20, seed=1)
     >>> made.panel.values.shape, bool((made.influence.sum(axis=0) < 0.66).all())
@@ -121,12 +121,12 @@ def _friendships(traits: Array, count: int, rng: np.random.Generator) -> NDArray
 
 
 def _tie_strength(edges: NDArray[np.int64], n: int) -> Array:
-    """Columns that sum to 1 (0 for who has no friends): ties with common friends count tenfold."""
+    """Columns that sum to 1 at most: ties with three common friends or more count tenfold."""
     graph = np.zeros((n, n))
     graph[edges[:, 0], edges[:, 1]] = graph[edges[:, 1], edges[:, 0]] = 1.0
     common = graph @ graph
     strength = graph * np.where(common >= 3, 1.0, 0.1)
-    return np.asarray(strength / np.maximum(strength.sum(axis=0, keepdims=True), 1e-12))
+    return np.asarray(strength / np.maximum(strength.sum(axis=0, keepdims=True), 2.0))
 
 
 def _competitions(

@@ -95,18 +95,19 @@ class PropagationInfluence(Influence):
     """theta by kind of tie, from how activity propagates along friendships.
 
     Ties fall into kinds by their number of common friends (a public fact): kind k has at least
-    `levels[k - 1]`. For each kind, with e = sign(g) and T days,
+    `levels[k - 1]`. With e = sign(g), T days, and days on which u was below its own past,
 
         propagation  p_k = sum over ties (v, u) of kind k of a(v, u) / (T-1) sum_t e_vt e_u,t+1,
         exposure     q_k = sum over the same of             a(v, u) / (T-1) sum_t e_vt^2,
 
-    are released, and theta_k follows r_k = p_k / q_k, the share of v's pushes that u followed, as
-    far as the noise lets it be believed; where it does not, theta_k = 1.
+    are released, and theta_k follows r_k = p_k / q_k, how much more often u rose after v had been
+    active, as far as the noise lets it be believed; where it does not, theta_k = 1. Taking days on
+    which u was low keeps friends who are merely alike from looking like friends who push.
 
     **Guarantee** (add or remove a user's records, the graph staying): as a source the user moves
-    (p, beta q) by at most sqrt(1 + beta^2) sum_u a(v, u), as a target p alone by at most sum_v a(v,
-    u); both sums are at most 1, so L2 and L1 sensitivities are sqrt(1 + beta^2) + 1 and 2 + beta,
-    beta = `SQUARES`.
+    (p, beta q) by at most sqrt(1 + beta^2) sum_u a(v, u), as a target by at most the same with
+    sum_v a(v, u); both sums are at most 1, so L2 and L1 sensitivities are 2 sqrt(1 + beta^2) and
+    2 (1 + beta), beta = `SQUARES`.
 
     After the CPP model of Phan, Dou, Xiao, Piniewski and Kil, "Analysis of physical activity
     propagation in a health social network" (2014), which counts propagations too, per user and
@@ -136,7 +137,7 @@ class PropagationInfluence(Influence):
     def sensitivity(self) -> Sensitivity:
         slack = 1.0 + 2.0**-30  # sums of float64 numbers, off by some 1e-12 at most
         return Sensitivity(
-            l1=(2.0 + SQUARES) * slack, l2=(math.sqrt(1.0 + SQUARES**2) + 1.0) * slack
+            l1=2.0 * (1.0 + SQUARES) * slack, l2=2.0 * math.sqrt(1.0 + SQUARES**2) * slack
         )
 
     def kinds(self, edges: Edges, users: int) -> NDArray[np.int64]:
@@ -150,8 +151,9 @@ class PropagationInfluence(Influence):
         if days < 2:
             raise InvalidArgument("days", days, "at least 2 to see activity propagate")
         weights, kinds = friend_weights(edges, users), self.kinds(edges, users)
-        propagated = weights * (sign[:, :-1] @ sign[:, 1:].T) / (days - 1)
-        exposed = weights * ((sign[:, :-1] ** 2).sum(axis=1) / (days - 1))[:, None]
+        low = (sign[:, :-1] < 0.0).astype(np.float64)
+        propagated = weights * (sign[:, :-1] @ (low * sign[:, 1:]).T) / (days - 1)
+        exposed = weights * (sign[:, :-1] ** 2 @ low.T) / (days - 1)
         packed = [
             part[kinds == k].sum() * scale
             for part, scale in ((propagated, 1.0), (exposed, SQUARES))
@@ -185,12 +187,26 @@ class PropagationInfluence(Influence):
         return np.asarray(np.clip(believed * relative + 1.0 - believed, 0.0, 1.0))
 
 
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedInfluence:
+    """An influence model with what was paid for: gives a theta for any graph."""
+
+    model: Influence
+    counts: Array | None
+    noise: float
+
+    def weights(self, edges: Edges, users: int) -> Array:
+        """a theta, users x users."""
+        return self.model.weights(edges, users, self.counts, self.noise)
+
+
 def release_influence(
     influence: Influence, activity: Array, edges: Edges, *, mechanism: Gaussian | None, rng: Source
-) -> Array:
-    """a theta for this model; whoever calls this has charged for it."""
+) -> ReleasedInfluence:
+    """Release what the model needs; whoever calls this has charged for it."""
     counts = influence.counts(activity, edges)
     if counts is None or mechanism is None:
-        return influence.weights(edges, len(activity), None, 0.0)
+        return ReleasedInfluence(model=influence, counts=None, noise=0.0)
     noisy = mechanism.release(counts, rng=rng)
-    return influence.weights(edges, len(activity), noisy, mechanism.scale)
+    return ReleasedInfluence(model=influence, counts=noisy, noise=mechanism.scale)

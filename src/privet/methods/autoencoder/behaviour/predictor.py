@@ -129,7 +129,7 @@ class BehaviourPredictor(BehaviourModel):
             raise InvalidArgument(
                 "days_public", self.days_public, "no less than any user's number of examples"
             )
-        self.influence_weights_ = release_influence(
+        self.influence_ = release_influence(
             self.influence,
             examples.activity,
             examples.edges,
@@ -140,7 +140,7 @@ class BehaviourPredictor(BehaviourModel):
         own = self.own_rows(examples)
         self.shape_ = plan.row_shape(own.shape[1])
         total = plan.output_moments(own.shape[1]).sum()
-        rows = self.shape_.rows(own, examples.social(self.influence_weights_))
+        rows = self.shape_.rows(own, self._social(examples))
         total.add(rows, examples.signs[:, None], weights)
         found = release_moments(total, plan.output, rng=rng.child("output"))
         self.weights_ = _solve(found)
@@ -149,8 +149,11 @@ class BehaviourPredictor(BehaviourModel):
         return self
 
     def predict_proba(self, examples: Examples) -> Array:
-        social = examples.social(self.influence_weights_)
-        return sigmoid(self.shape_.rows(self.own_rows(examples), social) @ self.weights_)
+        rows = self.shape_.rows(self.own_rows(examples), self._social(examples))
+        return sigmoid(rows @ self.weights_)
+
+    def _social(self, examples: Examples) -> Array:
+        return examples.social(self.influence_.weights(examples.edges, examples.users))
 
     def own_rows(self, examples: Examples) -> Array:
         """The own part of each row before it is brought to length: a function of own records."""

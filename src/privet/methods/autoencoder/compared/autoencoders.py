@@ -66,7 +66,6 @@ class _StackedAutoencoder(BehaviourModel):
     def fit(self, examples: Examples) -> Self:
         """Pre-train, then train everything."""
         generator = generator_for(self.random_state)
-        self._friends = mean_influence(examples)
         x, y = self._inputs(examples), tensor(examples.status.astype(np.float64))
         sizes = [x.shape[1], *self.hidden]
         self._weights = [weight_matrix(a, b, generator) for a, b in itertools.pairwise(sizes)]
@@ -113,7 +112,7 @@ class _StackedAutoencoder(BehaviourModel):
             return probabilities(self._logits(self._inputs(examples)))
 
     def _inputs(self, examples: Examples) -> Tensor:
-        social = examples.social(self._friends)[:, None]
+        social = examples.social(mean_influence(examples))[:, None]
         return tensor((np.hstack([examples.own(), social]) + 1.0) / 2.0)
 
     def _codes(self, x: Tensor, layers: int) -> Tensor:

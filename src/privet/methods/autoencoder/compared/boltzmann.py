@@ -62,7 +62,6 @@ class _ConditionalBoltzmann(BehaviourModel):
     def fit(self, examples: Examples) -> Self:
         """Contrastive divergence, then the output layer."""
         generator = generator_for(self.random_state)
-        self._friends = mean_influence(examples)
         x, u = tensor(2.0 * examples.now), tensor(self._condition(examples))
         self._w = weight_matrix(x.shape[1], self.hidden, generator)
         self._past_visible = weight_matrix(u.shape[1], x.shape[1], generator)
@@ -137,7 +136,7 @@ class SocialRBM(_ConditionalBoltzmann):
     """
 
     def _condition(self, examples: Examples) -> Array:
-        social = examples.social(self._friends)[:, None]
+        social = examples.social(mean_influence(examples))[:, None]
         own = examples.past.reshape(len(examples), -1)
         return np.hstack([own, examples.calendar, social])
 

@@ -1,0 +1,176 @@
+"""dPAH: price, ledger, learning, layers, influence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privet import loss as losses
+from privet.data.behaviour import Panel, rolling
+from privet.data.behaviour_health import health_network
+from privet.errors import BudgetExceeded, InvalidArgument
+from privet.guarantee import Backing, Standing, Unit
+from privet.ledger import Ledger
+from privet.methods.autoencoder.behaviour import (
+    BehaviourPredictor,
+    Examples,
+    FriendshipInfluence,
+    PropagationInfluence,
+)
+from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, plan_behaviour
+from privet.noise import secure
+
+Split = tuple[Examples, Examples]
+
+
+def facts(**changes: object) -> BehaviourFacts:
+    given: dict[str, object] = {
+        "users": 254, "days": 236, "friends": 24, "attributes": 30, "events": 3, "lags": 3,
+        "epsilon": 1.0, "delta": 1e-5, "unit": Unit.USER,
+    }  # fmt: skip
+    return BehaviourFacts(**(given | changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return health_network(users=150, days=60, seed=5).panel
+
+
+@pytest.fixture(scope="module")
+def split(panel: Panel) -> Split:
+    fold = rolling(panel, horizon=12, first=4)[0]
+    return Examples.of(panel, fold.train), Examples.of(panel, fold.test)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 8)])
+@pytest.mark.parametrize("influence", [FriendshipInfluence(), PropagationInfluence()])
+def test_all_releases_together_cost_the_budget(
+    epsilon: float, hidden: tuple[int, ...], influence: FriendshipInfluence | PropagationInfluence
+) -> None:
+    plan = plan_behaviour(facts(epsilon=epsilon), hidden=hidden, influence=influence)
+    assert 0.999 * epsilon < plan.loss.epsilon(1e-5) <= epsilon
+    # an independent sum: squares of mu = sensitivity over noise
+    bare = [plan.output_moments(20).add_remove.l2 / plan.output.scale]
+    bare += [1.0 / layer.scale for layer in plan.layers]
+    if plan.influence is not None:
+        bare.append(influence.sensitivity.l2 / plan.influence.scale)
+    assert np.sqrt(np.square(bare).sum()) <= losses.gaussian_mu(epsilon, 1e-5)
+
+
+def test_layers_are_learned_where_they_stand_out_of_the_noise() -> None:
+    def hidden(**changes: object) -> tuple[int, ...]:
+        return plan_behaviour(facts(**changes), hidden=None, influence=FriendshipInfluence()).hidden
+
+    assert hidden() == ()
+    assert hidden(unit=Unit.RECORD) == (8, 8)
+    assert hidden(users=20_000) == (8, 8)
+
+
+def test_guarantee_says_what_is_assumed(split: Split) -> None:
+    model = BehaviourPredictor(random_state=0).fit(split[0])
+    g = model.guarantee_
+    assert g.unit is Unit.USER and g.standing is Standing.PROVED and g.epsilon <= 1.0
+    assumed = [a.text for a in g.assumptions if a.backing is Backing.ASSUMED]
+    assert any("graph" in text for text in assumed) and any("days" in text for text in assumed)
+    told = BehaviourPredictor(random_state=0, days_public=60).fit(split[0]).guarantee_
+    assert not any("days" in a.text for a in told.assumptions)
+    record = BehaviourPredictor(random_state=0, unit="record").fit(split[0]).guarantee_
+    assert record.unit is Unit.RECORD and any("one tuple" in a.text for a in record.assumptions)
+
+
+def test_the_ledger_is_charged_first_and_can_refuse(split: Split) -> None:
+    ledger = Ledger.in_memory(cap_epsilon=1.5, cap_delta=1e-5, unit=Unit.USER)
+    model = BehaviourPredictor(epsilon=1.0, ledger=ledger, random_state=0).fit(split[0])
+    assert model.ledger_entry_ is not None
+    refused = BehaviourPredictor(epsilon=1.4, ledger=ledger, random_state=0)
+    with pytest.raises(BudgetExceeded):
+        refused.fit(split[0])
+    assert "weights_" not in vars(refused) and "layers_" not in vars(refused)
+    wrong = Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5)
+    with pytest.raises(InvalidArgument, match="per user"):
+        BehaviourPredictor(ledger=wrong).fit(split[0])
+
+
+def test_it_learns_and_is_reproducible(split: Split) -> None:
+    train, test = split
+    plenty = BehaviourPredictor(epsilon=200.0, random_state=1).fit(train).score(test)
+    assert plenty > 0.70
+    one, two = (BehaviourPredictor(random_state=3).fit(train) for _ in range(2))
+    assert np.array_equal(one.weights_, two.weights_)
+    assert not np.array_equal(one.weights_, BehaviourPredictor(random_state=4).fit(train).weights_)
+    assert not np.array_equal(
+        BehaviourPredictor().fit(train).weights_, BehaviourPredictor().fit(train).weights_
+    )
+    assert BehaviourPredictor(random_state=secure()).fit(train).score(test) > 0.4
+
+
+def test_layers_and_probabilities(split: Split, panel: Panel) -> None:
+    train, test = split
+    model = BehaviourPredictor(epsilon=8.0, unit="record", hidden=(6, 4), random_state=0).fit(train)
+    assert [layer.units for layer in model.layers_] == [6, 4]
+    for layer in model.layers_:
+        assert np.allclose(layer.weights.T @ layer.weights, np.eye(layer.units))
+    p = model.predict_proba(test)
+    assert ((p > 0.0) & (p < 1.0)).all() and model.score(test) > 0.68
+    tomorrow = model.predict_tomorrow(panel)
+    assert tomorrow.shape == (150,) and np.isfinite(tomorrow).all()
+
+
+def test_influence_is_found_where_it_was_put() -> None:
+    """Ties with three common friends or more were made ten times as strong."""
+    made = health_network(users=254, days=120, seed=8)
+    rows = Examples.of(made.panel, range(4, 120))
+    found = PropagationInfluence()
+    counts = found.counts(rows.activity, made.panel.edges)
+    assert counts is not None
+    theta = found.strengths(counts.value, 0.0)
+    assert theta[2] == 1.0 and theta[0] < 0.8
+    # with noise far above the counts nothing is believed: all ties alike
+    assert (found.strengths(counts.value, 1e6) > 0.999).all()
+    weights = found.weights(made.panel.edges, 254, counts.value, 0.0)
+    alike = FriendshipInfluence().weights(made.panel.edges, 254, None, 0.0)
+    pairs = made.influence > 0.0
+    estimated, public = (
+        np.corrcoef(w[pairs], made.influence[pairs])[0, 1] for w in (weights, alike)
+    )
+    assert estimated > 0.2 and estimated > public + 0.15
+
+
+def test_a_model_serves_another_network(split: Split) -> None:
+    model = BehaviourPredictor(epsilon=50.0, influence=PropagationInfluence(), random_state=0)
+    other = health_network(users=40, days=30, seed=6).panel
+    assert model.fit(split[0]).score(Examples.of(other, range(10, 30))) > 0.6
+
+
+def test_influence_is_paid_for(split: Split) -> None:
+    train, test = split
+    model = BehaviourPredictor(epsilon=50.0, influence=PropagationInfluence(), random_state=0)
+    assert model.fit(train).score(test) > 0.68
+    assert model.plan_.influence is not None and model.guarantee_.epsilon <= 50.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"unit": "household"}, "unit"),
+        ({"lags": 0}, "lags"),
+        ({"hidden": (1, 2, 3)}, "hidden"),
+    ],
+)
+def test_settings_that_are_refused(arguments: dict[str, object], word: str) -> None:
+    with pytest.raises(InvalidArgument, match=word):
+        BehaviourPredictor(**arguments)  # type: ignore[arg-type]
+
+
+def test_examples_that_are_refused(split: Split, panel: Panel) -> None:
+    with pytest.raises(InvalidArgument, match="lags"):
+        BehaviourPredictor(lags=2).fit(split[0])
+    with pytest.raises(InvalidArgument, match="statuses"):
+        BehaviourPredictor().fit(Examples.tomorrow(panel))
+    with pytest.raises(InvalidArgument, match="days_public"):
+        BehaviourPredictor(days_public=3).fit(split[0])
+    with pytest.raises(InvalidArgument, match="levels"):
+        PropagationInfluence(levels=(3, 1))
