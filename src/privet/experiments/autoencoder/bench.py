@@ -81,7 +81,11 @@ class Bench:
 
     def model(self, cell: Cell) -> BehaviourModel:
         """The model of a cell."""
-        steps: dict[str, Any] = {"steps": self.settings.steps, "random_state": cell.seed}
+        steps: dict[str, Any] = {
+            "steps": self.settings.steps,
+            "pretraining_steps": self.settings.steps // 4,
+            "random_state": cell.seed,
+        }
         match cell.model:
             case "dA":
                 return DeepAutoencoder(**steps)

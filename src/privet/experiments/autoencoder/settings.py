@@ -52,7 +52,7 @@ class Settings:
     users: int = 254
     days: int = 300
     steps: int = 1000
-    """Steps of the deep models that are not private."""
+    """Steps of the deep models that are not private, after a quarter as many of pre-training."""
 
     def cells(self) -> Iterator[Cell]:
         """Every cell once, those with the same examples together."""
