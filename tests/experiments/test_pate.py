@@ -171,7 +171,7 @@ def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
 
     made = load(replace(TINY, teachers=4, shard=3), None)
     maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
-    settings = {"noise": 0.5, "dimension": 3, "widths": (4, 8), "steps": 60, "seed": 0}
+    settings = {"noise": 0.5, "dimension": 3, "widths": (4, 8), "steps": 30, "seed": 0}
     reducer = ShapeReducer.fit(maps, **settings)
     wild = np.stack([maps[0] * 1e30, maps[0] * np.nan, -maps[0], np.zeros_like(maps[0])])
     codes = reducer.encode(np.concatenate([maps, wild]))
@@ -180,7 +180,7 @@ def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
     decoded = reducer.decode(codes, noise=0.5)
     assert decoded.shape == (len(codes), 3, 16, 16, 16) and decoded.min() >= 0.0
     np.testing.assert_allclose(decoded.sum(axis=1), 1.0, atol=1e-5)
-    assert ShapeReducer.fit(maps, **settings).name == reducer.name
-    assert ShapeReducer.fit(maps, **(settings | {"seed": 1})).name != reducer.name
+    names = [ShapeReducer.fit(maps, **(settings | {"steps": 1, "seed": s})).name for s in (0, 0, 1)]
+    assert names[0] == names[1] != names[2]
     with pytest.raises(InvalidArgument, match="multiples of 2"):
         ShapeReducer.fit(maps[..., :5], **settings)
