@@ -21,6 +21,7 @@ from privet.cli import (
     train,
     train_adaptive_laplace,
     train_autoencoder,
+    train_pate,
     train_residual,
 )
 from privet.errors import PrivetError
@@ -38,6 +39,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
 train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
 train.app.command("autoencoder")(train_autoencoder.autoencoder)
+train.app.command("pate")(train_pate.pate)
 train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
 app.add_typer(pate.app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -92,6 +92,8 @@ class PATE:
     seed: int = 0
     """Of the learners: teacher k is trained with seed + k. It has nothing to do with noise."""
     sites: Sequence[str] | None = None
+    watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
+    """Called with how many teachers have answered, and of how many (not by Ray)."""
 
     def __post_init__(self) -> None:
         _check.positive("epsilon", self.epsilon)
@@ -152,11 +154,19 @@ class PATE:
             )
             for k, (shard, site) in enumerate(zip(shards, sites, strict=True))
         )
-        found = Parallel(n_jobs=self.workers, backend=register(self.backend))(jobs)
+        found = []
+        as_they_come = "list" if self.backend == "ray" else "generator"  # Ray has no generator
+        parallel = Parallel(
+            n_jobs=self.workers, backend=register(self.backend), return_as=as_they_come
+        )
+        for one in parallel(jobs):
+            found.append(one)
+            if self.watcher is not None:
+                self.watcher(len(found), len(shards))
         failed = {s: f for s, f in zip(sites, found, strict=True) if isinstance(f, str)}
         if failed:
             raise TeacherFailed(failed, len(shards))
-        return list(found)
+        return found
 
     def aggregate(self, answers: Sequence[Answers], *, rng: Source) -> NoisyAnswers:
         """Noise, charged first."""

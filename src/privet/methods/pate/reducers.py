@@ -103,6 +103,10 @@ class IdentityReducer(Reducer):
     None takes what the range implies: for class probabilities sqrt(1 - 1/c) a voxel, for a box of
     side w and d numbers w sqrt(d) / 2 (the paper's bound, sensitivity sqrt(d)/K for [0, 1]^d).
 
+    Noisy codes are shrunk towards the middle by v / (v + sigma^2), v = C^2 / d being the variance
+    of answers as far out as they can be. What then is put right is hardly distorted by it, so that
+    noise averages out over the labels that a student sees.
+
     >>> reducer = IdentityReducer(shape=(10,))
     >>> reducer.dimension, round(reducer.radius, 4)
     (10, 0.9487)
@@ -135,7 +139,9 @@ class IdentityReducer(Reducer):
         return np.asarray(bounded - self.space.middle(self.shape))
 
     def _decode(self, codes: Codes, noise: float) -> Array:
-        values = (codes + self.space.middle(self.shape)).reshape(len(codes), *self.shape)
+        spread = self.radius**2 / self.dimension
+        shrunk = codes * (spread / (spread + noise**2))
+        values = (shrunk + self.space.middle(self.shape)).reshape(len(codes), *self.shape)
         return self.space.restored(values)
 
     def tensors(self) -> dict[str, Array]:
