@@ -8,13 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
+from privet.cli._data import Bounds, Label, dataset
 from privet.cli._run import one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 
 @one_line_errors()
 def compare(
-    data: Annotated[str, typer.Option(help="digits, mnist, cifar10, adult ...")] = "digits",
+    data: Annotated[
+        str, typer.Option(help="A data set's name, or a .csv or .npz file.")
+    ] = "digits",
+    label: Label = None,
+    bounds: Bounds = None,
     epsilon: Annotated[float, typer.Option(help="The budget of every method.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
     method: Annotated[list[str] | None, typer.Option(help="Only these; may be repeated.")] = None,
@@ -30,20 +35,19 @@ def compare(
 
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
-    from privet.data import load
     from privet.experiments import compare as experiment
     from privet.report import page
 
-    dataset = load(data, folder)
+    chosen = dataset(data, folder, label, bounds)
     if records is not None:
-        dataset = dataset.subset(records)
+        chosen = chosen.subset(records)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise InvalidArgument("out", str(out), "a folder that can be made", str(e)) from None
     with progress_bar(show=not as_json) as progress:
         results = experiment.compare(
-            dataset, out, epsilon=epsilon, delta=delta, methods=method, seeds=seeds, jobs=jobs,
+            chosen, out, epsilon=epsilon, delta=delta, methods=method, seeds=seeds, jobs=jobs,
             backend=backend, progress=progress,
         )  # fmt: skip
     (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")

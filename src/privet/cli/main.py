@@ -12,6 +12,7 @@ from privet.cli import (
     attack,
     calibrate,
     compare,
+    data,
     demo,
     ledger,
     pate,
@@ -48,6 +49,7 @@ reproduce.app.command("autoencoder")(reproduce_autoencoder.autoencoder)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("compare")(compare.compare)
+app.add_typer(data.app)
 app.command("demo")(demo.demo)
 
 

@@ -1,0 +1,89 @@
+"""The user's own files, with what is public about them written down in a file beside them.
+
+{"bounds": {"age": [0, 120]}, "categories": {"sex": ["f", "m"]},
+ "classes": ["no", "yes"], "ignore": ["patient"]}
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from privet.data.dataset import Dataset
+from privet.data.table import load_csv, load_npz
+from privet.errors import InvalidArgument, MissingFile
+
+KEYS = ("bounds", "categories", "classes", "ignore")
+
+
+def load_declared(path: Path, *, label: str | None, declaration: Path | None) -> Dataset:
+    """A CSV file (with `label`, the column to predict) or an npz file, as declared.
+
+    An npz file's declaration has `bounds` [low, high] for all features, and `classes`.
+    """
+    if not path.is_file():
+        raise MissingFile(path, "give the path of a .csv or .npz file, or the name of a data set")
+    if declaration is None:
+        raise InvalidArgument(
+            "--bounds", None, "a JSON file that declares what is public",
+            f"`privet data describe {path} --private` writes one to fill in",
+        )  # fmt: skip
+    told = read_declaration(declaration)
+    if path.suffix == ".npz":
+        low, high = _pair(told["bounds"])
+        return load_npz(path, bounds=(low, high), classes=told["classes"])
+    if label is None:
+        raise InvalidArgument("--label", None, "the column to predict", f"see {path.name}")
+    return load_csv(
+        path,
+        label=label,
+        classes=told["classes"],
+        bounds={str(k): _pair(v) for k, v in dict(told["bounds"]).items()},
+        categories=told["categories"],
+        ignore=told["ignore"],
+    )
+
+
+def read_declaration(path: Path) -> dict[str, Any]:
+    """What is public, from its file; null where something was left to fill in is an error."""
+    if not path.is_file():
+        raise MissingFile(path, "`privet data describe FILE --private` writes one to fill in")
+    try:
+        told = json.loads(path.read_text())
+    except ValueError as e:
+        raise InvalidArgument("--bounds", str(path), "a JSON file", str(e)) from None
+    if not isinstance(told, dict) or not set(told) <= set(KEYS):
+        raise InvalidArgument("--bounds", str(path), f"a JSON object with {', '.join(KEYS)}")
+    if not told.get("classes"):
+        raise InvalidArgument(
+            "classes", told.get("classes"), f"a list in {path.name}: every label that may occur"
+        )
+    return {"bounds": {}, "categories": {}, "ignore": [], **told}
+
+
+def template(path: Path, *, label: str | None) -> dict[str, Any]:
+    """A declaration to fill in, from the names of the columns alone: no record is read."""
+    if not path.is_file():
+        raise MissingFile(path, "give the path of a .csv file")
+    with path.open(newline="") as file:
+        columns = next(csv.reader(file), [])
+    if label is not None and label not in columns:
+        raise InvalidArgument("--label", label, f"one of the columns: {', '.join(columns)}")
+    return {
+        "bounds": {name: [None, None] for name in columns if name != label},
+        "categories": {},
+        "classes": [],
+        "ignore": [],
+    }
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    if not (isinstance(value, list) and len(value) == 2 and all(_is_number(v) for v in value)):
+        raise InvalidArgument("bounds", value, "[low, high], two numbers known without the data")
+    return float(value[0]), float(value[1])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,86 @@
+"""Files of the user's own: everything public is declared, nothing is read from the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privet.data.declared import load_declared, template
+from privet.errors import InvalidArgument, MissingFile
+
+DECLARED = {
+    "bounds": {"age": [0, 120]},
+    "categories": {"sex": ["f", "m"]},
+    "classes": ["no", "yes"],
+    "ignore": ["id"],
+}
+
+
+@pytest.fixture
+def csv_file(tmp_path: Path) -> Path:
+    path = tmp_path / "patients.csv"
+    rows = [f"{i},{20 + i},{'f' if i % 2 else 'm'},{'yes' if i % 3 else 'no'}" for i in range(40)]
+    path.write_text("id,age,sex,outcome\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def declare(tmp_path: Path, **changes: object) -> Path:
+    path = tmp_path / "bounds.json"
+    path.write_text(json.dumps(DECLARED | changes))
+    return path
+
+
+def test_a_table_as_declared(csv_file: Path, tmp_path: Path) -> None:
+    data = load_declared(csv_file, label="outcome", declaration=declare(tmp_path))
+    assert data.classes == ("no", "yes")
+    assert data.n_features == 3  # age, and sex one-hot
+    assert len(data.y_train) + len(data.y_test) == 40
+    assert float(data.high[0]) == 120.0
+
+
+def test_an_npz_as_declared(tmp_path: Path) -> None:
+    x, y = np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1])
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    told = tmp_path / "b.json"
+    told.write_text(json.dumps({"bounds": [0, 1], "classes": ["a", "b"]}))
+    assert load_declared(tmp_path / "a.npz", label=None, declaration=told).n_features == 2
+
+
+def test_the_template_has_names_only(csv_file: Path) -> None:
+    told = template(csv_file, label="outcome")
+    assert told["bounds"] == {"id": [None, None], "age": [None, None], "sex": [None, None]}
+    assert told["classes"] == []
+    with pytest.raises(InvalidArgument, match="one of the columns: id, age"):
+        template(csv_file, label="outcom")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bounds": {"age": [None, None]}}, "two numbers"),
+        ({"bounds": {"age": [0, 120], "weight": [0, 300]}}, "weight"),
+        ({"classes": []}, "every label that may occur"),
+        ({"clases": ["no"]}, "bounds, categories, classes, ignore"),
+        ({"ignore": []}, "id"),
+        ({"bounds": {"age": [0, 120], "sex": [0, 1]}, "categories": {}}, "sex"),
+    ],
+)
+def test_newcomers_mistakes(
+    csv_file: Path, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises((InvalidArgument, ValueError), match=message):
+        load_declared(csv_file, label="outcome", declaration=declare(tmp_path, **changes))
+
+
+def test_what_is_not_given(csv_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="privet data describe"):
+        load_declared(csv_file, label="outcome", declaration=None)
+    with pytest.raises(InvalidArgument, match="the column to predict"):
+        load_declared(csv_file, label=None, declaration=declare(tmp_path))
+    with pytest.raises(MissingFile):
+        load_declared(tmp_path / "no.csv", label="x", declaration=declare(tmp_path))
+    with pytest.raises(MissingFile):
+        load_declared(csv_file, label="outcome", declaration=tmp_path / "no.json")
