@@ -86,6 +86,7 @@ def test_orderings_hold_or_not_as_the_numbers_say() -> None:
     for gap, expected in ((0.1, True), (-0.1, False), (0.0, False)):
         found = {f.claim: f.held for f in findings(made_up(gap), settings)}
         assert found["dPAH above FM at every epsilon (Fig. 3)"] is expected
+        assert all(f.held <= f.on_average for f in findings(made_up(gap), settings))
         assert found["dPAH above SctRBM at rates over 0.3 (Fig. 2)"] is expected
         assert found["dPAH robust against epsilon: loses at most 5 points (Fig. 3)"]
     assert not any("TdA shrinks" in f.claim for f in findings(made_up(0.1), settings))

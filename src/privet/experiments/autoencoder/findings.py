@@ -24,14 +24,23 @@ FLAT = 0.05
 class Finding:
     """One sentence of the paper, tested at one unit of protection on one data set.
 
-    `held` is True when every comparison points the stated way with 95% confidence, seed by seed.
+    `held` is True when every comparison points the stated way with 95% confidence, seed by seed;
+    `on_average` when every mean points that way, whatever the confidence.
     """
 
     claim: str
     data: str
     unit: str
     held: bool
+    on_average: bool
     details: str
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.held:
+            return "held"
+        return "not held, though the means point that way" if self.on_average else "not held"
 
 
 def interval(values: list[float], confidence: float = 0.95) -> tuple[float, float, float]:
@@ -48,6 +57,16 @@ def interval(values: list[float], confidence: float = 0.95) -> tuple[float, floa
         len(x)
     )
     return mean, mean - half, mean + half
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """One comparison within a finding."""
+
+    held: bool
+    on_average: bool
+    text: str
 
 
 @final
@@ -99,16 +118,22 @@ def _of(r: Results, data: str, unit: str) -> Iterator[Finding | None]:
     s = r.settings
     first, last = min(s.rates), max(s.rates)
 
-    def above(a: str, b: str, least: float, **at: Any) -> tuple[bool, str]:
+    def above(a: str, b: str, least: float, **at: Any) -> Test:
         mean, low, high = interval(r.difference(data, a, b, unit, **at))
-        return low > least, f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+        text = f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+        return Test(held=low > least, on_average=mean > least, text=text)
 
-    def every(claim: str, tests: list[tuple[str, bool, str]]) -> Finding | None:
+    def every(claim: str, tests: list[tuple[str, Test]]) -> Finding | None:
         if not tests:
             return None
-        held = all(ok for _, ok, _ in tests)
-        text = "; ".join(f"{where}: {what}" for where, _, what in tests)
-        return Finding(claim=claim, data=data, unit=unit, held=held, details=text)
+        return Finding(
+            claim=claim,
+            data=data,
+            unit=unit,
+            held=all(t.held for _, t in tests),
+            on_average=all(t.on_average for _, t in tests),
+            details="; ".join(f"{where}: {t.text}" for where, t in tests),
+        )
 
     def has(*models: str) -> bool:
         return all(m in s.models for m in models)
@@ -117,15 +142,15 @@ def _of(r: Results, data: str, unit: str) -> Iterator[Finding | None]:
         if has("dPAH", other):
             yield every(
                 f"dPAH above {other} at every epsilon (Fig. 3)",
-                [(f"{e:g}", *above("dPAH", other, 0.0, epsilon=e)) for e in s.epsilons],
+                [(f"{e:g}", above("dPAH", other, 0.0, epsilon=e)) for e in s.epsilons],
             )
             yield every(
                 f"dPAH above {other} at every sampling rate (Fig. 2)",
-                [(f"{q:g}", *above("dPAH", other, 0.0, rate=q)) for q in s.rates],
+                [(f"{q:g}", above("dPAH", other, 0.0, rate=q)) for q in s.rates],
             )
             yield every(
                 f"{other} below dA and TdA on all data (Fig. 2)",
-                [(m, *above(m, other, 0.0)) for m in ("dA", "TdA") if has(m)],
+                [(m, above(m, other, 0.0)) for m in ("dA", "TdA") if has(m)],
             )
             yield every(
                 f"{other} improves with cardinality (Fig. 2)",
@@ -139,17 +164,17 @@ def _of(r: Results, data: str, unit: str) -> Iterator[Finding | None]:
             yield every(
                 f"dPAH competitive with {other} at epsilon {s.epsilon:g}: no more than "
                 f"{100 * CLOSE:g} points below (Fig. 3)",
-                [("all data", *above("dPAH", other, -CLOSE))],
+                [("all data", above("dPAH", other, -CLOSE))],
             )
     if has("SctRBM"):
         higher = [q for q in s.rates if q > 0.3]
         yield every(
             "dPAH above SctRBM at rates over 0.3 (Fig. 2)",
-            [(f"{q:g}", *above("dPAH", "SctRBM", 0.0, rate=q)) for q in higher],
+            [(f"{q:g}", above("dPAH", "SctRBM", 0.0, rate=q)) for q in higher],
         )
         yield every(
             f"SctRBM above dPAH at the smallest rate, {first:g} (Fig. 2)",
-            [(f"{first:g}", *above("SctRBM", "dPAH", 0.0, rate=first))],
+            [(f"{first:g}", above("SctRBM", "dPAH", 0.0, rate=first))],
         )
     for other in ("dA", "TdA"):
         if has(other):
@@ -166,11 +191,12 @@ def _of(r: Results, data: str, unit: str) -> Iterator[Finding | None]:
 
 def _change(
     r: Results, data: str, model: str, unit: str, to: dict[str, Any], since: dict[str, Any]
-) -> tuple[str, bool, str]:
+) -> tuple[str, Test]:
     after, before = (r.accuracies(data, model, unit, **at) for at in (to, since))
     mean, low, high = interval([a - b for a, b in zip(after, before, strict=True)])
     text = f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
-    return f"from {since} to {to}".replace("'", "").replace("{", "").replace("}", ""), low > 0, text
+    where = f"from rate {since['rate']:g} to {to['rate']:g}"
+    return where, Test(held=low > 0.0, on_average=mean > 0.0, text=text)
 
 
 def _robust(r: Results, data: str, unit: str) -> Finding:
@@ -183,11 +209,12 @@ def _robust(r: Results, data: str, unit: str) -> Finding:
         data=data,
         unit=unit,
         held=high <= FLAT,
+        on_average=mean <= FLAT,
         details=f"from {high_e:g} to {low_e:g}: -{100 * mean:.1f} (at most {100 * high:.1f})",
     )
 
 
-def _shrinks(r: Results, data: str, unit: str, other: str, sampled: str) -> tuple[str, bool, str]:
+def _shrinks(r: Results, data: str, unit: str, other: str, sampled: str) -> tuple[str, Test]:
     first, last = min(r.settings.rates), max(r.settings.rates)
     before = r.difference(data, other, "dPAH", unit, rate=first, sampled=sampled)
     after = r.difference(data, other, "dPAH", unit, rate=last, sampled=sampled)
@@ -197,9 +224,9 @@ def _shrinks(r: Results, data: str, unit: str, other: str, sampled: str) -> tupl
         f"{100 * float(np.mean(after)):+.1f} at {last:g}; "
         f"change {-100 * mean:+.1f} [{-100 * high:+.1f}, {-100 * low:+.1f}]"
     )
-    return f"{sampled}", low > 0.0, text
+    return sampled, Test(held=low > 0.0, on_average=mean > 0.0, text=text)
 
 
 def as_rows(found: list[Finding]) -> list[dict[str, Any]]:
     """JSON-ready."""
-    return [asdict(f) for f in found]
+    return [{**asdict(f), "verdict": f.verdict} for f in found]

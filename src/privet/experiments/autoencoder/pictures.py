@@ -59,16 +59,19 @@ def _picture(
     figure = Figure(figsize=(4.6 * len(panels), 4.6), layout="constrained")
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     handles: dict[str, Any] = {}
+    heights: list[float] = []
     for axes, (title, unit, points, label) in zip(row, panels, strict=True):
         for model in found.settings.models:
             line = _curve(axes, found, data, model, unit, points)
             if line is not None:
                 handles.setdefault(model, line)
+                heights += [float(y) for y in line.get_ydata()]
         _plain(axes, title, label)
         if logarithmic:
             axes.set_xscale("log")
             axes.set_xticks([x for x, _ in points], [f"{x:g}" for x, _ in points])
             axes.minorticks_off()
+    row[0].set_ylim(min(heights) - 4.0, min(100.0, max(heights) + 4.0))
     row[0].set_ylabel("statuses predicted rightly, %", color=MUTED)
     names = [f"{m} (private)" if m in PRIVATE else m for m in handles]
     figure.legend(

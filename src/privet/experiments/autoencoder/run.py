@@ -92,8 +92,7 @@ def tables(results: dict[str, Any], settings: Settings) -> str:
         )  # fmt: skip
     lines = ["The paper's orderings", ""]
     lines += [
-        f"- {'held' if f['held'] else 'NOT HELD'}: {f['data']}, per {f['unit']}: "
-        f"{f['claim']} ({f['details']})"
+        f"- {f['verdict']}: {f['data']}, per {f['unit']}: {f['claim']} ({f['details']})"
         for f in results["findings"]
     ]
     return "\n".join([*parts, *lines]) + "\n"
