@@ -2,135 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privet import _check
-from privet.bounds import user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
-from privet.ledger import Entry, Ledger
-from privet.mechanisms import Noise
-from privet.methods.autoencoder.layers import Activation, Learner
+from privet.ledger import Ledger
+from privet.methods.autoencoder.base import (
+    Estimator,
+    Labelled,
+    checked_rows,
+    class_list,
+    class_numbers,
+    layer_sizes,
+    no_groups,
+)
 from privet.methods.autoencoder.published import PublishedStack
-from privet.methods.autoencoder.records import Block, Bounds, Held, Records, Scaling, Stream
-from privet.methods.autoencoder.sound import SoundStack, Watcher
+from privet.methods.autoencoder.records import Bounds, Held, Records, Scaling, Stream
+from privet.methods.autoencoder.sound import Watcher
 from privet.methods.autoencoder.stack import OutputLayer
 from privet.methods.base import PublicFacts, Release
 from privet.nets.features import Features
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
 
 Array = NDArray[Any]
 
 
-class _Estimator(BaseEstimator):  # type: ignore[misc]
-    """What the transformer and the classifier share: checks, public facts, the release."""
-
-    guarantee_: Guarantee
-    claim_: Guarantee | None
-    ledger_entry_: Entry | None
-    release_: Release[Any]
-
-    def _facts(self, columns: int, records: int | None, outputs: int) -> PublicFacts:
-        if self.n_public is None and records is None:
-            raise InvalidArgument("n_public", None, "given with a stream, whose length is unknown")
-        return PublicFacts(
-            records=_check.count("n_public", self.n_public or records),
-            features=columns,
-            outputs=outputs,
-            epsilon=_check.positive("epsilon", self.epsilon),
-            delta=_check.delta_or_zero("delta", self.delta),
-        )
-
-    def _sound(self, columns: int, output: OutputLayer | None, groups: Array | None) -> SoundStack:
-        """The method: set for the way back without an output layer, else for the signal."""
-        near, loose, white = (0.5, 1.0, 0.0) if output is None else (0.05, 0.1, 0.8)
-        for name, value, allowed in (
-            ("activation", self.activation, [a.value for a in Activation]),
-            ("adjacency", self.adjacency, [a.value for a in Adjacency]),
-            ("noise", self.noise, [None, *(n.value for n in Noise)]),
-        ):
-            if value not in allowed:
-                raise InvalidArgument(name, value, f"one of {', '.join(map(str, allowed))}")
-        scaling = Scaling(
-            columns=columns, bounds=self.bounds, features=self.features, looseness=near
-        )
-        sizes, width = [], scaling.size
-        for units in _sizes(self.layers):
-            sizes.append(min(units, width))
-            width = sizes[-1]
-        return SoundStack(
-            scaling=scaling,
-            learners=tuple(
-                Learner(
-                    units=units,
-                    activation=Activation(self.activation),
-                    looseness=loose,
-                    whitening=white,
-                )
-                for units in sizes
-            ),
-            output=output,
-            noise=None if self.noise is None else Noise(self.noise),
-            shares=None if self.shares is None else tuple(self.shares),
-            adjacency=Adjacency(self.adjacency),
-            unit=Unit.RECORD if groups is None else Unit.USER,
-            user_share=_check.positive("user_share", self.user_share),
-            **({} if self.watcher is None else {"watcher": self.watcher}),
-        )
-
-    def _weights(self, groups: Array | None, n: int) -> NDArray[np.float64] | None:
-        if groups is None:
-            return None
-        users = np.asarray(groups)
-        if users.shape != (n,):
-            raise InvalidArgument("groups", users.shape, f"the user of each of {n} records")
-        return user_weights(users, share=self.user_share)
-
-    def _keep(self, release: Release[Any], assumed: list[str]) -> Self:
-        if self.n_public is None:
-            assumed = [*assumed, "the number of records is public"]
-        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
-        stated = release.guarantee
-        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
-        self.claim_ = release.claim
-        self.ledger_entry_ = release.entry
-        self.model_ = release.model
-        self.release_ = release
-        return self
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
-
-    def _more_checked(self, X: Array) -> Array:
-        check_is_fitted(self)
-        return np.asarray(
-            validate_data(
-                self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
-            )
-        )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
-        tags.non_deterministic = False
-        return tags
-
-
-class PrivateAutoencoder(TransformerMixin, _Estimator):  # type: ignore[misc]
+class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
     """A stack of private auto-encoders: codes that were learned from moments released once.
 
     - `epsilon`, `delta`: the budget, all of which is spent; delta = 0 gives pure epsilon.
@@ -197,11 +100,11 @@ class PrivateAutoencoder(TransformerMixin, _Estimator):  # type: ignore[misc]
         """Release every layer's moments; `groups` names the user of each record."""
         records: Records
         if isinstance(X, Stream):
-            _no_groups(groups)
+            no_groups(groups)
             records, columns, n = X, X.columns, None
             self.n_features_in_ = columns
         else:
-            X = _checked(self, X)
+            X = checked_rows(self, X)
             records = Held(rows=X, weights=self._weights(groups, len(X)))
             columns, n = X.shape[1], len(X)
         method = self._sound(columns, None, groups)
@@ -225,8 +128,13 @@ class PrivateAutoencoder(TransformerMixin, _Estimator):  # type: ignore[misc]
         rows: NDArray[np.float64] = self.model_.decode(codes)
         return rows
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
 
-class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
+
+class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A classifier on a stack of private auto-encoders, its output layer private too.
 
     Settings as for `PrivateAutoencoder`, and
@@ -304,9 +212,9 @@ class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore
         if isinstance(X, Stream):
             if self.classes is None or y is not None:
                 raise InvalidArgument("X", "a stream", "used with classes= and without y")
-            _no_groups(groups)
-            self.classes_ = _classes(self.classes)
-            records, columns, n = _Labelled(X, self.classes_), X.columns, None
+            no_groups(groups)
+            self.classes_ = class_list(self.classes)
+            records, columns, n = Labelled(X, self.classes_), X.columns, None
             self.n_features_in_ = columns
         else:
             rows, y = validate_data(
@@ -316,9 +224,9 @@ class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore
             check_classification_targets(y)
             if self.classes is None:
                 assumed = ["the list of classes, read from y, is public"]
-            self.classes_ = _classes(np.unique(y) if self.classes is None else self.classes)
+            self.classes_ = class_list(np.unique(y) if self.classes is None else self.classes)
             weights = self._weights(groups, len(rows))
-            records = Held(rows=rows, labels=_numbers(y, self.classes_), weights=weights)
+            records = Held(rows=rows, labels=class_numbers(y, self.classes_), weights=weights)
             columns, n = rows.shape[1], len(rows)
         facts = self._facts(columns, n, len(self.classes_))
         if self.reading == "published":
@@ -340,7 +248,7 @@ class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore
         if not isinstance(scaling.bounds, tuple):
             raise InvalidArgument("bounds", self.bounds, "a pair (low, high) for reading=published")
         method = PublishedStack(
-            layers=_sizes(self.layers), epochs=self.epochs, bounds=scaling.bounds
+            layers=layer_sizes(self.layers), epochs=self.epochs, bounds=scaling.bounds
         )
         self.plan_ = method.plan(facts)
         return method.fit(
@@ -349,68 +257,25 @@ class PrivateAutoencoderClassifier(ClassifierMixin, _Estimator):  # type: ignore
 
     def decision_function(self, X: Array) -> Array:
         """Logits: one column a class, or one number (for the second class) when there are two."""
-        z = self.model_.logits(self._more_checked(X))
+        z = self._logits(X)
         return np.asarray(z[:, 1] - z[:, 0]) if z.shape[1] == 2 else np.asarray(z)
 
     def predict_proba(self, X: Array) -> Array:
         """Softmax of the logits."""
-        z = self.model_.logits(self._more_checked(X))
+        z = self._logits(X)
         p = np.exp(z - z.max(axis=1, keepdims=True))
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def predict(self, X: Array) -> Array:
         """The most probable class of each row."""
-        z = self.model_.logits(self._more_checked(X))
+        z = self._logits(X)
         return np.asarray(self.classes_[z.argmax(axis=1)])
+
+    def _logits(self, X: Array) -> NDArray[np.float64]:
+        X = self._more_checked(X)
+        return np.asarray(self.model_.logits(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # thirty records under epsilon 1 teach nothing
         return tags
-
-
-class _Labelled(Records):
-    """A stream with its labels as class numbers."""
-
-    def __init__(self, stream: Stream, classes: Array) -> None:
-        self.stream, self.classes = stream, classes
-
-    def blocks(self) -> Any:
-        """The stream's blocks."""
-        for block in self.stream.blocks():
-            if block.labels is None:
-                raise InvalidArgument("stream", "rows alone", "(rows, labels) for a classifier")
-            yield Block(rows=block.rows, labels=_numbers(block.labels, self.classes))
-
-
-def _classes(given: Any) -> Array:
-    classes = np.unique(np.asarray(given))
-    if len(classes) < 2:
-        raise InvalidArgument("classes", classes.tolist(), "at least two; y has only one class")
-    return classes
-
-
-def _numbers(y: Array, classes: Array) -> NDArray[np.int64]:
-    """Class numbers, -1 for a label outside the public list."""
-    place = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-    return np.where(classes[place] == y, place, -1).astype(np.int64)
-
-
-def _sizes(layers: Any) -> tuple[int, ...]:
-    given = layers if isinstance(layers, tuple | list) else (layers,)
-    return tuple(_check.count("layers", units) for units in given)
-
-
-def _checked(estimator: BaseEstimator, X: Array) -> Array:
-    X = validate_data(estimator, X, dtype="numeric", ensure_all_finite=False, allow_nd=True)
-    return np.asarray(X.reshape(len(X), -1))
-
-
-def _no_groups(groups: Array | None) -> None:
-    if groups is not None:
-        raise InvalidArgument(
-            "groups",
-            groups,
-            "None with a stream",
-            "a user's records must be counted first: give an array or a memory map",
-        )
