@@ -77,13 +77,13 @@ def _thresholds(plt: Any, results: dict[str, Any]) -> Any:
 
 
 def _roc(plt: Any, results: dict[str, Any]) -> Any:
-    """Figs. 7 and 12, and the same on logarithmic axes with LiRA where it was run."""
+    """Figs. 7 and 12, and the same on logarithmic axes with LiRA and RMIA where they were run."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4))
     rows = [r for r in results["rows"] if r["members"] == 1 and r["skip"]]
     for r in rows:
         curve = r["seeds"][0]["shadow"]["roc"]
         left.plot(curve["fpr"], curve["tpr"], label=r["name"])
-        for attack, style in (("shadow", "-"), ("lira", "--")):
+        for attack, style in (("shadow", "-"), ("lira", "--"), ("rmia", ":")):
             if attack in r["seeds"][0] and "lira" in r["seeds"][0]:
                 own = r["seeds"][0][attack]["roc"]
                 right.plot(own["fpr"], own["tpr"], style, label=f"{r['name']}: {attack}")
