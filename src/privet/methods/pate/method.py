@@ -156,13 +156,11 @@ class PATE:
         )
         found = []
         as_they_come = "list" if self.backend == "ray" else "generator"  # Ray has no generator
-        parallel = Parallel(
-            n_jobs=self.workers, backend=register(self.backend), return_as=as_they_come
-        )
-        for one in parallel(jobs):
-            found.append(one)
-            if self.watcher is not None:
-                self.watcher(len(found), len(shards))
+        with cluster(self.backend, self.workers):
+            for one in Parallel(return_as=as_they_come)(jobs):
+                found.append(one)
+                if self.watcher is not None:
+                    self.watcher(len(found), len(shards))
         failed = {s: f for s, f in zip(sites, found, strict=True) if isinstance(f, str)}
         if failed:
             raise TeacherFailed(failed, len(shards))
@@ -229,11 +227,21 @@ def inputs_name(public_inputs: Any) -> str:
     return fingerprint(array)
 
 
-def register(backend: str) -> str:
-    """Tell joblib about a cluster's backend where that needs telling; returns its name."""
+def cluster(backend: str, workers: int) -> Any:
+    """joblib's context for a backend by name; "ray" and "dask" are told to it first.
+
+    Dask needs a `distributed.Client`; Ray starts a local cluster unless one is running.
+    """
+    from joblib import parallel_config
+
     if backend == "ray":
         from ray.util import joblib as ray_joblib
 
         prepare: Any = ray_joblib.register_ray
         prepare()
-    return backend
+    try:
+        return parallel_config(backend=backend, n_jobs=_check.count("workers", workers))
+    except ValueError as e:
+        raise InvalidArgument(
+            "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
+        ) from None
