@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
     from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
     from privet.methods.dpsgd.estimator import DPSGDClassifier, DPSGDRegressor
+    from privet.methods.pate import PATE, PATEClassifier
     from privet.methods.residual import ResidualPerturbationClassifier
 
 _WHERE = {
@@ -25,6 +26,8 @@ _WHERE = {
     "DPSGDClassifier": "privet.methods.dpsgd.estimator",
     "DPSGDRegressor": "privet.methods.dpsgd.estimator",
     "Guarantee": "privet.guarantee",
+    "PATE": "privet.methods.pate",
+    "PATEClassifier": "privet.methods.pate",
     "PrivateAutoencoder": "privet.methods.autoencoder",
     "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
     "ResidualPerturbationClassifier": "privet.methods.residual",
@@ -32,10 +35,12 @@ _WHERE = {
 _PARTS = ("calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "noise")
 
 __all__ = [
+    "PATE",
     "AdaptiveLaplaceClassifier",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Guarantee",
+    "PATEClassifier",
     "PrivateAutoencoder",
     "PrivateAutoencoderClassifier",
     "ResidualPerturbationClassifier",
