@@ -103,6 +103,7 @@ def test_intervals_and_tables() -> None:
     assert Results(rows, settings).accuracies("health", "dA", "user", epsilon=8.0)
 
 
+@pytest.mark.slow
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "reproduce", "autoencoder", "--out", str(tmp_path / "out"), "--data", "health", "--model",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,11 +74,21 @@ def test_guarantee_says_what_is_assumed(split: Split) -> None:
     g = model.guarantee_
     assert g.unit is Unit.USER and g.standing is Standing.PROVED and g.epsilon <= 1.0
     assumed = [a.text for a in g.assumptions if a.backing is Backing.ASSUMED]
-    assert any("graph" in text for text in assumed) and any("days" in text for text in assumed)
-    told = BehaviourPredictor(random_state=0, days_public=60).fit(split[0]).guarantee_
-    assert not any("days" in a.text for a in told.assumptions)
+    assert any("graph" in text for text in assumed)
     record = BehaviourPredictor(random_state=0, unit="record").fit(split[0]).guarantee_
     assert record.unit is Unit.RECORD and any("one tuple" in a.text for a in record.assumptions)
+
+
+def test_noise_depends_on_public_facts_alone(panel: Panel) -> None:
+    """Without the only user who has a status on the last days the plan is the same."""
+    values = panel.values.copy()
+    values[1:, 40:] = np.nan
+    alone = replace(panel, values=values)
+    plans = [
+        BehaviourPredictor(random_state=0).fit(Examples.of(p, range(4, 60))).plan_
+        for p in (alone, alone.without(0))
+    ]
+    assert plans[0] == plans[1]
 
 
 def test_the_ledger_is_charged_first_and_can_refuse(split: Split) -> None:
@@ -170,7 +182,5 @@ def test_examples_that_are_refused(split: Split, panel: Panel) -> None:
         BehaviourPredictor(lags=2).fit(split[0])
     with pytest.raises(InvalidArgument, match="statuses"):
         BehaviourPredictor().fit(Examples.tomorrow(panel))
-    with pytest.raises(InvalidArgument, match="days_public"):
-        BehaviourPredictor(days_public=3).fit(split[0])
     with pytest.raises(InvalidArgument, match="levels"):
         PropagationInfluence(levels=(3, 1))

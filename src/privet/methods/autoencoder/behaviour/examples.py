@@ -42,7 +42,8 @@ class Examples:
     - `status`: 1 for an increase, 0 for a decrease, -1 for a row that has none (yet);
     - `user`, `day`: whose row it is and which day is predicted;
     - `activity` (users x days): g in [-1, 1], 0 where nothing was recorded;
-    - `edges`, `users`: the public graph.
+    - `edges`, `users`: the public graph; `span`: over how many days rows could be, a choice of
+      whoever made them and so the most rows a user can have.
     """
 
     now: Array = field(repr=False)
@@ -55,6 +56,7 @@ class Examples:
     edges: Whole = field(repr=False)
     target: int
     events: tuple[int, ...]
+    span: int
 
     @classmethod
     def of(cls, panel: Panel, days: range, *, lags: int = 3) -> Self:
@@ -75,17 +77,19 @@ class Examples:
         if not len(user):
             raise InvalidArgument("days", days, "days on which somebody has a status")
         known = panel.before(days.stop - 1) if days.stop > 1 else panel
-        return cls._rows(known, user, place + days.start, statuses[user, place], lags)
+        return cls._rows(known, user, place + days.start, statuses[user, place], lags, len(days))
 
     @classmethod
     def tomorrow(cls, panel: Panel, *, lags: int = 3) -> Self:
         """A row for every user, recorded today or not, for the day after the panel's last."""
         user = np.arange(len(panel.users))
         unknown = np.full(len(user), -1, dtype=np.int64)
-        return cls._rows(panel, user, np.full(len(user), panel.days), unknown, lags)
+        return cls._rows(panel, user, np.full(len(user), panel.days), unknown, lags, 1)
 
     @classmethod
-    def _rows(cls, panel: Panel, user: Whole, day: Whole, status: Whole, lags: int) -> Self:
+    def _rows(
+        cls, panel: Panel, user: Whole, day: Whole, status: Whole, lags: int, span: int
+    ) -> Self:
         lags = _check.count("lags", lags)
         x = against_own_past(panel.scaled())
         target = panel.attributes.index(panel.target)
@@ -107,6 +111,7 @@ class Examples:
             edges=panel.edges,
             target=target,
             events=tuple(panel.attributes.index(name) for name in panel.events),
+            span=span,
         )
 
     def __len__(self) -> int:

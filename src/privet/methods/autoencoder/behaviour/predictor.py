@@ -55,8 +55,6 @@ class BehaviourPredictor(BehaviourModel):
     - `lags`: N. `hidden`: units of the learned layers, () for none, None for the rule of
       `plan_behaviour`.
     - `influence`: `FriendshipInfluence` (public graph) or `PropagationInfluence` (paid for).
-    - `days_public`: the number of predicted days in training; None: those of the examples, then
-      assumed public.
     - `ledger`: charged once, before anything is drawn. `random_state`: None draws secret noise.
 
     **Guarantee** `guarantee_`: add or remove all records of one user (or one tuple), the graph
@@ -92,7 +90,6 @@ class BehaviourPredictor(BehaviourModel):
         lags: int = 3,
         hidden: tuple[int, ...] | None = None,
         influence: Influence | None = None,
-        days_public: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | Source | None = None,
     ) -> None:
@@ -106,7 +103,6 @@ class BehaviourPredictor(BehaviourModel):
             raise InvalidArgument("hidden", hidden, "at most two layers, such as (8, 8)")
         self.hidden = hidden
         self.influence = FriendshipInfluence() if influence is None else influence
-        self.days_public = days_public
         self.ledger = ledger
         self.random_state = random_state
         self.claim_ = None
@@ -125,10 +121,6 @@ class BehaviourPredictor(BehaviourModel):
         self.ledger_entry_ = self._charge(plan)
         rng = _source(self.random_state)
         weights = user_weights(examples.user) if self.unit is Unit.USER else np.ones(len(examples))
-        if np.bincount(examples.user).max() > plan.facts.days:
-            raise InvalidArgument(
-                "days_public", self.days_public, "no less than any user's number of examples"
-            )
         self.influence_ = release_influence(
             self.influence,
             examples.activity,
@@ -191,10 +183,9 @@ class BehaviourPredictor(BehaviourModel):
             self.layers_ = (*self.layers_, layer)
 
     def _facts(self, examples: Examples) -> BehaviourFacts:
-        known = int(examples.day.max() - examples.day.min()) + 1
         return BehaviourFacts(
             users=examples.users,
-            days=known if self.days_public is None else _check.count("days", self.days_public),
+            days=examples.span,
             friends=largest_degree(examples.edges),
             attributes=examples.now.shape[1],
             events=len(examples.events),
@@ -217,8 +208,6 @@ class BehaviourPredictor(BehaviourModel):
 
     def _guarantee(self, plan: BehaviourPlan, bound: Assumption) -> Guarantee:
         assumed = ["the graph of friendships and its users are public"]
-        if self.days_public is None:
-            assumed.append("the number of training days is public")
         if self.unit is Unit.RECORD:
             assumed.append(
                 f"a record is one tuple; what a user recorded on one day is in up to "

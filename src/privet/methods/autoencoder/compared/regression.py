@@ -45,8 +45,7 @@ def weights_for(examples: Examples, unit: Unit) -> Array:
 
 def public_weight(examples: Examples, unit: Unit) -> int:
     """The nominal weight of all examples, from public sizes: users, or users times days."""
-    days = int(examples.day.max() - examples.day.min()) + 1
-    return examples.users if unit is Unit.USER else examples.users * days
+    return examples.users if unit is Unit.USER else examples.users * examples.span
 
 
 def logistic_regression(
