@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -75,8 +77,7 @@ def test_inputs_are_really_clipped_and_noised():
     assert stats.kstest(((out[1:] - clipped) / scale).ravel(), "norm").pvalue > 1e-4
 
 
-def test_neighbours_differ_in_one_slot():
-    """Replay of the coupling: with the same order, one record fewer empties or refills one slot."""
+def test_slots_hold_records_and_nulls():
     for slots in (8, 5):
         plan = method().plan(facts(records=slots, features=1))
         rows, labels = np.arange(1.0, 7.0)[:, None], np.zeros(6)
@@ -85,6 +86,36 @@ def test_neighbours_differ_in_one_slot():
         assert null.sum() == max(slots - 6, 0) and (filled[null] == 0.0).all()
         kept = np.sort(filled[~null].ravel())
         assert len(set(kept)) == min(slots, 6) and set(kept) <= set(rows.ravel())
+
+
+def _arrangements(records, slots):
+    """What `fill_slots` draws from uniformly: the first slots of every order, 0 a null record."""
+    padded = [*records, *[0] * (slots - len(records))]
+    return [order[:slots] for order in itertools.permutations(padded)]
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4, 5])
+def test_removing_a_record_can_be_coupled_to_change_one_slot(slots):
+    """The proof's coupling, by counting: orders with the record and without it are matched so that
+    no pair differs in more than one slot, and both sides are uniform."""
+    whole, less = [1, 2, 3, 4], [1, 2, 3]
+    coupled = []
+    for order in itertools.permutations([*whole, *[0] * (slots - 4)]):
+        rest = list(order)
+        where = rest.index(4)
+        if len(order) > slots:  # too many records: the last one takes the place of the removed one
+            last = rest.pop()
+            if where < len(rest):
+                rest[where] = last
+            rest = rest[: max(slots, 3)]
+        else:
+            rest[where] = 0
+        first, second = order[:slots], tuple(rest[:slots])
+        assert sum(a != b for a, b in zip(first, second, strict=True)) <= 1
+        coupled.append(second)
+    found, wanted = Counter(coupled), Counter(_arrangements(less, slots))
+    assert found.keys() == wanted.keys()
+    assert len({found[k] / wanted[k] for k in found}) == 1
 
 
 def test_slots_are_filled_in_random_order():
