@@ -68,7 +68,7 @@ class Watched(Method[nn.Module, PrivateNetwork]):
 
 
 @pytest.mark.parametrize("exponent", [None, 0.0, 0.5])
-@pytest.mark.parametrize(("epsilon", "sample_rate"), [(0.25, 1.0), (2.0, 0.2)])
+@pytest.mark.parametrize(("epsilon", "sample_rate"), [(1e-4, 1.0), (0.25, 1.0), (2.0, 0.2)])
 def test_both_parts_fill_the_budget_and_no_more(exponent, epsilon, sample_rate) -> None:
     method = RelevanceShapedTraining(trainer=trainer(sample_rate=sample_rate), exponent=exponent)
     plan = method.plan(facts(epsilon=epsilon))

@@ -138,14 +138,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         K - 1 directions that tell the class means apart, and the means get most of the budget.
         """
         _check.count("outputs", facts.outputs, minimum=2)
-        influence = 1.0 if self.unit is Unit.RECORD else self.user_share
-        first = Moments(
-            features=facts.features + 1,
-            outputs=facts.outputs,
-            second=SQUARES,
-            pairs=False,
-            share=influence,
-        )
+        first = self._first(facts)
         share = SHARE if self.share is None else _check.unit("share", self.share)
         if share == 0.0:
             raise InvalidArgument("share", share, "above 0: everything needs the class means")
@@ -153,7 +146,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         if projected and self.share is None:
             share = PROJECTED_SHARE
         size = min(facts.outputs - 1, facts.features) if projected else facts.features
-        second = None if share == 1.0 else Moments(features=size, share=influence)
+        second = None if share == 1.0 else Moments(features=size, share=self._influence)
         one, two = self._mechanisms(facts, share, first, second)
         return MomentPlan(
             facts=facts,
@@ -164,6 +157,33 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
             second_mechanism=two,
             adjacency=self.adjacency,
             unit=self.unit,
+        )
+
+    def first_plan(self, facts: PublicFacts, *, mu: float) -> MomentPlan:
+        """The first release alone, at the cost of a Gaussian one with this mu."""
+        first = self._first(facts)
+        return MomentPlan(
+            facts=facts,
+            first=first,
+            second=None,
+            projected=False,
+            first_mechanism=self._gaussian(first, _check.positive("mu", mu)),
+            second_mechanism=None,
+            adjacency=self.adjacency,
+            unit=self.unit,
+        )
+
+    @property
+    def _influence(self) -> float:
+        return 1.0 if self.unit is Unit.RECORD else self.user_share
+
+    def _first(self, facts: PublicFacts) -> Moments:
+        return Moments(
+            features=facts.features + 1,
+            outputs=facts.outputs,
+            second=SQUARES,
+            pairs=False,
+            share=self._influence,
         )
 
     def _mechanisms(

@@ -145,7 +145,7 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
     exponent: float | None = EXPONENT
     share: float = SHARE
     radius: float = 0.5
-    moments: OneShotMoments = field(default_factory=lambda: OneShotMoments(share=1.0))
+    moments: OneShotMoments = field(default_factory=OneShotMoments)
 
     def plan(self, facts: PublicFacts) -> ShapedPlan:
         """Noise of the first release, and the trainer's plan for what it leaves of the budget."""
@@ -158,18 +158,19 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
             )
         _check.non_negative("exponent", self.exponent)
         share, mu = _check.open_unit("share", self.share), losses.gaussian_mu(epsilon, delta)
-        first = losses.gaussian_epsilon(math.sqrt(share) * mu, delta)
-        relevance = self.moments.plan(replace(facts, epsilon=first))
+        relevance = self.moments.first_plan(facts, mu=math.sqrt(share) * mu)
 
         def both(left: float) -> losses.PrivacyLoss:
             return losses.compose([relevance.loss, self._training(facts, left).loss])
 
+        least, most = 1e-2 * epsilon, epsilon
+        guess = losses.gaussian_epsilon(math.sqrt(1.0 - share) * mu, delta)
         left = calibrate.search(
             both,
             epsilon=epsilon,
             delta=delta,
-            start=losses.gaussian_epsilon(math.sqrt(1.0 - share) * mu, delta),
-            limits=(1e-2 * epsilon, epsilon),
+            start=max(guess, least),
+            limits=(least, most),
             more_is_private=False,
         ).value
         training = self._training(facts, left)

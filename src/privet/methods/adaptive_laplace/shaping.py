@@ -92,14 +92,13 @@ def private_relevance(
     """
     mu = losses.gaussian_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
     share = _check.open_unit("share", share)
-    first = losses.gaussian_epsilon(math.sqrt(share) * mu, delta)
     left = losses.gaussian_epsilon(math.sqrt(1.0 - share) * mu, delta)
     x = np.asarray(rows).reshape(len(rows), -1)
     facts = PublicFacts(
-        records=records, features=x.shape[1], outputs=classes, epsilon=first, delta=delta
+        records=records, features=x.shape[1], outputs=classes, epsilon=epsilon, delta=delta
     )
-    method = OneShotMoments(share=1.0)
-    plan = method.plan(facts)
+    method = OneShotMoments()
+    plan = method.first_plan(facts, mu=math.sqrt(share) * mu)
     if ledger is not None:
         ledger.charge(plan.loss, what="private relevance")
     means = method.class_means(x, np.asarray(labels), plan, None, rng)
