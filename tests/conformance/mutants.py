@@ -1,0 +1,256 @@
+"""Planted bugs: each a small patch of the library that the suite must catch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privet import bounds
+from privet.bounds import clip
+from privet.bounds.value import Bounded
+from privet.loss import PrivacyLoss, compose
+from privet.mechanisms import additive, base
+from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from privet.mechanisms.laplace import DiscreteLaplace, Laplace
+from privet.methods.dpsgd import loop, sampling
+from privet.nets.per_example import engine as engine_module
+from privet.nets.per_example.clipping import FlatClipping
+from privet.noise import continuous, grid, seeded
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A bug: what it is, where it shows first, and how it is planted."""
+
+    bug: str
+    subject: str
+    plant: Patch
+
+
+def wrapped(where: Any, name: str, change: Callable[..., Any]) -> Patch:
+    """Replace a function by `change(original, *arguments)`."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        original = getattr(where, name)
+        patch.setattr(where, name, lambda *a, **k: change(original, *a, **k))
+
+    return plant
+
+
+def truncated(original: Any, *a: Any, **k: Any) -> Any:
+    return np.clip(original(*a, **k), -3.5, 3.5)
+
+
+def repeated(original: Any, stream: Any, size: int) -> Any:
+    return original(seeded(5).stream, size)
+
+
+def half_and_half(original: Any, stream: Any, size: int) -> Any:
+    part = original(stream, (size + 1) // 2)
+    return np.concatenate([part, part])[:size]
+
+
+def pay_later(original: Any, self: Any, bounded: Any, *, rng: Any, ledger: Any = None, **k: Any) -> Any:  # fmt: skip
+    out = original(self, bounded, rng=rng, ledger=None, **k)
+    if ledger is not None:
+        ledger.charge(self.loss(bounded), what="late")
+    return out
+
+
+def never_pay(original: Any, self: Any, bounded: Any, *, ledger: Any = None, **k: Any) -> Any:
+    return original(self, bounded, ledger=None, **k)
+
+
+def pay_twice(original: Any, self: Any, bounded: Any, *, rng: Any, ledger: Any = None, **k: Any) -> Any:  # fmt: skip
+    if ledger is not None:
+        ledger.charge(self.loss(bounded), what="once more")
+    return original(self, bounded, rng=rng, ledger=ledger, **k)
+
+
+def mean_of_those_there(original: Any, self: Any, *, records: int) -> Any:
+    return original(self, records=max(1, len(self.units)))
+
+
+def as_wide_as_the_data(original: Any, values: Any, lower: float, upper: float) -> Any:
+    v = np.nan_to_num(np.asarray(values, dtype=float), nan=0.0, posinf=1e9, neginf=-1e9)
+    low, high = (v.min(), v.max()) if v.size else (lower, upper)
+    return original((v - low) / max(high - low, 1e-9), lower, upper)
+
+
+def clip_all_together(original: Any, x: Any, c: float, d: int, *, order: int) -> Any:
+    largest = np.max(np.linalg.norm(x, axis=1)) if len(x) else 1.0
+    return original(x * (c / max(largest, c)), c, d, order=order)
+
+
+def clip_too_late(original: Any, x: Any, c: float, d: int, *, order: int) -> Any:
+    return original(x, c * 1.01, d, order=order)
+
+
+def replace_costs_the_same(original: Any, self: Any, adjacency: Any) -> Any:
+    return self.add_remove
+
+
+def sensitivity_from_the_rows(original: Any, self: Any) -> Any:
+    found = original(self)
+    size = np.linalg.norm(found.value)
+    once = replace(found.add_remove, l1=float(size) + 0.1, l2=float(size) + 0.1)
+    return replace(found, add_remove=once)
+
+
+def cheaper(original: Any, self: Any, *a: Any, **k: Any) -> Any:
+    return original(replace(self, scale=self.scale * 1.05), *a, **k)
+
+
+def shuffled(original: Any, self: Any, step: int) -> Any:
+    batch = max(1, round(self.rates[step] * self.n))
+    epoch, place = divmod(step, max(1, self.n // batch))
+    order = self._rng.child("epoch", epoch).permutation(self.n)
+    return np.sort(order[place * batch : (place + 1) * batch])
+
+
+def fixed_size(original: Any, self: Any, step: int) -> Any:
+    return self._rng.child("s", step).sample(self.n, min(self.n, round(self.rates[step] * self.n)))
+
+
+def rate_off(original: Any, self: Any, step: int) -> Any:
+    coins = self._rng.child("sample", step).bernoulli(self.n, min(1.0, 1.05 * self.rates[step]))
+    return np.flatnonzero(coins)
+
+
+def same_batch(original: Any, self: Any, step: int) -> Any:
+    return original(self, 0)
+
+
+def same_on_every_rank(original: Any, self: Any, step: int) -> Any:
+    coins = seeded(9).child("sample", step).bernoulli(self.n, float(self.rates[step]))
+    return np.flatnonzero(coins)
+
+
+def never_empty(original: Any, self: Any, step: int) -> Any:
+    found = original(self, step)
+    return found if len(found) or not self.n else np.array([0])
+
+
+def divide_by_those_there(original: Any, self: Any, step: int) -> Any:
+    return float(max(1, len(self.indices(step))))
+
+
+def one_step_free(original: Any, self: Any, z: Any, **k: Any) -> Any:
+    return original(self, z, start=1)
+
+
+def noise_flattered(original: Any, self: Any, z: Any, **k: Any) -> Any:
+    return original(self, np.asarray(z) * 1.1, **k)
+
+
+def nothing_is_paid(original: Any, self: Any, z: Any, **k: Any) -> Any:
+    return compose([], adjacency=self.adjacency)
+
+
+def noise_over_root_batch(original: Any, flat: Any, *, sensitivity: float, **k: Any) -> float:
+    return original(flat, sensitivity=sensitivity / math.sqrt(5.0), **k)
+
+
+def half_the_noise(original: Any, flat: Any, *, noise_multiplier: float, **k: Any) -> float:
+    return original(flat, noise_multiplier=noise_multiplier / 2, **k)
+
+
+def no_noise_when_empty(original: Any, flat: Any, **k: Any) -> float:
+    return _SKIP.step(original, flat, **k)
+
+
+class _Skip:
+    """Leaves out the noise of every fifth step, as code does that skips empty batches."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def step(self, original: Any, flat: Any, **k: Any) -> float:
+        self.seen += 1
+        return 0.0 if self.seen % 5 == 0 else original(flat, **k)
+
+
+_SKIP = _Skip()
+
+
+def same_noise_every_step(original: Any, flat: Any, *, source: Any, **k: Any) -> float:
+    return original(flat, source=seeded(3), **k)
+
+
+def twice_in_two_parts(original: Any, flat: Any, *, source: Any, **k: Any) -> float:
+    original(flat, source=source.child("again"), **k)
+    return original(flat, source=source, **k)
+
+
+def not_clipped(original: Any, self: Any, *a: Any, **k: Any) -> Any:
+    return torch.ones_like(original(self, *a, **k))
+
+
+def clipped_by_the_mean(original: Any, self: Any, *a: Any, **k: Any) -> Any:
+    weights = original(self, *a, **k)
+    return torch.full_like(weights, float(weights.mean()))
+
+
+def overshoot(original: Any, self: Any, *a: Any, **k: Any) -> Any:
+    return original(self, *a, **k) * (1 + 1e-3)
+
+
+def coarse_sum(original: Any, self: Any, *a: Any, **k: Any) -> Any:
+    total = original(self, *a, **k)
+    total.buffer.copy_(total.flat.to(torch.bfloat16).float())
+    return total
+
+
+MUTANTS = (
+    Mutant(bug="half the Gaussian noise", subject="Gaussian", plant=wrapped(continuous, "gaussian", lambda f, *a: 0.5 * f(*a))),
+    Mutant(bug="half the Laplace noise", subject="Laplace", plant=wrapped(continuous, "laplace", lambda f, *a: 0.5 * f(*a))),
+    Mutant(bug="Gaussian noise 2% too small", subject="Gaussian", plant=wrapped(continuous, "gaussian", lambda f, *a: 0.98 * f(*a))),
+    Mutant(bug="Gaussian tail cut at 3.5", subject="Gaussian", plant=wrapped(continuous, "gaussian", truncated)),
+    Mutant(bug="Laplace tail cut at 3.5", subject="Laplace", plant=wrapped(continuous, "laplace", truncated)),
+    Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(continuous, "laplace", lambda f, *a: np.abs(f(*a)))),
+    Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(continuous, "gaussian", repeated)),
+    Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(continuous, "gaussian", half_and_half)),
+    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(grid, "add", lambda f, value, noise, *, step: value + noise)),
+    Mutant(bug="discrete Laplace at 3/4 of its scale", subject="DiscreteLaplace", plant=wrapped(DiscreteLaplace, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
+    Mutant(bug="discrete Gaussian at 3/4 of its scale", subject="DiscreteGaussian", plant=wrapped(DiscreteGaussian, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
+    Mutant(bug="the ledger is charged after the release", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_later)),
+    Mutant(bug="the ledger is never charged", subject="Laplace", plant=wrapped(base.Mechanism, "release", never_pay)),
+    Mutant(bug="the ledger is charged twice", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_twice)),
+    Mutant(bug="a mean divides by the records that are there", subject="Gaussian of a mean", plant=wrapped(clip.Rows, "mean", mean_of_those_there)),
+    Mutant(bug="min and max from the data", subject="Laplace of a box", plant=wrapped(bounds, "clip_range", as_wide_as_the_data)),
+    Mutant(bug="one scale for the whole table when clipping", subject="Gaussian", plant=wrapped(clip, "_scaled_down", clip_all_together)),
+    Mutant(bug="clipping 1% too far out", subject="Gaussian", plant=wrapped(clip, "_scaled_down", clip_too_late)),
+    Mutant(bug="replace-one priced as add-remove", subject="Gaussian", plant=wrapped(Bounded, "sensitivity", replace_costs_the_same)),
+    Mutant(bug="sensitivity measured on the data", subject="Gaussian", plant=wrapped(clip.Rows, "sum", sensitivity_from_the_rows)),
+    Mutant(bug="Gaussian priced for 5% more noise", subject="Gaussian", plant=wrapped(Gaussian, "loss", cheaper)),
+    Mutant(bug="Laplace priced for 5% more noise", subject="Laplace", plant=wrapped(Laplace, "loss", cheaper)),
+    Mutant(bug="delta doubled", subject="Gaussian", plant=wrapped(PrivacyLoss, "epsilon", lambda f, self, delta: f(self, 2.0 * delta))),
+    Mutant(bug="negative scales accepted", subject="Gaussian", plant=wrapped(additive.OnGrid, "__post_init__", lambda f, self: None)),
+    Mutant(bug="sampling rate 5% too high", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", rate_off)),
+    Mutant(bug="shuffling accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", shuffled)),
+    Mutant(bug="batches of fixed size accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", fixed_size)),
+    Mutant(bug="the same batch at every step", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", same_batch)),
+    Mutant(bug="every process draws the same batch", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", same_on_every_rank)),
+    Mutant(bug="empty batches filled up", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", never_empty)),
+    Mutant(bug="division by the batch that came", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "expected_batch", divide_by_those_there)),
+    Mutant(bug="a step that is not charged", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", one_step_free)),
+    Mutant(bug="steps priced for 10% more noise", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", noise_flattered)),
+    Mutant(bug="nothing is charged", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", nothing_is_paid)),
+    Mutant(bug="gradient noise over the root of the batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", noise_over_root_batch)),
+    Mutant(bug="half the gradient noise", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", half_the_noise)),
+    Mutant(bug="no noise in some steps", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", no_noise_when_empty)),
+    Mutant(bug="the same noise at every step", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", same_noise_every_step)),
+    Mutant(bug="noise twice, as if once a micro-batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", twice_in_two_parts)),
+    Mutant(bug="gradients not clipped", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", not_clipped)),
+    Mutant(bug="gradients clipped by their mean norm", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", clipped_by_the_mean)),
+    Mutant(bug="clipping overshoots by 0.1%", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", overshoot)),
+    Mutant(bug="sums kept in bfloat16", subject="clipped gradients", plant=wrapped(engine_module.PerExampleGradients, "clipped_sum", coarse_sum)),
+)  # fmt: skip

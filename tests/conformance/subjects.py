@@ -1,0 +1,119 @@
+"""Everything of ours that conforms: mechanisms, sampler, clipped sums, noisy steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from privet import bounds
+from privet.audit.conformance import (
+    MechanismSubject,
+    NoiseSubject,
+    PoissonSubject,
+    Subject,
+    SumSubject,
+    gaussian_cdf,
+    laplace_cdf,
+)
+from privet.loss import gaussian_epsilon
+from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from privet.methods.dpsgd import Schedule, private
+from privet.methods.dpsgd.sampling import PoissonSampler
+from privet.nets.per_example import FlatClipping, PerExampleGradients
+from privet.noise import seeded
+
+
+def pure(sensitivity: float, scale: float, delta: float) -> float:
+    """delta(t) = 1 - e^((t - epsilon)/2) of the Laplace mechanism, solved for t."""
+    return max(sensitivity / scale + 2.0 * math.log1p(-delta), 0.0)
+
+
+def concentrated(sensitivity: float, scale: float, delta: float) -> float:
+    """The discrete Gaussian is no worse than rho-zCDP says, and no better than the Gaussian."""
+    return gaussian_epsilon(sensitivity / scale, delta)
+
+
+def discrete_laplace_cdf(scale: float) -> Any:
+    """At the middle of cells: P[|k| > m] = 2 a^(m+1) / (1 + a), a = e^(-1/scale)."""
+
+    def cdf(x: Any) -> Any:
+        m = np.floor(np.abs(x) * scale)
+        beyond = np.exp(-(m + 1) / scale) / (1 + math.exp(-1 / scale))
+        return np.where(x < 0, beyond, 1.0 - beyond)
+
+    return cdf
+
+
+def discrete_gaussian_cdf(scale: float) -> Any:
+    k = np.arange(-200, 201)
+    mass = np.exp(-(k**2) / (2 * scale**2))
+    cumulated = np.cumsum(mass) / mass.sum()
+
+    def cdf(x: Any) -> Any:
+        place = np.clip(np.floor(np.asarray(x) * scale).astype(int) + 200, 0, 400)
+        return cumulated[place]
+
+    return cdf
+
+
+def l1(rows: Any) -> Any:
+    return bounds.clip_l1(rows, 1.0).sum()
+
+
+def l2(rows: Any) -> Any:
+    return bounds.clip_l2(rows, 1.0).sum()
+
+
+def boxed(rows: Any) -> Any:
+    return bounds.clip_range(rows, 0.0, 1.0).sum()
+
+
+def averaged(rows: Any) -> Any:
+    return bounds.clip_l2(rows, 1.0).mean(records=50)
+
+
+def gradients(rows: Any) -> Any:
+    """The engine's clipped sum for a linear model whose per-example gradient is the row itself."""
+    model = nn.Linear(4, 1, bias=False)
+    engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
+    with np.errstate(over="ignore"):
+        x = torch.from_numpy(np.asarray(rows, dtype=np.float32))
+    with engine.recording():
+        losses = model(x)[:, 0]
+    return engine.clipped_sum(losses).flat.double().numpy().copy()
+
+
+def updates(seed: int, steps: int, rate: float, micro_batch: int) -> Any:
+    """Train on losses without gradients; every update is noise."""
+    model = nn.Linear(40, 50, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    schedule = Schedule(steps=steps, sample_rate=rate, clipping_bound=0.5, noise_multiplier=2.0)
+    seen, last = [], model.weight.detach().double().clone()
+    with private(
+        model, optimizer, (torch.zeros(10, 40),), schedule, rng=seeded(seed), delta=1e-5,
+        micro_batch=micro_batch, n_public=10,
+    ) as training:  # fmt: skip
+        for batch in training:
+            training.step(model(batch.x).sum(1))
+            if batch.last:
+                now = model.weight.detach().double().clone()
+                seen.append((last - now).ravel().numpy() * rate * 10 / (2.0 * 0.5))
+                last = now
+    return np.array(seen)
+
+
+SUBJECTS: tuple[Subject, ...] = (
+    MechanismSubject(name="Laplace", make=lambda s: Laplace(scale=s), bound=l1, cdf=laplace_cdf, epsilon=pure, norm=1),
+    MechanismSubject(name="Gaussian", make=lambda s: Gaussian(scale=s), bound=l2, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
+    MechanismSubject(name="Gaussian of a mean", make=lambda s: Gaussian(scale=s), bound=averaged, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
+    MechanismSubject(name="Laplace of a box", make=lambda s: Laplace(scale=s), bound=boxed, cdf=laplace_cdf, epsilon=pure, norm=1),
+    MechanismSubject(name="DiscreteLaplace", make=lambda s: DiscreteLaplace(scale=s), bound=l1, cdf=discrete_laplace_cdf(3.0), epsilon=pure, norm=1, spacing=1.0),
+    MechanismSubject(name="DiscreteGaussian", make=lambda s: DiscreteGaussian(scale=s), bound=l2, cdf=discrete_gaussian_cdf(3.0), epsilon=concentrated, norm=2, spacing=1.0),
+    PoissonSubject(name="PoissonSampler", make=lambda n, public, q, steps, rng: PoissonSampler(n=n, n_public=public, rates=[q] * steps, rng=rng)),
+    SumSubject(name="clipped gradients", total=gradients, bound=1.0, width=4),
+    NoiseSubject(name="DP-SGD steps", updates=updates),
+)  # fmt: skip
