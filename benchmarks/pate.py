@@ -6,7 +6,7 @@
 
 Codes are whole maps (identity reducer, nothing is compressed): the largest that aggregation meets.
 Each cell runs in a process of its own, and memory is what its peak exceeds a run on a tiny map by.
-Slopes are those of log time against the log of teachers and of voxels: 1 is linear.
+Slopes are of processor time, so that a busy machine does not matter.
 """
 
 from __future__ import annotations
@@ -77,14 +77,15 @@ def cell(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
             radius=answers[0].header.radius, dimension=voxels,
         )  # fmt: skip
         ledger = shard_ledger(epsilon=8.0, delta=1e-3)
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         plan.charge(answers, ledger=ledger)
         total = sum(float(part.sum()) for _, part in plan.blocks(answers, rng=seeded(0)))
-        seconds = time.perf_counter() - begun
+        seconds, processor = time.perf_counter() - begun, time.process_time() - used
     return {
         "voxels": voxels,
         "teachers": teachers,
         "seconds": seconds,
+        "processor_seconds": processor,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "mean": total / voxels,
         "spent": ledger.spent(),
@@ -104,10 +105,21 @@ def measured(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
     return found
 
 
-def slope(rows: list[dict[str, Any]], key: str) -> float:
-    """d log(seconds) / d log(key), by least squares."""
-    x, y = (np.log([row[k] for row in rows]) for k in (key, "seconds"))
-    return float(np.polyfit(x, y, 1)[0])
+def slopes(rows: list[dict[str, Any]], key: str) -> dict[str, float]:
+    """How processor time grows with `key`.
+
+    `log_log`: d log(seconds) / d log(key). `line`: the straight line's seconds for each further
+    unit, and `unexplained`, the part of the variance that the line leaves. Noise is drawn once a
+    voxel whatever the number of teachers: the line does not start at 0, and `log_log` is below 1.
+    """
+    x, y = (np.array([row[k] for row in rows]) for k in (key, "processor_seconds"))
+    line = np.polyfit(x, y, 1)
+    rest = y - np.polyval(line, x)
+    return {
+        "log_log": float(np.polyfit(np.log(x), np.log(y), 1)[0]),
+        "line": float(line[0]),
+        "unexplained": float(rest.var() / y.var()),
+    }
 
 
 def main() -> None:
@@ -125,20 +137,28 @@ def main() -> None:
     rows = [*by_voxels, *by_teachers[:-1]]
     for row in rows:
         row["megabytes"] = row["peak_megabytes"] - base
-    found = {
+    found: dict[str, Any] = {
         "rows": rows,
-        "slope_voxels": slope(by_voxels, "voxels"),
-        "slope_teachers": slope(by_teachers, "teachers"),
+        "slope_voxels": slopes(by_voxels, "voxels"),
+        "slope_teachers": slopes(by_teachers, "teachers"),
         "files": args.files,
     }
     if args.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{'voxels':>9} {'teachers':>9} {'seconds':>8} {'MB above a tiny run':>20}")
+    print("   voxels teachers  seconds processor  MB above a tiny run")
     for row in rows:
-        size = f"{row['voxels']:>9} {row['teachers']:>9}"
-        print(f"{size} {row['seconds']:8.2f} {row['megabytes']:20.1f}")
-    print(f"slope in voxels {found['slope_voxels']:.2f}, in teachers {found['slope_teachers']:.2f}")
+        size = f"{row['voxels']:>9} {row['teachers']:>8}"
+        spent = f"{row['seconds']:8.2f} {row['processor_seconds']:9.2f}"
+        print(f"{size} {spent} {row['megabytes']:20.1f}")
+    for key, each in (("voxels", "million voxels"), ("teachers", "teacher")):
+        found_slope = found[f"slope_{key}"]
+        scale = 1e6 if key == "voxels" else 1.0
+        print(
+            f"{key}: {scale * found_slope['line']:.4f} s for each further {each}, "
+            f"{found_slope['unexplained']:.1%} of the variance off the line, "
+            f"log-log slope {found_slope['log_log']:.2f}"
+        )
 
 
 if __name__ == "__main__":

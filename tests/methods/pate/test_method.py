@@ -218,6 +218,8 @@ def test_what_is_wrong_is_told():
     with pytest.raises(InvalidArgument, match="a Learner"):
         as_learner(7)
     assert inputs_name(["a", "b"]) != inputs_name(["b", "a"])
+    volumes = [np.zeros((2, 3)), np.ones((4, 1))]
+    assert inputs_name(volumes) != inputs_name(volumes[::-1])
 
 
 def test_classifier_with_named_shards():

@@ -194,8 +194,8 @@ class AnswerFile(AnswerSource):
             kind = note.pop("format")
             self._checksum = note.pop("checksum")
             self._header = Header(**note)
-            self._units = file.get_slice("units")
-            length = tuple(self._units.get_shape())
+            length = tuple(file.get_slice("units").get_shape())
+            self._dtype, self._start = _place_of_units(self.path)
         except Exception:  # whatever a foreign file makes of itself
             raise RefusedAnswers(
                 str(self.path), "is not a file of answers", "make it with `privet pate answer`"
@@ -216,13 +216,29 @@ class AnswerFile(AnswerSource):
         return f"{self.path} (site {self._header.site!r})"
 
     def flat(self, start: int, stop: int) -> Units:
-        return np.asarray(self._units[start:stop])
+        # read, not mapped: pages of hundreds of mapped files would pile up in memory
+        width = self._dtype.itemsize
+        with self.path.open("rb") as file:
+            file.seek(self._start + start * width)
+            units = np.frombuffer(file.read((stop - start) * width), dtype=self._dtype)
+        if len(units) != stop - start:
+            raise RefusedAnswers(self.label, "it was cut short while it was read")
+        return units
 
     def refuse_if_damaged(self) -> None:
         if _checksum(self) != self._checksum:
             raise RefusedAnswers(
                 self.label, "content and checksum disagree", "the file was changed; ask for a copy"
             )
+
+
+def _place_of_units(path: Path) -> tuple[np.dtype[Any], int]:
+    """Type and first byte of the numbers: a safetensors file is a length, a JSON header, data."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(size))["units"]
+    types: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
+    return types[entry["dtype"]], 8 + size + int(entry["data_offsets"][0])
 
 
 def _checksum(source: AnswerSource) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -220,11 +221,12 @@ def asked(
 
 
 def inputs_name(public_inputs: Any) -> str:
-    """A hash of the public inputs in their order; of their number when they are no arrays."""
-    array = np.asarray(public_inputs)
-    if array.dtype.hasobject or array.dtype.kind in "US":
-        return fingerprint("\n".join(map(str, public_inputs)).encode())
-    return fingerprint(array)
+    """A hash of the public inputs in their order: of an array, or of a list of arrays or names."""
+    if isinstance(public_inputs, np.ndarray) and not public_inputs.dtype.hasobject:
+        return fingerprint(public_inputs)
+    return fingerprint(
+        *(str(x).encode() if isinstance(x, str | Path) else np.asarray(x) for x in public_inputs)
+    )
 
 
 def cluster(backend: str, workers: int) -> Any:
