@@ -10,7 +10,21 @@ from privet.cli.main import app
 from privet.ledger import Ledger
 
 runner = CliRunner()
-COMMAND = ["train", "pate", "--data", "digits", "--epsilon", "8", "--delta", "1e-5", "--json"]
+COMMAND = [
+    "train",
+    "pate",
+    "--data",
+    "digits",
+    "--epsilon",
+    "8",
+    "--delta",
+    "1e-5",
+    "--teachers",
+    "50",
+    "--queries",
+    "100",
+    "--json",
+]
 
 
 def train(out, *more, code=0):
@@ -20,9 +34,9 @@ def train(out, *more, code=0):
 
 
 def test_keys_folder_and_repeatability(tmp_path):
-    """Digits at (8, 1e-5) per teacher shard: 83% on average over seeds, chance is 10%."""
+    """Digits at (8, 1e-5) per teacher shard: chance is 10%."""
     first = train(tmp_path / "a", "--seed", "1")
-    assert 0.7 < first["test_accuracy"] <= 1.0 and first["claim"] is None and first["seconds"] > 0
+    assert 0.6 < first["test_accuracy"] <= 1.0 and first["claim"] is None and first["seconds"] > 0
     g = first["guarantee"]
     assert 7.99 < g["epsilon"] <= 8.0 and g["delta"] == 1e-5
     assert (g["standing"], g["adjacency"], g["unit"]) == ("proved", "replace-one", "teacher shard")

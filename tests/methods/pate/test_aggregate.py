@@ -1,6 +1,8 @@
 """Exact calibration, refusals, rounds, and the audit of the aggregation."""
 
+import dataclasses
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from privet.mechanisms import Gaussian
 from privet.methods.pate import Aggregator, Answers, RefusedAnswers, shard_ledger, unit_noise
 from privet.methods.pate import answers as answers_module
 from privet.methods.pate.aggregate import claim
+from privet.methods.pate.answers import AnswerSource
 from privet.noise import seeded
 
 
@@ -92,6 +95,43 @@ def test_blocks_do_not_matter_for_sums(monkeypatch):
     assert answers[0].longest() <= 1.0
     pieces = quiet.release(answers, rng=seeded(0), delta=1e-5).codes
     assert np.allclose(whole, pieces, atol=1e-7)
+
+
+def test_memory_does_not_grow_with_maps_or_teachers():
+    """Four times the voxels, eight times the teachers: the same peak, to a megabyte."""
+
+    class Constant(AnswerSource):
+        def __init__(self, site, voxels):
+            one = Answers.clipped(np.zeros((1, 1)), radius=1e3, site=str(site)).header
+            self.header_ = dataclasses.replace(one, dimension=voxels)
+
+        header = property(lambda self: self.header_)
+        label = property(lambda self: self.header_.site)
+
+        def flat(self, start, stop):
+            return np.ones(stop - start, dtype=np.int32)
+
+        def refuse_if_damaged(self):
+            pass
+
+    def peak(voxels, teachers):
+        answers = [Constant(k, voxels) for k in range(teachers)]
+        a = Aggregator.for_budget(
+            teachers=teachers, queries=1, epsilon=8.0, delta=1e-3, radius=1e3, dimension=voxels
+        )
+        tracemalloc.start()
+        a.charge(answers, ledger=shard_ledger(epsilon=8.0, delta=1e-3))
+        for _ in a.blocks(answers, rng=seeded(0)):
+            pass
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found / 2**20
+
+    peak(10**6, 2)  # what is loaded on first use
+    small = peak(10**6, 2)
+    assert small < 40.0
+    assert peak(4 * 10**6, 2) < small + 1.0
+    assert peak(10**6, 16) < small + 1.0
 
 
 @settings(max_examples=60, deadline=None)
