@@ -170,6 +170,8 @@ def stream(a: argparse.Namespace) -> list[dict[str, Any]]:
     mnist = data.load("mnist")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "x_test.npy", mnist.x_test.reshape(len(mnist.x_test), -1))
+        np.save(Path(folder) / "y_test.npy", mnist.y_test)
         for n in (15_000, 60_000):
             np.save(Path(folder) / f"x{n}.npy", mnist.x_train[:n].reshape(n, -1))
             np.save(Path(folder) / f"y{n}.npy", mnist.y_train[:n])
@@ -192,9 +194,7 @@ def stream(a: argparse.Namespace) -> list[dict[str, Any]]:
 
 def child(what: str, n: int, folder: Path) -> dict[str, Any]:
     """One fit; what it took."""
-    mnist = data.load("mnist")
-    x_test, y_test = mnist.x_test.reshape(len(mnist.x_test), -1), mnist.y_test
-    del mnist
+    x_test, y_test = np.load(folder / "x_test.npy"), np.load(folder / "y_test.npy")
     passes = [0]
     if what == "sound":
         clf = PrivateAutoencoderClassifier(

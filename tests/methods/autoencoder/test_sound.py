@@ -93,6 +93,14 @@ def test_every_noise_spends_the_budget_and_no_more(noise, delta: float, adjacenc
     assert len(clf.plan_.moments) == 3 and sum(clf.plan_.shares) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "discrete gaussian"])
+@pytest.mark.parametrize("epsilon", [1e-3, 50.0])
+def test_tiny_and_large_budgets(noise: str, epsilon: float) -> None:
+    x, y = labelled(100)
+    clf = classifier(noise=noise, epsilon=epsilon, layers=(2,)).fit(x, y)
+    assert 0.99 * epsilon < clf.guarantee_.epsilon <= epsilon
+
+
 def test_one_charge_before_the_first_draw() -> None:
     x, y = labelled(300)
     ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)

@@ -29,12 +29,12 @@ from privet.mechanisms import (
     mechanism_for,
     release_moments,
 )
-from privet.mechanisms.base import SECRET_KEY
+from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.autoencoder.layers import Frozen, Layer, Learner
 from privet.methods.autoencoder.records import Block, Records, Scaling
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
 from privet.methods.base import PublicFacts, Release
-from privet.noise import Source
+from privet.noise import Source, grid
 
 Array = NDArray[Any]
 Watcher = Callable[[str, int], None]
@@ -172,18 +172,18 @@ class SoundStack:
 
     def _gaussian(self, shape: Bounded, noise: Noise, mu: float) -> Mechanism:
         """The least noise with sensitivity over scale at most mu."""
-        scale = shape.sensitivity(self.adjacency).l2 / mu
-        for _ in range(64):
-            mechanism: Gaussian | DiscreteGaussian
+
+        def of_scale(scale: float) -> Gaussian | DiscreteGaussian:
             if noise is Noise.GAUSSIAN:
-                mechanism = Gaussian(scale=scale)
-            else:
-                mechanism = DiscreteGaussian(scale=scale, step=shape.spacing)
-            needed = mechanism.sensitivity(shape, adjacency=self.adjacency) / mu * (1.0 + 2.0**-50)
-            if needed <= scale:
-                break
-            scale = needed
-        return mechanism
+                return Gaussian(scale=scale)
+            step = max(shape.spacing, grid.power_of_two_below(scale * 2.0**-20))
+            return DiscreteGaussian(scale=scale, step=step)
+
+        def needed(scale: float) -> float:
+            return ratio_up(of_scale(scale).sensitivity(shape, adjacency=self.adjacency), mu)
+
+        start = ratio_up(shape.sensitivity(self.adjacency).l2, mu)
+        return of_scale(smallest_scale(needed, start))
 
     def fit(
         self, records: Records, plan: StackPlan, *, ledger: Ledger | None, rng: Source
