@@ -136,8 +136,8 @@ def test_refusals(run, tmp_path):
     assert "0, or 2 and more" in refused(run, "--references", "1")
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    (other / "config.json").write_text('{"method": "pate", "data": "digits"}')
-    assert "privet.audit.membership" in refused(other)
+    (other / "config.json").write_text('{"method": "autoencoder", "data": "digits"}')
+    assert "guide on membership" in refused(other)
     (other / "model.safetensors").unlink()
     assert "has not finished" in refused(other)
     (other / "config.json").write_text("{}")

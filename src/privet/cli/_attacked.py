@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from privet.audit.membership import confidence, confidence_of_logits
+from privet.cli._data import of_run
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def config_of(run: Path) -> Config:
 
 def opened(run: Path, config: Config, folder: Path | None) -> Attacked:
     """The run with its data, its released model and its recipe."""
-    name = str(config["data"])
-    part = re.fullmatch(r"(.*)\[:(\d+)\]", name)
-    from privet.data import load
+    return seen(run, config, of_run(run, config, folder))
 
-    dataset = load(name, folder) if part is None else load(part[1], folder).subset(int(part[2]))
+
+def seen(run: Path, config: Config, dataset: Dataset) -> Attacked:
+    """The released model of a run, looking at these records."""
     match config["method"]:
         case "dpsgd":
             return _dpsgd(run, config, dataset)
@@ -67,12 +67,14 @@ def opened(run: Path, config: Config, folder: Path | None) -> Attacked:
             return _adaptive_laplace(run, config, dataset)
         case "residual":
             return _residual(run, config, dataset)
+        case "pate":
+            return _pate(run, config, dataset)
         case other:
             raise InvalidArgument(
                 "run",
                 other,
-                "one of dpsgd, adaptive-laplace, residual",
-                "other models: privet.audit.membership.attack in Python",
+                "one of dpsgd, adaptive-laplace, residual, pate",
+                "other models: use Python, see the guide on membership attacks",
             )
 
 
@@ -204,6 +206,23 @@ def _residual(run: Path, config: Config, dataset: Dataset) -> Attacked:
     target = recipe(0, 1, len(blank[1])).fit(*blank)
     target.model_.load_state_dict(load_file(run / "model.safetensors"))
     return _attacked(dataset, rows, target.predict_proba, confidence, train)
+
+
+def _pate(run: Path, config: Config, dataset: Dataset) -> Attacked:
+    from safetensors.torch import load_file
+
+    from privet.cli.train_pate import _rows
+    from privet.methods.pate.students import flat_student
+
+    rows = _rows(dataset, config["features"], False)
+    shape, classes = rows[0].shape[1:], (dataset.n_classes,)
+    student = flat_student(input_shape=shape, target_shape=classes).module
+    student.load_state_dict(load_file(run / "model.safetensors"))
+
+    def train(x: Any, y: Any, seed: int) -> Callable[[Any], Any]:
+        raise InvalidArgument("--references", "some", "0 for a PATE run: teachers are not kept")
+
+    return _attacked(dataset, rows, _logits(student), confidence_of_logits, train)
 
 
 def _nothing(rows: Any, dataset: Dataset) -> tuple[Any, Any]:

@@ -1,9 +1,10 @@
-"""How commands find their data: by name, or in a file of the user's own."""
+"""How commands find their data: by name, in a file of the user's own, or where a run had it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ Bounds = Annotated[
     typer.Option(help="JSON file that declares ranges, categories and classes of your file."),
 ]
 SUFFIXES = (".csv", ".npz")
+DECLARATION = "declaration.json"
 
 
 def dataset(
@@ -29,3 +31,21 @@ def dataset(
     if path.suffix in SUFFIXES:
         return load_declared(path, label=label, declaration=bounds)
     return load(data, folder)
+
+
+def remembered(out: Path, data: str, label: str | None, bounds: Path | None) -> dict[str, Any]:
+    """What the config of a run says of a file of the user's own; the declaration is copied."""
+    if Path(data).suffix not in SUFFIXES or bounds is None:
+        return {}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / DECLARATION).write_bytes(bounds.read_bytes())
+    return {"file": str(Path(data).resolve()), "label": label}
+
+
+def of_run(run: Path, config: dict[str, Any], folder: Path | None) -> Dataset:
+    """The data that a run was trained on."""
+    name = str(config["data"])
+    part = re.fullmatch(r"(.*)\[:(\d+)\]", name)
+    source = config.get("file") or (name if part is None else part[1])
+    found = dataset(str(source), folder, config.get("label"), run / DECLARATION)
+    return found if part is None else found.subset(int(part[2]))

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from privet.cli import _folder
 from privet.cli._data import Bounds, Label, dataset
 from privet.cli._run import one_line_errors, print_json, progress_bar
-from privet.errors import InvalidArgument
 
 
 @one_line_errors()
@@ -41,10 +41,7 @@ def compare(
     chosen = dataset(data, folder, label, bounds)
     if records is not None:
         chosen = chosen.subset(records)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InvalidArgument("out", str(out), "a folder that can be made", str(e)) from None
+    _folder.make(out)
     with progress_bar(show=not as_json) as progress:
         results = experiment.compare(
             chosen, out, epsilon=epsilon, delta=delta, methods=method, seeds=seeds, jobs=jobs,

@@ -16,6 +16,7 @@ from privet.cli import (
     demo,
     ledger,
     pate,
+    predict,
     reproduce,
     reproduce_autoencoder,
     reproduce_residual,
@@ -50,6 +51,7 @@ app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("compare")(compare.compare)
 app.add_typer(data.app)
+app.command("predict")(predict.predict)
 app.command("demo")(demo.demo)
 
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli import _folder
+from privet.cli._data import Bounds, Label, remembered
+from privet.cli._data import dataset as find
 from privet.cli._run import one_line_errors, print_json
 from privet.errors import InvalidArgument, MissingFile
 
@@ -38,7 +41,7 @@ def _methods() -> None:
 @app.command()
 @one_line_errors()
 def dpsgd(
-    data: Annotated[str, typer.Option(help="Name of the data set; see `privet data`.")],
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
@@ -64,6 +67,8 @@ def dpsgd(
     sample_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
     clipping_bound: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
+    label: Label = None,
+    bounds: Bounds = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -81,12 +86,12 @@ def dpsgd(
     if secure and seed is not None:
         raise InvalidArgument("--secure", "with --seed", "one of the two")
     _folder_is_right(out, resume)
+    _folder.make(out)
     from privet import noise
-    from privet.data import load
     from privet.methods.base import PublicFacts
     from privet.methods.dpsgd import Checkpoints, Wishes
 
-    dataset = load(data, folder)
+    dataset = find(data, folder, label, bounds)
     if records is not None:
         dataset = dataset.subset(records)
     x_train, x_test = _rows(dataset, model, features, cache)
@@ -121,6 +126,7 @@ def dpsgd(
         "learning_rate": float(plan.learning_rates[0]),
         "momentum": plan.momentum,
         "centre_mu": plan.centre_mu,
+        **remembered(out, data, label, bounds),
     }
     with _progress(plan.schedule.steps, show=not as_json) as watcher:
         release = _fit(
@@ -129,7 +135,7 @@ def dpsgd(
             Checkpoints(folder=out, every=max(1, plan.schedule.steps // 10)),
             (x_train, dataset.y_train),
             plan,
-            _ledger(ledger, out, epsilon, delta),
+            _folder.ledger_of(ledger, out, epsilon, delta),
             noise.secure() if seed is None else noise.seeded(seed),
         )
     accuracy = _accuracy(release, x_test, dataset)
@@ -196,19 +202,6 @@ def _method(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | Privat
     torch.manual_seed(0)  # where training starts is public
     network = SmallCNN(shape=dataset.shape, classes=dataset.n_classes)
     return PrivateNetwork(network=network, wishes=wishes)
-
-
-def _ledger(path: Path | None, out: Path, epsilon: float, delta: float) -> Ledger:
-    """The ledger named, or one of the run's own whose cap is its budget."""
-    from privet.ledger import Ledger
-
-    if path is not None:
-        return Ledger.open(path)
-    own = out / "run.ledger"
-    if own.exists():
-        return Ledger.open(own)
-    out.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta)
 
 
 def _fit(
@@ -282,23 +275,18 @@ def _leave(
     """Write the folder of the run; returns what scripts may rely on."""
     from safetensors.torch import save
 
-    from privet.methods.dpsgd.checkpoint import write_atomically
-
     state = {k: v.contiguous().clone() for k, v in release.model.state_dict().items()}
-    write_atomically(
-        out / "model.safetensors", save(state, metadata={"privet": json.dumps(config)})
-    )
-    promise = {
-        "guarantee": release.guarantee.to_dict(),
-        "claim": None if release.claim is None else release.claim.to_dict(),
-    }
     metrics = {
         "test_accuracy": accuracy,
         "seconds": seconds,
         "steps": release.steps,
         "stopped_early": release.steps < int(config["steps"]),
     }
-    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        write_atomically(out / f"{name}.json", text.encode())
-    return {"method": "dpsgd", "data": config["data"], **metrics, **promise, "out": str(out)}
+    return _folder.leave(
+        out,
+        model=save(state, metadata={"privet": json.dumps(config)}),
+        config=config,
+        metrics=metrics,
+        guarantee=release.guarantee,
+        claim=release.claim,
+    )

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli import _folder
+from privet.cli._data import Bounds, Label, remembered
+from privet.cli._data import dataset as find
 from privet.cli._run import one_line_errors, print_json
-from privet.cli.train import _front, _ledger
+from privet.cli.train import _front
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ READINGS = ("sound", "published", "released")
 
 @one_line_errors()
 def adaptive_laplace(
-    data: Annotated[str, typer.Option(help="Name of the data set; see `privet data`.")],
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     delta: Annotated[float, typer.Option(help="At this delta; 0 for pure epsilon.")] = 1e-5,
@@ -51,6 +54,8 @@ def adaptive_laplace(
     records: Annotated[
         int | None, typer.Option(help="Train on the first so many records only.")
     ] = None,
+    label: Label = None,
+    bounds: Bounds = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -68,19 +73,17 @@ def adaptive_laplace(
             raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
     if ledger is not None and reading != "sound":
         raise InvalidArgument("--ledger", str(ledger), "left out for the published readings")
-    if (out / "guarantee.json").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
-    from privet.data import load
+    _folder.new(out)
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 
-    dataset = load(data, folder)
+    dataset = find(data, folder, label, bounds)
     if records is not None:
         dataset = dataset.subset(records)
     x_train, x_test, settings = _prepared(dataset, reading, kind, features, cache)
     classifier = AdaptiveLaplaceClassifier(
         epsilon=epsilon, delta=delta, reading=reading, kind=kind, adaptive=not identical,
         epochs=epochs, classes=range(dataset.n_classes), random_state=seed,
-        ledger=_ledger(ledger, out, epsilon, delta) if reading == "sound" else None,
+        ledger=_folder.ledger_of(ledger, out, epsilon, delta) if reading == "sound" else None,
         **settings,
     )  # fmt: skip
     classifier.fit(x_train, dataset.y_train)
@@ -90,6 +93,7 @@ def adaptive_laplace(
         "features": features, "adaptive": not identical, "epochs": epochs, "epsilon": epsilon,
         "delta": delta, "seed": seed, "noise": "secure" if seed is None else "seeded",
     }  # fmt: skip
+    config |= remembered(out, data, label, bounds)
     answer = _leave(out, classifier, config, accuracy, time.perf_counter() - begun)
     if as_json:
         print_json(answer)
@@ -146,7 +150,6 @@ def _leave(
     from safetensors.numpy import save
 
     from privet.methods.adaptive_laplace import LinearRule
-    from privet.methods.dpsgd.checkpoint import write_atomically
 
     model = classifier.model_
     if isinstance(model, LinearRule):
@@ -154,21 +157,11 @@ def _leave(
     else:
         state = {k: v.numpy() for k, v in model.network.state_dict().items()}
     kept = {k: np.ascontiguousarray(v) for k, v in state.items()}
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "model.safetensors", save(kept, {"privet": json.dumps(config)}))
-    claim = classifier.claim_
-    promise = {
-        "guarantee": classifier.guarantee_.to_dict(),
-        "claim": None if claim is None else claim.to_dict(),
-    }
-    metrics = {"test_accuracy": accuracy, "seconds": seconds}
-    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        write_atomically(out / f"{name}.json", text.encode())
-    return {
-        "method": config["method"],
-        "data": config["data"],
-        **metrics,
-        **promise,
-        "out": str(out),
-    }
+    return _folder.leave(
+        out,
+        model=save(kept, {"privet": json.dumps(config)}),
+        config=config,
+        metrics={"test_accuracy": accuracy, "seconds": seconds},
+        guarantee=classifier.guarantee_,
+        claim=classifier.claim_,
+    )

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli import _folder
+from privet.cli._data import Bounds, Label, remembered
+from privet.cli._data import dataset as find
 from privet.cli._run import one_line_errors, print_json, progress_bar
-from privet.cli.train import _front, _ledger
+from privet.cli.train import _front
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ READINGS = ("sound", "published")
 
 @one_line_errors()
 def autoencoder(
-    data: Annotated[str, typer.Option(help="Name of the data set; see `privet data`.")],
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     delta: Annotated[float, typer.Option(help="At this delta; 0 for pure epsilon.")] = 1e-5,
@@ -45,6 +48,8 @@ def autoencoder(
     records: Annotated[
         int | None, typer.Option(help="Train on the first so many records only.")
     ] = None,
+    label: Label = None,
+    bounds: Bounds = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -61,16 +66,14 @@ def autoencoder(
         raise InvalidArgument("--reading", reading, f"one of {', '.join(READINGS)}")
     if ledger is not None and reading != "sound":
         raise InvalidArgument("--ledger", str(ledger), "left out for the published reading")
-    if (out / "guarantee.json").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
+    _folder.new(out)
     sizes = _sizes(layers)
-    from privet.data import load
     from privet.methods.autoencoder import PrivateAutoencoderClassifier
 
-    dataset = load(data, folder)
+    dataset = find(data, folder, label, bounds)
     if records is not None:
         dataset = dataset.subset(records)
-    x_train, x_test, bounds = _prepared(dataset, reading, features, cache)
+    x_train, x_test, limits = _prepared(dataset, reading, features, cache)
     if not sizes:
         sizes = (min(300, x_train.shape[1]) if reading == "sound" else 20,)
     with progress_bar(show=not as_json) as progress:
@@ -81,9 +84,9 @@ def autoencoder(
             progress(what, done[what], len(x_train))
 
         classifier = PrivateAutoencoderClassifier(
-            epsilon=epsilon, delta=delta, reading=reading, layers=sizes, bounds=bounds,
+            epsilon=epsilon, delta=delta, reading=reading, layers=sizes, bounds=limits,
             classes=range(dataset.n_classes), epochs=epochs, random_state=seed, watcher=watcher,
-            ledger=_ledger(ledger, out, epsilon, delta) if reading == "sound" else None,
+            ledger=_folder.ledger_of(ledger, out, epsilon, delta) if reading == "sound" else None,
         ).fit(x_train, dataset.y_train)  # fmt: skip
     accuracy = float(classifier.score(x_test, dataset.y_test))
     config = {
@@ -91,6 +94,7 @@ def autoencoder(
         "features": features, "epochs": epochs, "epsilon": epsilon, "delta": delta, "seed": seed,
         "noise": "secure" if seed is None else "seeded",
     }  # fmt: skip
+    config |= remembered(out, data, label, bounds)
     answer = _leave(out, classifier, config, accuracy, time.perf_counter() - begun)
     if as_json:
         print_json(answer)
@@ -134,19 +138,12 @@ def _leave(
     import numpy as np
     from safetensors.numpy import save
 
-    from privet.methods.dpsgd.checkpoint import write_atomically
-
     state = {k: np.ascontiguousarray(v) for k, v in classifier.model_.state().items()}
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "model.safetensors", save(state, {"privet": json.dumps(config)}))
-    claim = classifier.claim_
-    promise = {
-        "guarantee": classifier.guarantee_.to_dict(),
-        "claim": None if claim is None else claim.to_dict(),
-    }
-    metrics = {"test_accuracy": accuracy, "seconds": seconds}
-    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        write_atomically(out / f"{name}.json", text.encode())
-    head = {"method": config["method"], "data": config["data"]}
-    return {**head, **metrics, **promise, "out": str(out)}
+    return _folder.leave(
+        out,
+        model=save(state, {"privet": json.dumps(config)}),
+        config=config,
+        metrics={"test_accuracy": accuracy, "seconds": seconds},
+        guarantee=classifier.guarantee_,
+        claim=classifier.claim_,
+    )

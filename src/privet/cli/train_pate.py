@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from privet import _check
-from privet.cli._pate import leave, noise_source, one_of, shard_ledger
+from privet.cli import _folder
+from privet.cli._data import Bounds, Label, remembered
+from privet.cli._data import dataset as find
+from privet.cli._pate import noise_source, one_of, shard_ledger
 from privet.cli._run import one_line_errors, print_json, progress_bar
 from privet.cli.train import _front
 from privet.errors import InvalidArgument
@@ -17,7 +21,7 @@ from privet.errors import InvalidArgument
 
 @one_line_errors()
 def pate(
-    data: Annotated[str, typer.Option(help="Name of the data set; see `privet data`.")],
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
@@ -45,6 +49,8 @@ def pate(
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes for the teachers.")] = 1,
     backend: Annotated[str, typer.Option(help="joblib's: loky, threading, ray, dask.")] = "loky",
+    label: Label = None,
+    bounds: Bounds = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge: replace-one, per teacher shard.")
     ] = None,
@@ -58,16 +64,15 @@ def pate(
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     one_of("--reading", reading, ("sound", "published"))
-    if (out / "guarantee.json").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
+    _folder.new(out)
+    from safetensors.torch import save
     from sklearn.linear_model import LogisticRegression
 
-    from privet.data import load
     from privet.methods.base import assuming
     from privet.methods.pate import PATE, EstimatorLearner, IdentityReducer
     from privet.methods.pate.students import flat_student
 
-    dataset = load(data, folder)
+    dataset = find(data, folder, label, bounds)
     if records is not None:
         dataset = dataset.subset(records)
     n, classes = len(dataset.y_train), dataset.n_classes
@@ -112,16 +117,18 @@ def pate(
         "queries": public,
         "reading": reading,
         "noise_on_the_mean": release.model.noise,
+        **remembered(out, data, label, bounds),
     }
-    promise = {
-        "guarantee": guarantee.to_dict(),
-        "claim": None if release.claim is None else release.claim.to_dict(),
-    }
-    metrics = {"test_accuracy": accuracy, "seconds": time.perf_counter() - begun}
-    leave(out, predict.module, config, promise, metrics)
+    answer = _folder.leave(
+        out,
+        model=save(predict.module.state_dict(), {"privet": json.dumps(config)}),
+        config=config,
+        metrics={"test_accuracy": accuracy, "seconds": time.perf_counter() - begun},
+        guarantee=guarantee,
+        claim=release.claim,
+    )
     if as_json:
-        told_names = {"method": "pate", "data": dataset.name, "out": str(out)}
-        print_json({**told_names, **metrics, **promise})
+        print_json(answer)
     else:
         typer.echo(f"{out}: test accuracy {accuracy:.2%}, {guarantee}")
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli import _folder
+from privet.cli._data import Bounds, Label, remembered
+from privet.cli._data import dataset as find
 from privet.cli._run import one_line_errors, print_json, progress_bar
-from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from privet.ledger import Ledger
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @one_line_errors()
 def residual(
-    data: Annotated[str, typer.Option(help="Name of the data set; see `privet data`.")],
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     epsilon: Annotated[float, typer.Option(help="The budget; the published reading ignores it.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
@@ -45,6 +47,8 @@ def residual(
     records: Annotated[
         int | None, typer.Option(help="Train on the first so many records only.")
     ] = None,
+    label: Label = None,
+    bounds: Bounds = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -57,12 +61,10 @@ def residual(
     begun = time.perf_counter()
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
-    if (out / "guarantee.json").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
-    from privet.data import load
+    _folder.new(out)
     from privet.methods.residual import ResidualPerturbationClassifier
 
-    dataset = load(data, folder)
+    dataset = find(data, folder, label, bounds)
     if records is not None:
         dataset = dataset.subset(records)
     picture = len(dataset.shape) >= 2
@@ -90,6 +92,7 @@ def residual(
         "learning_rate": learning_rate, "epsilon": epsilon, "delta": delta, "seed": seed,
         "noise": "secure" if seed is None else "seeded",
     }  # fmt: skip
+    config |= remembered(out, data, label, bounds)
     answer = _leave(out, classifier, config, accuracy, time.perf_counter() - begun)
     if as_json:
         print_json(answer)
@@ -109,12 +112,8 @@ def _ledger(
         return Ledger.open(path)
     if reading != "sound":  # what is proved follows from gamma, and has no cap
         return None
-    own = out / "run.ledger"
-    if own.exists():
-        return Ledger.open(own)
-    out.mkdir(parents=True, exist_ok=True)
     known = Adjacency.ADD_REMOVE if labels == "randomised" else Adjacency.REPLACE_ONE
-    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta, adjacency=known)
+    return _folder.ledger_of(None, out, epsilon, delta, adjacency=known)
 
 
 def _leave(
@@ -127,19 +126,12 @@ def _leave(
     """Write the folder of the run; returns what scripts may rely on."""
     from safetensors.torch import save
 
-    from privet.methods.dpsgd.checkpoint import write_atomically
-
     state = {k: v.contiguous().clone() for k, v in classifier.model_.state_dict().items()}
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "model.safetensors", save(state, {"privet": json.dumps(config)}))
-    claim = classifier.claim_
-    promise = {
-        "guarantee": classifier.guarantee_.to_dict(),
-        "claim": None if claim is None else claim.to_dict(),
-    }
-    metrics = {"test_accuracy": accuracy, "seconds": seconds}
-    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        write_atomically(out / f"{name}.json", text.encode())
-    about = {"method": config["method"], "data": config["data"]}
-    return {**about, **metrics, **promise, "out": str(out)}
+    return _folder.leave(
+        out,
+        model=save(state, {"privet": json.dumps(config)}),
+        config=config,
+        metrics={"test_accuracy": accuracy, "seconds": seconds},
+        guarantee=classifier.guarantee_,
+        claim=classifier.claim_,
+    )

@@ -11,8 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privet.data.dataset import Dataset
-from privet.data.table import load_csv, load_npz
+from privet.data.table import Columns, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
 KEYS = ("bounds", "categories", "classes", "ignore")
@@ -61,6 +63,21 @@ def read_declaration(path: Path) -> dict[str, Any]:
             "classes", told.get("classes"), f"a list in {path.name}: every label that may occur"
         )
     return {"bounds": {}, "categories": {}, "ignore": [], **told}
+
+
+def rows_of(path: Path, *, label: str | None, declaration: Path) -> Dataset:
+    """New records of a CSV file as declared, without labels: a data set to ask a model about."""
+    told = read_declaration(declaration)
+    bounds = {str(k): _pair(v) for k, v in dict(told["bounds"]).items()}
+    classes = tuple(map(str, told["classes"]))
+    columns = Columns(label or "", classes, bounds, told["categories"], tuple(told["ignore"]))
+    x = columns.read_features(path)
+    low, high = columns.limits()
+    none = np.zeros(len(x), dtype=np.int64)
+    return Dataset(
+        name=path.stem, about=path.name, classes=classes, low=low, high=high,
+        feature_names=columns.names(), x_train=x, y_train=none, x_test=x, y_test=none,
+    )  # fmt: skip
 
 
 def template(path: Path, *, label: str | None) -> dict[str, Any]:

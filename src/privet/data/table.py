@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def load_csv(
     bounds, categories = dict(bounds or {}), dict(categories or {})
     for name, pair in bounds.items():
         _check_pair(name, pair)
-    columns = _Columns(label, tuple(map(str, classes)), bounds, categories, tuple(ignore))
+    columns = Columns(label, tuple(map(str, classes)), bounds, categories, tuple(ignore))
     x, y = columns.read(Path(path))
     if test_path is not None:
         x_test, y_test = columns.read(Path(test_path))
@@ -116,7 +116,7 @@ def _check_pair(name: str, pair: Any) -> None:
         raise InvalidArgument(f"bounds[{name!r}]", pair, "a finite pair with low below high")
 
 
-class _Columns:
+class Columns:
     """Which columns a table has, and how its lines become numbers."""
 
     def __init__(
@@ -151,6 +151,27 @@ class _Columns:
 
     def read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Features and labels of a CSV file."""
+        lines = self._lines(path)
+        where = self._where(path, lines[0], (self.label, *self.ignore))
+        x = np.zeros((len(lines) - 1, len(self.names())), dtype=np.float32)
+        y = np.zeros(len(x), dtype=np.int64)
+        for index, (number, line) in enumerate(_numbered(lines)):
+            self._fill(path, number, line, where, x[index])
+            y[index] = self._choice(path, number, self.label, line[where[self.label]], self.classes)
+        return x, y
+
+    def read_features(self, path: Path) -> NDArray[np.float32]:
+        """Features of a CSV file that may lack the label and what is ignored."""
+        lines = self._lines(path)
+        spare = tuple(n for n in (self.label, *self.ignore) if n in lines[0])
+        where = self._where(path, lines[0], spare)
+        x = np.zeros((len(lines) - 1, len(self.names())), dtype=np.float32)
+        for index, (number, line) in enumerate(_numbered(lines)):
+            self._fill(path, number, line, where, x[index])
+        return x
+
+    def _lines(self, path: Path) -> list[list[str]]:
+        """The header and all lines that are not empty, as cells."""
         if not path.is_file():
             raise MissingFile(path, "give the path of a CSV file with a header line")
         try:
@@ -160,21 +181,14 @@ class _Columns:
             raise damaged(path, f"not a readable CSV file ({error})") from None
         if not lines:
             raise damaged(path, "it is empty; expected a header line")
-        where = self._where(path, [name.strip() for name in lines[0]])
-        rows = [(number, line) for number, line in enumerate(lines[1:], start=2) if line]
-        x = np.zeros((len(rows), len(self.names())), dtype=np.float32)
-        y = np.zeros(len(rows), dtype=np.int64)
-        for index, (number, line) in enumerate(rows):
-            if len(line) != len(lines[0]):
-                raise damaged(
-                    path, f"line {number} has {len(line)} cells instead of {len(lines[0])}"
-                )
-            self._fill(path, number, line, where, x[index])
-            y[index] = self._choice(path, number, self.label, line[where[self.label]], self.classes)
-        return x, y
+        header, rows = [name.strip() for name in lines[0]], [line for line in lines[1:] if line]
+        for number, line in enumerate(lines[1:], start=2):
+            if line and len(line) != len(header):
+                raise damaged(path, f"line {number} has {len(line)} cells instead of {len(header)}")
+        return [header, *rows]
 
-    def _where(self, path: Path, header: list[str]) -> dict[str, int]:
-        known = (self.label, *self.bounds, *self.categories, *self.ignore)
+    def _where(self, path: Path, header: list[str], more: tuple[str, ...]) -> dict[str, int]:
+        known = (*self.bounds, *self.categories, *more)
         for name in known:
             if name not in header:
                 raise damaged(path, f"it has no column {name!r}, only {', '.join(header)}")
@@ -220,3 +234,8 @@ class _Columns:
             shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
             problem = f"line {number}, column {name!r}: {cell.strip()!r} is not among {shown}"
             raise damaged(path, problem) from None
+
+
+def _numbered(lines: list[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """The lines below the header, with their numbers in a file without empty lines."""
+    return enumerate(lines[1:], start=2)

@@ -1,0 +1,82 @@
+"""The folder of a run: model, config, guarantee, metrics and card, each written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privet.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from privet.guarantee import Adjacency, Guarantee, Unit
+    from privet.ledger import Ledger
+
+
+def new(out: Path) -> None:
+    """Make the folder of a new run; one with a finished run is left alone."""
+    if (out / "guarantee.json").exists():
+        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
+    make(out)
+
+
+def make(out: Path) -> None:
+    """Make the folder, or say why not."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InvalidArgument("--out", str(out), "a folder that can be made", str(e)) from None
+    if not os.access(out, os.W_OK):
+        raise InvalidArgument("--out", str(out), "a folder that can be written to")
+
+
+def ledger_of(
+    path: Path | None, out: Path, epsilon: float, delta: float, **terms: Adjacency | Unit
+) -> Ledger:
+    """The ledger named, or one of the run's own whose cap is its budget."""
+    from privet.ledger import Ledger
+
+    if path is not None:
+        return Ledger.open(path)
+    own = out / "run.ledger"
+    if own.exists():
+        return Ledger.open(own)
+    out.mkdir(parents=True, exist_ok=True)
+    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta, **terms)  # type: ignore[arg-type]
+
+
+def leave(
+    out: Path,
+    *,
+    model: bytes,
+    config: dict[str, Any],
+    metrics: dict[str, Any],
+    guarantee: Guarantee,
+    claim: Guarantee | None,
+) -> dict[str, Any]:
+    """Write everything, the guarantee last; returns what scripts may rely on."""
+    from privet.report.card import card
+
+    out.mkdir(parents=True, exist_ok=True)
+    promise = {
+        "guarantee": guarantee.to_dict(),
+        "claim": None if claim is None else claim.to_dict(),
+    }
+    write(out / "model.safetensors", model)
+    for name, value in (("config", config), ("metrics", metrics), ("guarantee", promise)):
+        write(out / f"{name}.json", (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    text = card(config, metrics, promise["guarantee"] or {}, promise["claim"])
+    write(out / "README.md", text.encode())
+    about = {"method": config["method"], "data": config["data"]}
+    return {**about, **metrics, **promise, "out": str(out)}
+
+
+def write(path: Path, content: bytes) -> None:
+    """The file as a whole or not at all, even if the machine stops."""
+    unfinished = path.with_name(path.name + ".part")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)

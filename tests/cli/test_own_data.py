@@ -1,0 +1,123 @@
+"""Your own data in five minutes: declare, train, attack, predict; and the mistakes on the way."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import privet.report
+from privet.cli.main import main
+
+SCHEMA = json.loads((Path(privet.report.__file__).parent / "guarantee.schema.json").read_text())
+DECLARED = {
+    "bounds": {"age": [0, 120], "marker": [-5, 5]},
+    "categories": {"sex": ["f", "m"]},
+    "classes": ["ill", "well"],
+    "ignore": ["id"],
+}
+METHODS = ("dpsgd", "adaptive-laplace", "residual", "pate", "autoencoder")
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["id,age,marker,sex,outcome"]
+    for i in range(600):
+        marker = rng.normal()
+        state = "ill" if marker + 0.3 * rng.normal() > 0 else "well"
+        lines.append(f"{i},{rng.integers(20, 90)},{marker:.3f},{'fm'[i % 2]},{state}")
+    (tmp_path / "patients.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "bounds.json").write_text(json.dumps(DECLARED))
+    new = ["marker,age,sex", "3.0,50,f", "-3.0,50,m"]
+    (tmp_path / "new.csv").write_text("\n".join(new) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    return int(left.value.code or 0)
+
+
+def train(method: str, *more: str) -> int:
+    options = ["--data", "patients.csv", "--label", "outcome", "--bounds", "bounds.json",
+               "--epsilon", "4", "--out", "run", "--seed", "0"]  # fmt: skip
+    return run("train", method, *options, *more)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_train_leaves_a_whole_folder(
+    method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(method, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    promise = json.loads((clinic / "run" / "guarantee.json").read_text())
+    jsonschema.validate(promise, SCHEMA)
+    assert promise["guarantee"] == answer["guarantee"]
+    assert answer["guarantee"]["epsilon"] <= 4.0
+    card = (clinic / "run" / "README.md").read_text()
+    assert card.startswith(f"# {method} on patients") and "What is not promised" in card
+    assert not list((clinic / "run").glob("*.part"))
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace"])
+def test_predict_without_the_training_file(
+    method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(method) == 0
+    (clinic / "patients.csv").unlink()
+    capsys.readouterr()
+    assert run("predict", "run", "new.csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [r["predicted"] for r in rows] == ["ill", "well"]
+    assert float(rows[0]["ill"]) + float(rows[0]["well"]) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_describe_reads_the_header_alone(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("data", "describe", "patients.csv", "--private", "--label", "outcome") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told["bounds"]) == ["id", "age", "marker", "sex"]
+    assert run("data", "describe", "patients.csv") == 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "message"),
+    [
+        ({"bounds": {"age": [0, 120], "weight": [0, 9], "marker": [-5, 5]}}, (), "no column 'weight'"),
+        ({"bounds": {"age": [0, 120], "marker": [-5, 5], "sex": [0, 1]}, "categories": {}}, (), "'f' is not a number"),
+        ({"classes": ["ill"]}, (), "'well' is not among"),
+        ({}, ("--label", "outcom"), "no column 'outcom'"),
+        ({}, ("--out", "/proc/x"), "a folder that can be made"),
+        ({}, ("--epsilon", "0"), "epsilon must be"),
+        ({}, ("--ledger", "bounds.json"), "is not an SQLite database"),
+    ],
+)  # fmt: skip
+def test_newcomers_mistakes(
+    spoil: dict[str, object], words: tuple[str, ...], message: str, clinic: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (clinic / "bounds.json").write_text(json.dumps(DECLARED | spoil))
+    assert train("dpsgd", *words) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.startswith("error: ") and said.count("\n") == 1
+    assert not (clinic / "run" / "guarantee.json").exists()
+
+
+def test_no_bounds_says_how_to_declare_them(
+    clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train", "dpsgd", "--data", "patients.csv", "--label", "outcome", "--epsilon", "1",
+               "--out", "run") == 2  # fmt: skip
+    assert "privet data describe patients.csv --private" in capsys.readouterr().err
+
+
+def test_a_typo_in_a_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "dpsdg") == 2
+    assert capsys.readouterr().err.startswith("error: No such command 'dpsdg'")
