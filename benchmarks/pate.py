@@ -30,6 +30,8 @@ from privet.noise import seeded
 
 VOXELS = (125_000, 250_000, 500_000, 1_000_000)
 TEACHERS = (32, 64, 125, 250)
+ROUNDS = 5
+"""The quickest of so many counts."""
 
 
 class Drawn(AnswerSource):
@@ -76,11 +78,14 @@ def cell(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
             teachers=teachers, queries=1, epsilon=8.0, delta=1e-3,
             radius=answers[0].header.radius, dimension=voxels,
         )  # fmt: skip
-        ledger = shard_ledger(epsilon=8.0, delta=1e-3)
-        begun, used = time.perf_counter(), time.process_time()
-        plan.charge(answers, ledger=ledger)
-        total = sum(float(part.sum()) for _, part in plan.blocks(answers, rng=seeded(0)))
-        seconds, processor = time.perf_counter() - begun, time.process_time() - used
+        times = []
+        for _ in range(ROUNDS):
+            ledger = shard_ledger(epsilon=8.0, delta=1e-3)
+            begun, used = time.perf_counter(), time.process_time()
+            plan.charge(answers, ledger=ledger)
+            total = sum(float(part.sum()) for _, part in plan.blocks(answers, rng=seeded(0)))
+            times.append((time.process_time() - used, time.perf_counter() - begun))
+    processor, seconds = min(times)
     return {
         "voxels": voxels,
         "teachers": teachers,

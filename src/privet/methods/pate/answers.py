@@ -21,7 +21,7 @@ from privet.methods.pate import storage
 Units = NDArray[np.int32] | NDArray[np.int64]
 
 FORMAT = 1
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 """Numbers that are handled at a time, everywhere: memory does not depend on the size of answers."""
 
 
