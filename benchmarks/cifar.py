@@ -1,7 +1,7 @@
 """CIFAR-10 under a proof, with no public data: accuracy at a proven epsilon (add-remove).
 
     python -m benchmarks.cifar --epsilon 3 --seeds 3 --json
-    python -m benchmarks.cifar --front scattering      without the prior on mirror images
+    python -m benchmarks.cifar --front mirrored        with the prior that mirror images are alike
 
 The 20,000 training images of the data folder, all 10,000 test images. A linear softmax on public
 scattering coefficients (nothing learned from pictures), full-batch gradient descent. The number of
@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[3.0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--front", choices=list(FRONTS), default="mirrored")
+    parser.add_argument("--front", choices=list(FRONTS), default="scattering")
     parser.add_argument("--by-rule", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true")

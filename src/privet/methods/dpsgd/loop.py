@@ -120,14 +120,13 @@ class Training:
     def __iter__(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
             t = self._step
-            expected, world = self.sampler.expected_batch(t), self._processes.world
-            self._sum.begin(wide=is_wide(expected, self._micro_batch(), world))
+            self._sum.begin()
             self._loss_sum = 0.0
             mine = shard(
                 self.sampler.indices(t),
                 n=len(self._records),
                 rank=self._processes.rank,
-                world=world,
+                world=self._processes.world,
             )
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
                 self._batch = Batch(tensors=self._rows(indices, t, k), step=t, last=last)
@@ -170,8 +169,8 @@ class Training:
         self._taken_in(batch)
 
     def _taken_in(self, batch: Batch) -> None:
-        if len(batch):
-            self._sum.take_in()
+        expected, world = self.sampler.expected_batch(batch.step), self._processes.world
+        self._sum.take_in(wide=is_wide(expected, self._micro_batch(), world))
         if batch.last:
             self._finish(batch.step)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+import torch
 from torch import Tensor, nn
 
 from privet.nets import ClippedSum
@@ -46,18 +47,18 @@ class StepSum:
         self._wide: Tensor | None = None
         self._is_wide, self._taken = False, 0
 
-    def begin(self, *, wide: bool) -> None:
+    def begin(self) -> None:
         """Start a step."""
         self.part.reset()
-        self._is_wide, self._taken = wide, 0
-        if wide and self._wide is None:
-            self._wide = self.part.buffer.double()
+        self._is_wide, self._taken = False, 0
 
-    def take_in(self) -> None:
-        """The micro-batch in `part` is complete."""
-        if not self._is_wide:
+    def take_in(self, *, wide: bool) -> None:
+        """The micro-batch in `part` is complete; `wide` is the same for all of a step."""
+        self._is_wide = wide
+        if not wide:
             return
-        assert self._wide is not None
+        if self._wide is None:
+            self._wide = torch.empty_like(self.part.buffer, dtype=torch.float64)
         if self._taken:
             self._wide.add_(self.part.flat)
         else:
@@ -71,8 +72,6 @@ class StepSum:
         if not self._is_wide:
             return self.part.flat
         assert self._wide is not None
-        if not self._taken:
-            self._wide.zero_()
         return self._wide
 
     def assign_to(self, model: nn.Module, *, divisor: float) -> None:
