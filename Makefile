@@ -1,5 +1,5 @@
 # Everything happens in .venv, made on first use; needs Python 3.11 and make.
-#   make demo    accounting, a private release, its ledger and pictures, in demo-output/
+#   make demo    accounting, a release and its ledger, then every method compared: demo-output/report.html
 #   make test    every test, slow ones too
 #   make check   format, lint, types, import contracts, quick tests: under a minute
 #   make bench   benchmarks beside the peers
@@ -28,6 +28,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/privet demo --out demo-output
+	$(BIN)/privet compare --data digits --epsilon 1 --delta 1e-5 --out demo-output
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile

@@ -48,12 +48,34 @@ def compare(
             backend=backend, progress=progress,
         )  # fmt: skip
     (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    results["pictures"] = _pictures(results)
     results["page"] = str(page.write(results, out / "report.html"))
+    results.pop("pictures")
     if as_json:
         print_json(results)
         return
     table(results)
     typer.echo(f"page: {results['page']}")
+
+
+def _pictures(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """What DP-SGD of this budget spends over its steps, and where the closed form is a bound."""
+    from privet import calibrate
+    from privet.loss import SampledGaussian
+    from privet.loss.compare import validity_map
+    from privet.report import plots
+
+    epsilon, delta = results["epsilon"], results["delta"]
+    rate, steps = 0.05, 1000
+    z = calibrate.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
+    run = SampledGaussian(sample_rate=rate, noise_multiplier=z.value, steps=steps)
+    spent = plots.accountants(run, delta, points=10)
+    chart = plots.validity_map(validity_map(steps=steps, delta=delta))
+    told = (
+        (spent, f"Budget over training: {steps} steps at rate {rate:g}, by accountant."),
+        (chart, "Where the paper's closed form is a bound, and where it is not."),
+    )
+    return [(plots.embedded(figure, caption), caption) for figure, caption in told]
 
 
 def table(results: dict[str, Any]) -> None:
