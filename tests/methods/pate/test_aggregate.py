@@ -253,7 +253,7 @@ def test_refuses_a_missing_teacher():
         a.release(sets(), rng=seeded(0), delta=1e-5)
 
 
-def audit(*, planted=1.0, bound=epsilon_bound):
+def audit(*, planted=1.0, bound=epsilon_bound, seed=11):
     """Draws of the real aggregation with one teacher's answers swapped for the opposite ones.
 
     A release answers two queries; so many releases at once are so many pairs of rows. `planted`
@@ -286,14 +286,18 @@ def audit(*, planted=1.0, bound=epsilon_bound):
         control=(draw(1.0, quiet), draw(-1.0, quiet)),
         claimed=None,
         proved=a.guarantee(n, delta=delta).epsilon,
-        rng=seeded(11),
+        rng=seeded(seed),
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bound", "reach"), [(epsilon_bound, 0.4), (gaussian_bound, 0.95)])
+@pytest.mark.parametrize(("bound", "reach"), [(epsilon_bound, 0.4), (gaussian_bound, 0.8)])
 def test_audit_stays_below_the_proof(bound, reach):
-    """False alarm 5% by construction; the seed is fixed. The control reaches past the proof."""
+    """False alarm 5% by construction; the seed is fixed. The control reaches past the proof.
+
+    What an audit reaches depends on its draws: .63 to .75 without assumptions and .88 to .98 with
+    the normal shape over six other seeds; `reach` is well below either.
+    """
     found = audit(bound=bound)
     assert reach < found.audited <= found.proved <= 1.0
     assert found.control > 1.0 or bound is gaussian_bound
