@@ -16,6 +16,7 @@ from privet.cli import (
     demo,
     ledger,
     pate,
+    plan,
     predict,
     reproduce,
     reproduce_autoencoder,
@@ -51,6 +52,7 @@ app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("compare")(compare.compare)
 app.add_typer(data.app)
+app.command("plan")(plan.plan)
 app.command("predict")(predict.predict)
 app.command("demo")(demo.demo)
 
