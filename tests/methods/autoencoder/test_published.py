@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from privet.audit import OneShotAudit, Verdict, laplace_score
+from privet.audit import OneShotAudit, Verdict
 from privet.errors import InvalidArgument
+from privet.experiments.autoencoder.audit import audit_output_layer, neighbours
 from privet.guarantee import Adjacency, Standing
 from privet.ledger import Ledger
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
@@ -119,31 +120,14 @@ def test_noise_cancels_between_training_steps() -> None:
         assert (gap < 1e-8) if same else (gap > 1e-3)
 
 
-def collapsing(n: int = 1000) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Two neighbours: hidden units in a narrow range, and one record moved far out of it."""
-    labels = np.arange(n) % 2
-    labels[[0, 2, 4, -1]] = [1, 1, 1, 0]
-    rows = np.full((n, 1), 0.3) + 0.0005 * labels[:, None]
-    outlier = rows.copy()
-    outlier[-1] = 1.0
-    return rows, outlier, labels, labels
-
-
 def test_one_record_moves_the_min_max_layer() -> None:
     """Eq. 13: the sum of normalised codes moves by hundreds, where lemma 3 counts on 1 a unit."""
-    rows, outlier, _, _ = collapsing()
+    rows, outlier, _ = neighbours()
     totals = []
     for x in (rows, outlier):
         hidden = torch.sigmoid(unit_inputs(x, np.zeros(1), np.ones(1)))
         totals.append(float(MinMax.of(hidden)(hidden).sum()))
     assert abs(totals[0] - totals[1]) > 400.0
-
-
-def output_coefficients(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """What the output layer perturbs: coefficients of the codes behind the min-max layer."""
-    hidden = torch.sigmoid(unit_inputs(x, np.zeros(1), np.ones(1)))
-    plan = stack((1,), d=1).plan(facts(d=1, n=len(x)))
-    return plan.coefficients(1).sum(MinMax.of(hidden)(hidden).numpy(), np.eye(2)[y]).value
 
 
 def test_the_output_layer_audited() -> None:
@@ -152,33 +136,13 @@ def test_the_output_layer_audited() -> None:
     The encoder is fixed and public here, so this is the min-max layer's fault alone. Wrong with
     probability at most 5% by the audit's confidence; the gap makes it never.
     """
-    rows, outlier, y, _ = collapsing()
-    present, absent = output_coefficients(outlier, y), output_coefficients(rows, y)
-    scale = stack((1,), d=1).plan(facts(d=1, n=1000)).scale(1)
-
-    def draws(value, noise):
-        return lambda n, rng: laplace_score(
-            value + noise * rng.laplace((n, len(value)), scale),
-            present=present,
-            absent=absent,
-            scale=scale,
-        )
-
-    finding = OneShotAudit(trials=20_000, pilot=2_000).run(
-        what="deep private auto-encoder as published, output layer",
-        with_record=draws(present, 1.0),
-        without_record=draws(absent, 1.0),
-        control=(draws(present, 0.0), draws(absent, 0.0)),
-        claimed=1.0,
-        proved=math.inf,
-        rng=seeded(0),
-    )
+    finding = audit_output_layer(epsilon=1.0, trials=20_000, rng=seeded(0))
     assert finding.verdict is Verdict.FALSIFIED and finding.audited > 5.0
 
 
 def test_a_sound_min_max_would_hold_the_claim() -> None:
     """The control of the audit: the sigmoid's fixed range, the same noise, the same records."""
-    rows, outlier, y, _ = collapsing()
+    rows, outlier, y = neighbours()
     coefficients = stack((1,), d=1).plan(facts(d=1, n=1000)).coefficients(1)
     values = [
         coefficients.sum(1.0 / (1.0 + np.exp(-x)), np.eye(2)[y]).value for x in (rows, outlier)
@@ -195,7 +159,7 @@ def test_the_whole_algorithm_audited() -> None:
     weight's sign (beside that of the encoder) is a coin; without it the sign is certain. 200 trials
     a side; wrong with probability at most 5%.
     """
-    rows, outlier, y, _ = collapsing()
+    rows, outlier, y = neighbours()
     method = stack((1,), d=1, epochs=4)
 
     def draws(x, epsilon):

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from privet.audit import Finding
 from privet.experiments.adaptive_laplace.audit import audit_record
+from privet.experiments.autoencoder.audit import audit_output_layer
 from privet.experiments.compare.bench import Bench
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
@@ -107,6 +108,12 @@ def _autoencoder_published(bench: Bench, seed: int, ledger: Ledger | None) -> An
     return PrivateAutoencoderClassifier(**_common(bench, seed, None), reading="published")
 
 
+def _audit_autoencoder(model: Any, bench: Bench, seed: int) -> Finding:
+    """The output layer's coefficients on the two neighbours that its min-max layer tells apart."""
+    rng = seeded(seed).child("audit")
+    return audit_output_layer(epsilon=bench.epsilon, trials=20_000, rng=rng)
+
+
 LIMIT = Entrant(name="not private", system="the limit", make=_limit, private=False)
 ENTRANTS = (
     LIMIT,
@@ -126,5 +133,6 @@ ENTRANTS = (
         name="autoencoder as published",
         system="deep private auto-encoder",
         make=_autoencoder_published,
+        audit=_audit_autoencoder,
     ),
 )
