@@ -89,7 +89,11 @@ def test_orderings_hold_or_not_as_the_numbers_say() -> None:
         assert all(f.held <= f.on_average for f in findings(made_up(gap), settings))
         assert found["dPAH above SctRBM at rates over 0.3 (Fig. 2)"] is expected
         assert found["dPAH robust against epsilon: loses at most 5 points (Fig. 3)"]
-    assert not any("TdA shrinks" in f.claim for f in findings(made_up(0.1), settings))
+    claims = [f.claim for f in findings(made_up(0.1), settings)]
+    assert not any("TdA shrinks" in c for c in claims) and any("shrinks" in c for c in claims)
+    full = [r for r in made_up(0.1) if r["rate"] == 1.0]
+    only = [f.claim for f in findings(full, replace(settings, rates=(1.0,)))]
+    assert not any("shrinks" in c or "improves" in c for c in only)
 
 
 def test_intervals_and_tables() -> None:
