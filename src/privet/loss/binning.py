@@ -29,7 +29,7 @@ _CHEBYSHEV = 0.5 - 0.5 * np.cos((2 * np.arange(_DEGREE) + 1) * math.pi / (2 * _D
 _LEBESGUE = 2.5
 _SMALL = 0.4
 FINE = (0.03, 0.04, 0.055, 0.075, 0.1)
-ROUGH = (0.15,)
+ROUGH = (0.35,)
 """Meshes for the answer, and for finding out where to look for it."""
 _MOST_CELLS = 400
 
