@@ -49,7 +49,7 @@ class Finding:
     most that so many trials could ever show, `control` what they show of a release without noise.
     The verdict is on the claim, or on the proof where there is no claim: *falsified* when audited
     is above it, *uninformative* when ceiling or control could not have reached it.
-    `parametric`: the bound also assumes the shape of the noise.
+    `parametric`: the bound also assumes the shape of the noise. `threat`: what the attacker sees.
 
     >>> Finding(what="x", claimed=1.0, proved=math.inf, audited=1.4, ceiling=9.0, control=9.0,
     ...         delta=0.0, confidence=0.95, trials=10_000, method="", parametric=False,
@@ -69,6 +69,7 @@ class Finding:
     method: str
     parametric: bool
     seconds: float
+    threat: str = "knows both neighbours, sees what is released"
 
     @property
     def verdict(self) -> Verdict:
@@ -98,6 +99,7 @@ class Finding:
             "confidence": self.confidence,
             "trials": self.trials,
             "method": self.method,
+            "threat": self.threat,
             "parametric": self.parametric,
             "seconds": round(self.seconds, 2),
         }
@@ -145,10 +147,30 @@ def gaussian_bound(
 
     **Assumes** that the trade-off curve is that of two normal distributions.
     """
-    p1, _ = clopper_pearson(hits_in, trials, alpha / 2)
-    _, p0 = clopper_pearson(hits_out, trials, alpha / 2)
+    return mu_epsilon(gaussian_mu_bound((hits_in, trials), (hits_out, trials), alpha=alpha), delta)
+
+
+def gaussian_mu_bound(inside: tuple[int, int], outside: tuple[int, int], *, alpha: float) -> float:
+    """A lower bound of mu from (hits, trials) of one event on both sides; at least 0.
+
+    >>> round(gaussian_mu_bound((8_413, 10_000), (1_587, 10_000), alpha=0.05), 2)
+    1.94
+    """
+    p1, _ = clopper_pearson(*inside, alpha / 2)
+    _, p0 = clopper_pearson(*outside, alpha / 2)
     mu = float(special.ndtri(1.0 - p0) - special.ndtri(1.0 - p1))
-    return Gaussian(mu=mu).epsilon(delta) if mu > 0.0 and math.isfinite(mu) else 0.0
+    return mu if mu > 0.0 and math.isfinite(mu) else 0.0
+
+
+def mu_epsilon(mu: float, delta: float) -> float:
+    """epsilon(delta) of a Gaussian release with sensitivity mu over noise; 0 for mu = 0.
+
+    >>> mu_epsilon(0.0, 1e-5), round(mu_epsilon(1.0, 1e-5), 2), mu_epsilon(math.inf, 1e-5)
+    (0.0, 4.38, inf)
+    """
+    if mu <= 1e-12:
+        return 0.0
+    return Gaussian(mu=mu).epsilon(delta) if math.isfinite(mu) else math.inf
 
 
 Bound = Callable[..., float]

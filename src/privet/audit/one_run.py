@@ -26,10 +26,14 @@ from scipy import special
 
 from privet import _check
 from privet.audit.likelihood_ratio import Finding
+from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
 _HIGHEST = 60.0
+
+Rule = Callable[..., float]
+"""Right guesses, guesses, canaries, delta and alpha to a lower bound of epsilon."""
 
 
 def one_run_bound(right: int, guesses: int, canaries: int, *, delta: float, alpha: float) -> float:
@@ -73,6 +77,10 @@ def p_value(epsilon: float, right: int, guesses: int, canaries: int, delta: floa
 class OneRunAudit:
     """`guesses` of the canaries' coins, half of them "in", half "out", none chosen afterwards.
 
+    `guesses_in` says how many are "in" where halves are not best: under sampling few scores speak
+    clearly for "in" and none for "out". `rule` makes the bound: `one_run_bound`,
+    `trade_off_one_run_bound` (as sound, sharper) or `gaussian_one_run_bound` (parametric).
+
     **Guarantee** `Finding.audited` exceeds the true epsilon with probability at most
     1 - confidence, whatever the training and the scores, if the coins were fair and independent and
     `guesses` was fixed before the scores were seen.
@@ -87,15 +95,24 @@ class OneRunAudit:
     """
 
     guesses: int = 100
+    guesses_in: int | None = None
     confidence: float = 0.95
     delta: float = 1e-5
+    rule: Rule = one_run_bound
 
     def __post_init__(self) -> None:
         _check.count("guesses", self.guesses, minimum=2)
-        if self.guesses % 2:
+        if self.guesses_in is None and self.guesses % 2:
             raise InvalidArgument("guesses", self.guesses, "an even number")
+        if not 0 <= self.top <= self.guesses:
+            raise InvalidArgument("guesses_in", self.top, f"at most {self.guesses}, the guesses")
         _check.open_unit("confidence", self.confidence)
         _check.delta_or_zero("delta", self.delta)
+
+    @property
+    def top(self) -> int:
+        """How many canaries are guessed to be in."""
+        return self.guesses // 2 if self.guesses_in is None else self.guesses_in
 
     def run(
         self,
@@ -107,22 +124,31 @@ class OneRunAudit:
         control: Any,
         claimed: float | None = None,
         seconds: float = 0.0,
+        threat: str = "knows the canaries, sees the trained model",
+        control_included: Any = None,
     ) -> Finding:
-        """Guess by the scores (higher speaks for "in") and count; `control`: without privacy."""
+        """Guess by the scores (higher speaks for "in") and count; `control`: without privacy.
+
+        `control_included`: the coins of the control, if they are not the same.
+        """
         coins = np.asarray(included, dtype=bool)
+        theirs = coins if control_included is None else np.asarray(control_included, dtype=bool)
+        parametric = self.rule is gaussian_one_run_bound
         return Finding(
             what=what,
             claimed=claimed,
             proved=proved,
             audited=self.bound(scores, coins),
             ceiling=self.ceiling(len(coins)),
-            control=self.bound(control, coins),
+            control=self.bound(control, theirs),
             delta=self.delta,
             confidence=self.confidence,
             trials=len(coins),
-            method=f"one run, {len(coins)} canaries, {self.guesses} guesses",
-            parametric=False,
+            method=f"one run, {len(coins)} canaries, {self.top} guessed in, "
+            f"{self.guesses - self.top} out" + (", normal trade-off curve" if parametric else ""),
+            parametric=parametric,
             seconds=seconds,
+            threat=threat,
         )
 
     def bound(self, scores: Any, included: NDArray[np.bool_]) -> float:
@@ -133,15 +159,18 @@ class OneRunAudit:
             raise InvalidArgument("scores", s.shape, f"{m} scores, none of them NaN")
         if self.guesses > m:
             raise InvalidArgument("guesses", self.guesses, f"at most {m}, the canaries")
-        order, half = np.argsort(-s, kind="stable"), self.guesses // 2
-        right = int(included[order[:half]].sum()) + int((~included[order[m - half :]]).sum())
-        return one_run_bound(right, self.guesses, m, delta=self.delta, alpha=1.0 - self.confidence)
+        order, bottom = np.argsort(-s, kind="stable"), self.guesses - self.top
+        right = int(included[order[: self.top]].sum())
+        right += int((~included[order[m - bottom :]]).sum())
+        return self._bound(right, m)
 
     def ceiling(self, canaries: int) -> float:
         """What it reports when every guess is right."""
-        return one_run_bound(
-            self.guesses, self.guesses, canaries, delta=self.delta, alpha=1.0 - self.confidence
-        )
+        return self._bound(self.guesses, canaries)
+
+    def _bound(self, right: int, canaries: int) -> float:
+        alpha = 1.0 - self.confidence
+        return self.rule(right, self.guesses, canaries, delta=self.delta, alpha=alpha)
 
 
 @final
