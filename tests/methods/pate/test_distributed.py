@@ -75,6 +75,28 @@ def test_missing_sites():
         shares.release(noisy[:3], delta=1e-5)
 
 
+def test_a_share_hides_its_site_in_one_sum_only():
+    """The sums of all sites and of all but one uncover that one: two charges would not cover it."""
+    shares = plan()
+    ledger = shard_ledger(epsilon=40.0, delta=1e-5)
+    answers = sets()
+    noisy = [shares.with_share(a, rng=seeded(0)) for a in answers]
+    everybody, but_one = (shares.release(some, delta=1e-5) for some in (noisy, noisy[:5]))
+    uncovered = 6 * everybody.codes - 5 * but_one.codes
+    np.testing.assert_allclose(uncovered, noisy[5].codes(), atol=1e-9)
+    twice = shares.loss(3, dimension=4).repeat(2).epsilon(1e-5)
+    assert twice < shares.seen_by_coordinator(3, delta=1e-5, dimension=4).epsilon
+
+    shares.release(noisy, delta=1e-5, ledger=ledger)
+    spent = ledger.spent()
+    with pytest.raises(RefusedAnswers, match=r"'s0'.*used in an earlier sum"):
+        shares.release(noisy[:5], delta=1e-5, ledger=ledger)
+    assert ledger.spent() == spent
+    anew = [shares.with_share(a, rng=seeded(1)) for a in answers]
+    shares.release(anew, delta=1e-5, ledger=ledger)
+    assert len(ledger) == 2
+
+
 def test_what_the_coordinator_sees_is_worth_less():
     shares = plan()
     seen = shares.seen_by_coordinator(3, delta=1e-5, dimension=4)

@@ -174,7 +174,7 @@ class Answers(AnswerSource):
 
     def write(self, path: str | Path) -> Path:
         """A safetensors file with these answers and nothing else, a checksum inside."""
-        note = {**self.about.to_dict(), "checksum": _checksum(self)}
+        note = {**self.about.to_dict(), "checksum": checksum(self)}
         return storage.write(path, {"units": self.units}, note)
 
 
@@ -226,7 +226,7 @@ class AnswerFile(AnswerSource):
         return units
 
     def refuse_if_damaged(self) -> None:
-        if _checksum(self) != self._checksum:
+        if checksum(self) != self._checksum:
             raise RefusedAnswers(
                 self.label, "content and checksum disagree", "the file was changed; ask for a copy"
             )
@@ -241,7 +241,7 @@ def _place_of_units(path: Path) -> tuple[np.dtype[Any], int]:
     return types[entry["dtype"]], 8 + size + int(entry["data_offsets"][0])
 
 
-def _checksum(source: AnswerSource) -> str:
+def checksum(source: AnswerSource) -> str:
     """SHA-256 over the header and all numbers, little-endian.
 
     It shows damage and careless edits, not a forger, who can compute it anew.

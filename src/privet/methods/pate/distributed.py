@@ -26,12 +26,16 @@ from privet.methods.pate.aggregate import (
     fits_together,
     moved,
 )
-from privet.methods.pate.answers import BLOCK, Answers, AnswerSource, RefusedAnswers
+from privet.methods.pate.answers import BLOCK, Answers, AnswerSource, RefusedAnswers, checksum
 from privet.noise import Source
 from privet.noise.grid import power_of_two_below
 
 _BITS = 26
 """Codes are multiples of 2^-26 of the power of two below their radius: see `clip_l2`."""
+_SHARES = "shares "
+"""In a ledger's entry, before the marks of the answers that were summed."""
+_MARK = 16
+"""Hexadecimal digits of a checksum that tell answers apart."""
 
 
 @final
@@ -47,7 +51,9 @@ class DistributedAggregator:
     discrete Gaussians).
 
     **Guarantee** `guarantee(...)` of the *sum*, replace-one, per teacher shard. Against whoever
-    reads a site's own file it is `seen_by_coordinator`: much less.
+    reads a site's own file it is `seen_by_coordinator`: much less. A share hides its site in one
+    released sum only: the sums of all sites and of all but one differ by that one's own file. So a
+    ledger remembers which files were summed and refuses any of them in another sum.
 
     **Assumes** that each site clips and adds its share as told: its own records depend on it, and
     nobody else can check it, since an answer with noise may be longer than the radius.
@@ -140,12 +146,13 @@ class DistributedAggregator:
             text=f"at most {self.missing} sites are missing or give their share away",
             backing=Backing.ASSUMED,
         )
+        once = Assumption(text="no share is used in two released sums", backing=Backing.ASSUMED)
         stated = loss.guarantee(
             delta,
             theorem=f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}",
             unit=Unit.SHARD,
         )
-        return replace(stated, assumptions=(clipped, few, SECRET_KEY, PUBLIC, DISJOINT))
+        return replace(stated, assumptions=(clipped, few, once, SECRET_KEY, PUBLIC, DISJOINT))
 
     def with_share(self, answers: Answers, *, rng: Source) -> Answers:
         """At the site: clipped codes with its share of the noise, ready to be sent."""
@@ -172,7 +179,10 @@ class DistributedAggregator:
         reducer: str | None = None,
         what: str = "answers of teachers with noise of their own",
     ) -> NoisyAnswers:
-        """At the coordinator: the mean of what arrived, charged as if `missing` sites were."""
+        """At the coordinator: the mean of what arrived, charged as if `missing` sites were.
+
+        With a ledger, answers that were in another sum already are refused: they need new noise.
+        """
         least = self.teachers - self.missing
         if not least <= len(answers) <= self.teachers:
             raise InvalidArgument(
@@ -191,7 +201,11 @@ class DistributedAggregator:
         entry: Entry | None = None
         if ledger is not None:
             check_ledger(ledger)
-            entry = ledger.charge(loss, what=what)
+            marks = [checksum(source)[:_MARK] for source in answers]
+            _refuse_used(answers, marks, ledger.entries())
+            entry = ledger.charge(loss, what=f"{what}; {_SHARES}{' '.join(marks)}")
+            # again, since another process may have been faster than our look
+            _refuse_used(answers, marks, ledger.entries()[: entry.sequence - 1])
         total = np.zeros(h.size, dtype=np.int64)
         for start in range(0, h.size, BLOCK):
             stop = min(start + BLOCK, h.size)
@@ -204,6 +218,20 @@ class DistributedAggregator:
             guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension),
             entry=entry,
         )
+
+
+def _refuse_used(
+    answers: Sequence[AnswerSource], marks: Sequence[str], entries: Sequence[Entry]
+) -> None:
+    """Raise when some of these shares are in a sum that was charged for before."""
+    used = {mark for e in entries for mark in e.what.partition(_SHARES)[2].split()}
+    for source, mark in zip(answers, marks, strict=True):
+        if mark in used:
+            raise RefusedAnswers(
+                source.label,
+                "its share of the noise was used in an earlier sum",
+                "two sums with one share uncover a site: ask the sites for answers with new noise",
+            )
 
 
 def _step(radius: float) -> float:
