@@ -171,3 +171,21 @@ def test_logistic_regression_against_scikit_learn() -> None:
     peer = LogisticRegression(C=1e6, tol=1e-10, max_iter=1000).fit(x, y, sample_weight=w)
     assert np.allclose(found[:3], peer.coef_[0], atol=1e-3)
     assert found[3] == pytest.approx(peer.intercept_[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_a_ledger_of_another_unit_is_refused(kind: Any, split: tuple[Examples, Examples]) -> None:
+    """What one tuple costs, in a ledger that promises for users, would be a false promise."""
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=0.0, unit=Unit.USER)
+    with pytest.raises(InvalidArgument, match="per record"):
+        kind(unit="record", ledger=ledger, random_state=0).fit(split[0])
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_rows_without_a_status_are_refused(kind: Any, split: tuple[Examples, Examples]) -> None:
+    """A status of -1 would add (1/2 - -1) x to the coefficients of FM: three times its bound."""
+    train = split[0]
+    unknown = replace(train, status=np.full(len(train), -1))
+    with pytest.raises(InvalidArgument, match="known"):
+        kind(random_state=0).fit(unknown)

@@ -15,7 +15,12 @@ from privet.ledger import Ledger
 from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
-from privet.methods.autoencoder.compared.regression import columns, unit_named, weights_for
+from privet.methods.autoencoder.compared.regression import (
+    check_before,
+    columns,
+    unit_named,
+    weights_for,
+)
 from privet.noise import Source, secure, seeded
 
 Array = NDArray[np.float64]
@@ -54,6 +59,7 @@ class FunctionalMechanism(BehaviourModel):
 
     def fit(self, examples: Examples) -> Self:
         """Release the coefficients and solve."""
+        check_before(examples, self.unit, self.ledger)
         x = _rows(examples)
         d = x.shape[1]
         w = weights_for(examples, self.unit)

@@ -18,6 +18,7 @@ from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
 from privet.methods.autoencoder.compared.functional import source
 from privet.methods.autoencoder.compared.regression import (
+    check_before,
     columns,
     logistic_regression,
     public_weight,
@@ -58,6 +59,7 @@ class _HistogramModel(BehaviourModel):
 
     def fit(self, examples: Examples) -> Self:
         """Release the histogram and run the regression on it."""
+        check_before(examples, self.unit, self.ledger)
         x = columns(examples)
         self.used_, self.bins_ = self._grid(public_weight(examples, self.unit), x.shape[1])
         counts = self._histogram(x[:, : self.used_], examples)

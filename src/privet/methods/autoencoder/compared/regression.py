@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from privet.bounds import user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Unit
+from privet.guarantee import Adjacency, Unit
+from privet.ledger import Ledger
 from privet.methods.autoencoder.behaviour.examples import Examples
 
 Array = NDArray[np.float64]
@@ -36,6 +37,20 @@ def unit_named(name: str) -> Unit:
     if name not in (Unit.USER.value, Unit.RECORD.value):
         raise InvalidArgument("unit", name, "user or record")
     return Unit(name)
+
+
+def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
+    """Refuse rows without a status, which would count thrice, and ledgers of another unit."""
+    if not np.isin(examples.status, (0, 1)).all():
+        raise InvalidArgument("examples", examples, "examples whose statuses are known")
+    if ledger is None:
+        return
+    if ledger.unit is not unit or ledger.adjacency is not Adjacency.ADD_REMOVE:
+        raise InvalidArgument(
+            "ledger",
+            f"{ledger.adjacency.value}, per {ledger.unit.value}",
+            f"one for add-remove, per {unit.value}",
+        )
 
 
 def weights_for(examples: Examples, unit: Unit) -> Array:
