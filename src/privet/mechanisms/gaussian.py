@@ -75,7 +75,12 @@ class Gaussian(OnGrid):
     ) -> Gaussian:
         """The least noise that is (epsilon, delta)-private for this value or sensitivity."""
         mu = losses.gaussian_mu(epsilon, delta)
-        return cls._least(of, ratio=mu, adjacency=adjacency, dimension=dimension)
+        found = cls._least(of, ratio=mu, adjacency=adjacency, dimension=dimension)
+        wider = 2.0**-52
+        while found.loss(of, adjacency=adjacency, dimension=dimension).epsilon(delta) > epsilon:
+            found = cls(scale=found.scale * (1.0 + wider))  # sensitivity / scale was rounded up
+            wider *= 2.0
+        return found
 
 
 @final
