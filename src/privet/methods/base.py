@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee
+from privet.guarantee import Assumption, Backing, Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.noise import Source, secure, seeded
 
@@ -48,6 +48,14 @@ class Release(Generic[Model]):
     def entry(self) -> Entry | None:
         """The last charge made for this release."""
         return self.entries[-1] if self.entries else None
+
+
+def check_per_record(ledger: Ledger) -> None:
+    """Refuse a ledger that promises for users or others what is charged for single records."""
+    if ledger.unit is not Unit.RECORD:
+        raise InvalidArgument(
+            "ledger", f"one per {ledger.unit.value}", f"one per {Unit.RECORD.value}"
+        )
 
 
 class Method(ABC, Generic[Model, Plan]):

@@ -13,11 +13,12 @@ from torch import nn
 
 from privet import data
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile
-from privet.guarantee import Adjacency
+from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.loss import Gaussian
 from privet.methods.adaptive_laplace import (
     AdaptiveLaplaceClassifier,
+    OneShotMoments,
     RelevanceShapedTraining,
     ShapedNetwork,
 )
@@ -266,3 +267,21 @@ def test_mnist_by_a_small_convolutional_network() -> None:
     ).fit(mnist.train_rows()[:30_000].reshape(-1, 28, 28), mnist.y_train[:30_000])  # fmt: skip
     assert clf.score(mnist.test_rows().reshape(-1, 28, 28), mnist.y_test) > 0.88
     assert clf.guarantee_.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("exponent", [0.5, None])
+def test_a_ledger_for_users_is_refused(exponent: float | None) -> None:
+    """Both charges are for single records; a ledger per user would promise too much."""
+    x, y = one_that_matters()
+    method = RelevanceShapedTraining(trainer=trainer(), exponent=exponent)
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5, unit=Unit.USER)
+    with pytest.raises(InvalidArgument, match="per record"):
+        method.fit(x, y, method.plan(facts()), ledger=ledger, rng=seeded(0))
+    assert not ledger.entries()
+
+
+def test_moments_for_users_are_refused() -> None:
+    """Half a record's influence a user, without weights, would be half the noise a record needs."""
+    halved = OneShotMoments(unit=Unit.USER, user_share=0.5)
+    with pytest.raises(InvalidArgument, match="record"):
+        RelevanceShapedTraining(trainer=trainer(), moments=halved).plan(facts())

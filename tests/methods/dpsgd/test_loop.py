@@ -7,7 +7,7 @@ from scipy import stats
 from torch import nn
 
 from privet.errors import InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Standing
+from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
 from privet.loss import SampledGaussian
 from privet.methods.dpsgd import (
@@ -243,6 +243,14 @@ def test_sampler_and_schedule_must_agree():
     sampler = FixedSizeSampler(n=60, batch_sizes=[12] * 6, rng=seeded(0))
     with pytest.raises(InvalidArgument, match="sampler"):
         start(sampler=sampler)
+
+
+def test_a_ledger_for_users_is_refused():
+    """Steps are charged for single records; a ledger per user would promise too much."""
+    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5, unit=Unit.USER)
+    with pytest.raises(InvalidArgument, match="per record"):
+        start(ledger=ledger)
+    assert not ledger.entries()
 
 
 def test_charged_before_release(monkeypatch):

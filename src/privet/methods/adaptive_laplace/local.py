@@ -25,7 +25,7 @@ from privet.ledger import Entry, Ledger
 from privet.mechanisms import Laplace, RandomisedResponse
 from privet.mechanisms.base import SECRET_KEY
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver
-from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.noise import Source, grid
 
 Array = NDArray[Any]
@@ -104,6 +104,7 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
         """Perturb rows of the unit ball and class numbers, then solve from the noisy records."""
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
+            check_per_record(ledger)
             entries = (ledger.charge(plan.loss, what="local records"),)
         noisy = self.perturb(x, plan, rng.child("features"))
         answers = plan.labels.release(categories(y, plan.facts.outputs), rng=rng.child("labels"))

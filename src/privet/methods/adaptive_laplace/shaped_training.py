@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from privet import _check, calibrate
 from privet import loss as losses
 from privet.errors import BudgetExceeded, InvalidArgument
-from privet.guarantee import Guarantee
+from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.methods.adaptive_laplace.moments import MomentPlan, OneShotMoments
 from privet.methods.adaptive_laplace.rows import public_rows
 from privet.methods.adaptive_laplace.solve import ClassMeans, shape_of
-from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -157,6 +157,8 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
                 facts=facts, relevance=None, training=self.trainer.plan(facts), radius=radius
             )
         _check.non_negative("exponent", self.exponent)
+        if self.moments.unit is not Unit.RECORD:
+            raise InvalidArgument("moments", self.moments.unit, "moments whose unit is the record")
         share, mu = _check.open_unit("share", self.share), losses.gaussian_mu(epsilon, delta)
         relevance = self.moments.first_plan(facts, mu=math.sqrt(share) * mu)
 
@@ -189,6 +191,7 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
             raise InvalidArgument("x", x.shape, f"records of {facts.features} features")
         if ledger is None:
             ledger = Ledger.in_memory(cap_epsilon=facts.epsilon, cap_delta=facts.delta)
+        check_per_record(ledger)
         if not ledger.affords(plan.loss):
             raise BudgetExceeded(
                 cap_epsilon=ledger.cap_epsilon,

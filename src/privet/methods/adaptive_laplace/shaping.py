@@ -22,7 +22,7 @@ from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.adaptive_laplace.solve import shape_of
-from privet.methods.base import PublicFacts
+from privet.methods.base import PublicFacts, check_per_record
 from privet.nets.features import Features
 from privet.noise import Source
 
@@ -100,6 +100,7 @@ def private_relevance(
     method = OneShotMoments()
     plan = method.first_plan(facts, mu=math.sqrt(share) * mu)
     if ledger is not None:
+        check_per_record(ledger)
         ledger.charge(plan.loss, what="private relevance")
     means = method.class_means(x, np.asarray(labels), plan, None, rng)
     stated = plan.loss.guarantee(delta, theorem=plan.theorem)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privet.errors import BudgetExceeded, InvalidArgument, LedgerError
 from privet.ledger import Entry, Ledger
 from privet.loss import PrivacyLoss, compose
+from privet.methods.base import check_per_record
 from privet.methods.dpsgd.sampling import Sampler
 
 _TOKEN = re.compile(r":steps (\d+)-(\d+)$")
@@ -47,6 +48,7 @@ class Meter:
             raise InvalidArgument(
                 "ledger", ledger.adjacency.value, f"one for {sampler.adjacency.value} neighbours"
             )
+        check_per_record(ledger)
         self.ledger, self.sampler, self.block = ledger, sampler, block
         self._z = noise_multipliers
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run

@@ -19,7 +19,7 @@ from privet.bounds import Bounded, clip_l2
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Assumption, Backing
 from privet.ledger import Ledger
-from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
@@ -73,6 +73,7 @@ class _DPSGD(Method[nn.Module, Plan]):
         facts = plan.facts
         if ledger is None:
             ledger = Ledger.in_memory(cap_epsilon=facts.epsilon, cap_delta=facts.delta)
+        check_per_record(ledger)
         before = None if self.checkpoints is None else self.checkpoints.read()
         if before is None and not ledger.affords(plan.loss):
             raise BudgetExceeded(

@@ -24,7 +24,7 @@ from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Protects
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import SECRET_KEY, ratio_up
-from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.methods.residual.budgets import NoisyInputBudget, TheoremOne
 from privet.methods.residual.ensemble import Ensemble
 from privet.methods.residual.training import Training, Watcher
@@ -248,6 +248,7 @@ def _fit(
         )
     entries: tuple[Entry, ...] = ()
     if ledger is not None:
+        check_per_record(ledger)
         entries = (ledger.charge(plan.loss, what="noisy inputs (residual perturbation)"),)
     rows, labels = _with_answers(rows, y, plan, rng.child("labels"))
     targets = torch.from_numpy(labels)
