@@ -1,4 +1,4 @@
-"""The paper's claim on real pictures, small enough for a test; the docs page has it in full."""
+"""The paper's claim on real pictures, small enough for a test; the docs page has CIFAR-10."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ from pathlib import Path
 import pytest
 import torch
 
-from privet.experiments.residual import attacks, run
+from privet.experiments.residual import QUICK, attacks, run
 from privet.experiments.residual.bench import Bench
-from privet.experiments.residual.settings import Job, Settings
+from privet.experiments.residual.settings import Job
 
-FOLDER = os.environ.get("PRIVET_DATA", "")
-SMALL = Settings(
-    data="cifar10", records=4_000, test_records=1_000, epochs=14, gamma=0.5, gammas=(),
-    multiplicative=(), seeds=1,
-)  # fmt: skip
+FOLDER = Path(os.environ.get("PRIVET_DATA") or "nowhere")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (Path(FOLDER) / "cifar10").is_dir() or not FOLDER, reason="no CIFAR-10")
+@pytest.mark.skipif(not (FOLDER / "medmnist").is_dir(), reason="no BreastMNIST")
 def test_noise_hides_members_from_the_papers_attack_but_not_accuracy(tmp_path):
-    """1,000 CIFAR-10 pictures, ResNet8, one seed: the seed attack finds a plain overfitted network
-    (AUC above .70) and far less of the perturbed one, whose test accuracy is not lower by more
-    than 4 points (two standard errors of the difference on 1,000 test pictures).
+    """BreastMNIST, ResNet8 on 156 records, seed 0, gamma 1. When written: AUC of the paper's attack
+    .697 plain and .549 perturbed, test accuracy .808 and .827. Seeded; the margins are for other
+    versions of torch, a standard error being .03 for either.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        bench = Bench(SMALL, tmp_path, Path(FOLDER))
+        bench = Bench(QUICK["breastmnist"], tmp_path, FOLDER)
         plain = attacks.outcome(bench, run.PLAIN, 0)
-        noisy = attacks.outcome(bench, Job(part="target", half=0, gamma=0.5), 0)
+        noisy = attacks.outcome(bench, Job(part="target", half=0, gamma=1.0), 0)
     finally:
         torch.set_num_threads(threads)
-    assert plain["train_accuracy"] > 0.95
-    assert plain["shadow"]["auc"] > 0.70
-    assert noisy["shadow"]["auc"] < plain["shadow"]["auc"] - 0.10
-    assert noisy["test_accuracy"] > plain["test_accuracy"] - 0.04
+    assert plain["train_accuracy"] > 0.98
+    assert plain["shadow"]["auc"] > 0.62
+    assert noisy["shadow"]["auc"] < plain["shadow"]["auc"] - 0.06
+    assert noisy["test_accuracy"] > plain["test_accuracy"] - 0.06
