@@ -62,6 +62,8 @@ def test_train_leaves_a_whole_folder(
     jsonschema.validate(promise, SCHEMA)
     assert promise["guarantee"] == answer["guarantee"]
     assert answer["guarantee"]["epsilon"] <= 4.0
+    premises = " ".join(a["text"] for a in answer["guarantee"]["assumptions"])
+    assert "kept for tests, are public" in premises and "not a release" in premises  # seeded
     card = (clinic / "run" / "README.md").read_text()
     assert card.startswith(f"# {method} on patients") and "What is not promised" in card
     assert not list((clinic / "run").glob("*.part"))

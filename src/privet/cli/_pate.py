@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privet.cli import _folder
 from privet.cli._run import progress_bar
 from privet.errors import InvalidArgument, MissingFile
 
@@ -21,14 +22,18 @@ TEACHERS = ("logistic", "tree", "forest")
 def leave(
     out: Path, module: Any, config: dict[str, Any], promise: dict[str, Any], metrics: dict[str, Any]
 ) -> None:
-    """The folder of a run: weights, settings, guarantee, metrics; nothing pickled."""
+    """The folder of a run: settings, guarantee, metrics, weights; nothing pickled.
+
+    The weights come last, so that no model is ever without its guarantee.
+    """
     from privet.methods.pate import storage
 
-    tensors = {k: v.numpy() for k, v in module.state_dict().items()}
-    storage.write(out / "model.safetensors", tensors, config)
+    _folder.make(out)
     for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
         text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        (out / f"{name}.json").write_text(text, encoding="utf-8")
+        _folder.write(out / f"{name}.json", text.encode())
+    tensors = {k: v.numpy() for k, v in module.state_dict().items()}
+    storage.write(out / "model.safetensors", tensors, config)
 
 
 def fitted_reducer(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli._folder import SEEDED
 from privet.cli._pate import (
     SPACES,
     aggregator,
@@ -207,6 +208,9 @@ def aggregate(
     """
     one_of("--reading", reading, ("sound", "published"))
     _check.open_unit("delta", delta)
+    if missing is not None and reading == "published":
+        raise InvalidArgument("--reading", reading, "sound when sites add shares of the noise")
+    from privet.methods.base import assuming
     from privet.methods.pate import AnswerFile, Labels, read_reducer
     from privet.methods.pate.aggregate import claim
 
@@ -225,15 +229,17 @@ def aggregate(
             reducer=chosen.name,
             number=number,
         )
+        promise = noisy.guarantee if seed is None else assuming(noisy.guarantee, SEEDED)
     else:
         noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
+        promise = noisy.guarantee
     labels = Labels(
         labels=chosen.decode(noisy.codes, noise=noisy.noise),
         codes=noisy.codes,
         noise=noisy.noise,
         queries=files[0].header.queries,
         reducer=chosen.name,
-        guarantee=noisy.guarantee,
+        guarantee=promise,
         claim=claim(epsilon=epsilon, delta=delta) if reading == "published" else None,
     )
     labels.write(out)
@@ -242,7 +248,7 @@ def aggregate(
         "sites": [file.header.site for file in files],
         "queries": rows,
         "noise": noisy.noise,
-        "guarantee": noisy.guarantee.to_dict(),
+        "guarantee": promise.to_dict(),
         "claim": None if labels.claim is None else labels.claim.to_dict(),
         "spent": account.spent(),
         "ledger": account.name,
@@ -250,7 +256,7 @@ def aggregate(
     if as_json:
         print_json(found)
     else:
-        typer.echo(f"{out}: {rows} labels, noise {noisy.noise:.4g}, {noisy.guarantee}")
+        typer.echo(f"{out}: {rows} labels, noise {noisy.noise:.4g}, {promise}")
 
 
 @app.command()
