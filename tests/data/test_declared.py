@@ -84,3 +84,28 @@ def test_what_is_not_given(csv_file: Path, tmp_path: Path) -> None:
         load_declared(tmp_path / "no.csv", label="x", declaration=declare(tmp_path))
     with pytest.raises(MissingFile):
         load_declared(csv_file, label="outcome", declaration=tmp_path / "no.json")
+
+
+def test_a_folder_of_pictures(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(6):
+            grey = rng.integers(0, 256, (9, 7), dtype=np.uint8)
+            Image.fromarray(grey).save(tmp_path / "pets" / name / f"{i}.png")
+    told = tmp_path / "pets.json"
+    told.write_text(json.dumps({"classes": ["cat", "dog"], "shape": [8, 8]}))
+    data = load_declared(tmp_path / "pets", label=None, declaration=told)
+    assert data.shape == (8, 8) and len(data.y_train) == 10 and float(data.high.max()) == 255.0
+    told.write_text(json.dumps({"classes": ["cat", "cow"], "shape": [8, 8]}))
+    with pytest.raises(MissingFile, match="a folder of its own"):
+        load_declared(tmp_path / "pets", label=None, declaration=told)
+    told.write_text(json.dumps({"classes": ["cat", "dog"]}))
+    with pytest.raises(InvalidArgument, match="height, width"):
+        load_declared(tmp_path / "pets", label=None, declaration=told)
+    (tmp_path / "pets" / "cat" / "9.png").write_text("not a picture")
+    told.write_text(json.dumps({"classes": ["cat", "dog"], "shape": [8, 8, 3]}))
+    with pytest.raises(InvalidArgument, match="a readable picture"):
+        load_declared(tmp_path / "pets", label=None, declaration=told)

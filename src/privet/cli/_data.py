@@ -28,14 +28,14 @@ def dataset(
     from privet.data.declared import load_declared
 
     path = Path(data)
-    if path.suffix in SUFFIXES:
+    if path.suffix in SUFFIXES or path.is_dir():
         return load_declared(path, label=label, declaration=bounds)
     return load(data, folder)
 
 
 def remembered(out: Path, data: str, label: str | None, bounds: Path | None) -> dict[str, Any]:
     """What the config of a run says of a file of the user's own; the declaration is copied."""
-    if Path(data).suffix not in SUFFIXES or bounds is None:
+    if bounds is None:
         return {}
     out.mkdir(parents=True, exist_ok=True)
     (out / DECLARATION).write_bytes(bounds.read_bytes())

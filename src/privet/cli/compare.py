@@ -22,7 +22,10 @@ def compare(
     bounds: Bounds = None,
     epsilon: Annotated[float, typer.Option(help="The budget of every method.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
-    method: Annotated[list[str] | None, typer.Option(help="Only these; may be repeated.")] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", "--methods", help="Only these; repeated, or with commas."),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 1,
     jobs: Annotated[int, typer.Option(help="Cells at a time.")] = 2,
     backend: Annotated[str, typer.Option(help="loky, ray, dask or threading.")] = "loky",
@@ -44,7 +47,7 @@ def compare(
     _folder.make(out)
     with progress_bar(show=not as_json) as progress:
         results = experiment.compare(
-            chosen, out, epsilon=epsilon, delta=delta, methods=method, seeds=seeds, jobs=jobs,
+            chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds, jobs=jobs,
             backend=backend, progress=progress,
         )  # fmt: skip
     (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
@@ -56,6 +59,11 @@ def compare(
         return
     table(results)
     typer.echo(f"page: {results['page']}")
+
+
+def _names(given: list[str] | None) -> list[str] | None:
+    """--method a --method b and --methods a,b are the same."""
+    return None if not given else [name.strip() for part in given for name in part.split(",")]
 
 
 def _pictures(results: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import typer
 from privet.cli import (
     account,
     attack,
+    audit,
     calibrate,
     compare,
     data,
@@ -50,6 +51,7 @@ reproduce.app.command("residual")(reproduce_residual.residual)
 reproduce.app.command("autoencoder")(reproduce_autoencoder.autoencoder)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
+app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
 app.add_typer(data.app)
 app.command("plan")(plan.plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from privet.data.dataset import Dataset
 from privet.data.table import Columns, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
-KEYS = ("bounds", "categories", "classes", "ignore")
+KEYS = ("bounds", "categories", "classes", "ignore", "shape")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 
 def load_declared(path: Path, *, label: str | None, declaration: Path | None) -> Dataset:
-    """A CSV file (with `label`, the column to predict) or an npz file, as declared.
+    """A CSV file (with `label`, the column to predict), an npz file or a folder of pictures.
 
-    An npz file's declaration has `bounds` [low, high] for all features, and `classes`.
+    An npz file's declaration has `bounds` [low, high] for all features, and `classes`; that of a
+    folder, with one folder of pictures for each class in it, `classes` and `shape` [height, width]
+    (grey) or [height, width, 3].
     """
-    if not path.is_file():
+    if not path.is_file() and not path.is_dir():
         raise MissingFile(path, "give the path of a .csv or .npz file, or the name of a data set")
     if declaration is None:
         raise InvalidArgument(
@@ -33,6 +37,8 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
             f"`privet data describe {path} --private` writes one to fill in",
         )  # fmt: skip
     told = read_declaration(declaration)
+    if path.is_dir():
+        return load_pictures(path, classes=told["classes"], shape=told.get("shape"))
     if path.suffix == ".npz":
         low, high = _pair(told["bounds"])
         return load_npz(path, bounds=(low, high), classes=told["classes"])
@@ -46,6 +52,38 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         categories=told["categories"],
         ignore=told["ignore"],
     )
+
+
+def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int = 0) -> Dataset:
+    """Pictures in one folder a class, brought to one size; a fifth of them is the test part."""
+    if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
+        raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
+    from PIL import Image, UnidentifiedImageError
+
+    height, width = int(shape[0]), int(shape[1])
+    x, y = [], []
+    for k, name in enumerate(classes):
+        folder = path / str(name)
+        if not folder.is_dir():
+            raise MissingFile(folder, "every declared class needs a folder of its own")
+        for file in sorted(f for f in folder.iterdir() if f.suffix.lower() in PICTURES):
+            try:
+                with Image.open(file) as opened:
+                    picture = opened.convert("RGB" if len(shape) == 3 else "L")
+                    x.append(np.asarray(picture.resize((width, height))))
+            except (OSError, UnidentifiedImageError) as e:
+                raise InvalidArgument("picture", str(file), "a readable picture", str(e)) from None
+            y.append(k)
+    if len(x) < 2:
+        raise InvalidArgument("data", str(path), f"a folder with pictures ({', '.join(PICTURES)})")
+    order = np.random.default_rng(seed).permutation(len(x))
+    rows, labels = np.stack(x)[order], np.array(y)[order]
+    cut = len(x) - max(1, len(x) // 5)
+    return Dataset(
+        name=path.name, about=f"pictures in {path.name}", classes=tuple(map(str, classes)),
+        low=0.0, high=255.0, x_train=rows[:cut], y_train=labels[:cut], x_test=rows[cut:],
+        y_test=labels[cut:],
+    )  # fmt: skip
 
 
 def read_declaration(path: Path) -> dict[str, Any]:
