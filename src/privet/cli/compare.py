@@ -47,8 +47,8 @@ def compare(
     _folder.make(out)
     with progress_bar(show=not as_json) as progress:
         results = experiment.compare(
-            chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds, jobs=jobs,
-            backend=backend, progress=progress,
+            chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds,
+            jobs=jobs, backend=backend, progress=progress,
         )  # fmt: skip
     (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
     results["pictures"] = _pictures(results)

@@ -81,8 +81,8 @@ def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int =
     cut = len(x) - max(1, len(x) // 5)
     return Dataset(
         name=path.name, about=f"pictures in {path.name}", classes=tuple(map(str, classes)),
-        low=0.0, high=255.0, x_train=rows[:cut], y_train=labels[:cut], x_test=rows[cut:],
-        y_test=labels[cut:],
+        low=np.array(0.0), high=np.array(255.0), x_train=rows[:cut], y_train=labels[:cut],
+        x_test=rows[cut:], y_test=labels[cut:],
     )  # fmt: skip
 
 
