@@ -186,6 +186,8 @@ def rewritten(path, *, factor=1, **changes):
         (lambda p: rewritten(p, reducer="other", forge=True), "another reducer"),
         (lambda p: rewritten(p, queries="other", forge=True), "other public inputs"),
         (lambda p: rewritten(p, site="site-4", forge=True), "answered twice"),
+        (lambda p: rewritten(p, rows=float(N), forge=True), "is not a file of answers"),
+        (lambda p: rewritten(p, site=["site-3"], forge=True), "is not a file of answers"),
         (lambda p: p.write_bytes(p.read_bytes()[:-100]), "is not a file of answers"),
         (lambda p: p.write_bytes(b"\x80\x04cos\nsystem\n."), "is not a file of answers"),
     ],

@@ -194,6 +194,7 @@ class AnswerFile(AnswerSource):
             kind = note.pop("format")
             self._checksum = note.pop("checksum")
             self._header = Header(**note)
+            _refuse_other_types(self._header)
             length = tuple(file.get_slice("units").get_shape())
             self._dtype, self._start = _place_of_units(self.path)
         except Exception:  # whatever a foreign file makes of itself
@@ -230,6 +231,14 @@ class AnswerFile(AnswerSource):
             raise RefusedAnswers(
                 self.label, "content and checksum disagree", "the file was changed; ask for a copy"
             )
+
+
+def _refuse_other_types(h: Header) -> None:
+    whole = all(type(n) is int and n > 0 for n in (h.rows, h.dimension))
+    texts = all(isinstance(t, str) for t in (h.site, h.reducer, h.queries))
+    numbers = all(type(v) is float and v >= 0.0 for v in (h.radius, h.spacing, h.share))
+    if not (whole and texts and numbers):
+        raise TypeError
 
 
 def _place_of_units(path: Path) -> tuple[np.dtype[Any], int]:
