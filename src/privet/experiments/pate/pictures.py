@@ -124,7 +124,7 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
     maps = {"truth": chosen.labels}
     for name, network in networks.items():
         maps[name] = trial.probabilities(network, chosen.images).argmax(axis=1)
-    figure = Figure(figsize=(2.1 * len(maps), 2.4 * len(chosen)), layout="constrained")
+    figure = Figure(figsize=(2.1 * len(maps), 1.6 * len(chosen) + 0.4), layout="constrained")
     grid = figure.subplots(len(chosen), len(maps), squeeze=False)
     for i, row in enumerate(grid):
         # the slice that cuts most of the labelled voxels
