@@ -31,7 +31,7 @@ from privet.mechanisms import (
 )
 from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.autoencoder.layers import Frozen, Layer, Learner
-from privet.methods.autoencoder.records import Block, Records, Scaling
+from privet.methods.autoencoder.records import Block, Records, Scaling, in_parts
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
 from privet.methods.base import PublicFacts, Release
 from privet.noise import Source, grid
@@ -223,13 +223,13 @@ class SoundStack:
         total = plan.moments[which].sum()
         name = "output layer" if frozen is None else f"layer {which + 1}"
         for block in records.blocks():
-            codes = below.encode(block.rows)
+            codes = in_parts(below.encode, block.rows)
             if frozen is None:
                 total.add(self._output_rows(codes), self._labels(block), block.weights)
             elif frozen.projection is None:
                 total.add(frozen.encode(codes), None, block.weights)
             else:
-                total.add(frozen.encode(codes), codes, block.weights)
+                total.add(in_parts(frozen.encode, codes), codes, block.weights)
             self.watcher(name, len(block.rows))
         mechanism = plan.mechanisms[which]
         return release_moments(
