@@ -1,6 +1,6 @@
 """Auditors on null data: how often each reports a positive epsilon where there is none.
 
-True epsilon 0, 95% confidence, 400 data sets of m = 1000 scores that know nothing of the coins.
+True epsilon 0, 95% confidence, 1000 data sets of m = 1000 scores that know nothing of the coins.
 Beside ours: what choosing on the same scores does, as Privacy Meter (the best of a grid of numbers
 of guesses) and TensorFlow Privacy (the best of all thresholds) choose.
 """
@@ -28,7 +28,7 @@ from privet.audit import (
 )
 from privet.noise import seeded
 
-REPETITIONS, M, ALPHA = 400, 1000, 0.05
+REPETITIONS, M, ALPHA = 1000, 1000, 0.05
 Alarm = Callable[[np.ndarray, np.ndarray], bool]
 
 
@@ -83,7 +83,7 @@ def best_of_a_grid(scores: np.ndarray, coins: np.ndarray) -> bool:
     """The largest one-run bound over a grid of numbers of "in" and "out" guesses, at 95% each."""
     right = np.concatenate([[0], np.cumsum(coins[np.argsort(-scores)])])
     wrong = np.concatenate([[0], np.cumsum(~coins[np.argsort(scores)])])
-    grid = np.arange(0, M // 2 + 1, M // 40)
+    grid = np.arange(0, M // 2 + 1, M // 100)
     top, bottom = np.meshgrid(grid, grid)
     v, r = right[top] + wrong[bottom], top + bottom
     p = stats.binom.sf(v - 1, np.maximum(r, 1), 0.5)
@@ -91,17 +91,18 @@ def best_of_a_grid(scores: np.ndarray, coins: np.ndarray) -> bool:
 
 
 def best_of_all_thresholds(scores: np.ndarray, coins: np.ndarray) -> bool:
-    """The largest Clopper-Pearson bound over all thresholds, both directions, at 95% each."""
-    n, m = int(coins.sum()), int((~coins).sum())
-    order = np.argsort(-scores)
-    hits_in, hits_out = np.cumsum(coins[order])[:-1], np.cumsum(~coins[order])[:-1]
+    """The largest Clopper-Pearson bound over all thresholds, either sign of the score, 95% each."""
 
     def low(k: np.ndarray, of: int) -> np.ndarray:
         return np.where(k == 0, 0.0, special.betaincinv(np.maximum(k, 1), of - k + 1, ALPHA / 2))
 
-    above = low(hits_in, n) > 1.0 - low(m - hits_out, m)
-    below = low(m - hits_out, m) > 1.0 - low(hits_in, n)
-    return bool((above | below).any())
+    for signed in (scores, -scores):
+        order = np.argsort(-signed)
+        hits_in, hits_out = np.cumsum(coins[order])[:-1], np.cumsum(~coins[order])[:-1]
+        m = int((~coins).sum())
+        if (low(hits_in, M - m) > 1.0 - low(m - hits_out, m)).any():
+            return True
+    return False
 
 
 def null_data(repetition: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +117,10 @@ def alarms(alarm: Alarm) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_ours_keep_their_level(name: str) -> None:
-    """The 99.9% lower limit of the rate is at most 5%: fails for a sound auditor once in 1000."""
+    """The 99.9% lower limit of the rate is at most 5%: fails for a sound auditor once in 1000.
+
+    Exact tests with whole numbers stay below their level, so the rate itself is expected to.
+    """
     found = alarms(OURS[name])
     low, high = clopper_pearson(found, REPETITIONS, 0.001)
     print(f"{name}: {found / REPETITIONS:.1%} false alarms, 99.9% limits {low:.1%} to {high:.1%}")
@@ -125,7 +129,7 @@ def test_ours_keep_their_level(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("chosen", "least"), [(best_of_a_grid, 0.35), (best_of_all_thresholds, 0.06)]
+    ("chosen", "least"), [(best_of_a_grid, 0.4), (best_of_all_thresholds, 0.08)]
 )
 def test_choosing_on_the_scores_cries_wolf(chosen: Alarm, least: float) -> None:
     """About half and about a tenth; the 99.9% lower limit is above the nominal 5%."""
