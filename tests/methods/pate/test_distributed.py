@@ -91,6 +91,8 @@ def test_a_share_hides_its_site_in_one_sum_only():
     spent = ledger.spent()
     with pytest.raises(RefusedAnswers, match=r"'s0'.*used in an earlier sum"):
         shares.release(noisy[:5], delta=1e-5, ledger=ledger)
+    again = shares.release(noisy[::-1], delta=1e-5, ledger=ledger)
+    np.testing.assert_array_equal(again.codes, everybody.codes)
     assert ledger.spent() == spent
     anew = [shares.with_share(a, rng=seeded(1)) for a in answers]
     shares.release(anew, delta=1e-5, ledger=ledger)

@@ -182,6 +182,7 @@ class DistributedAggregator:
         """At the coordinator: the mean of what arrived, charged as if `missing` sites were.
 
         With a ledger, answers that were in another sum already are refused: they need new noise.
+        The very same sum may be made again, after a crash, and is charged once.
         """
         least = self.teachers - self.missing
         if not least <= len(answers) <= self.teachers:
@@ -203,7 +204,8 @@ class DistributedAggregator:
             check_ledger(ledger)
             marks = [checksum(source)[:_MARK] for source in answers]
             _refuse_used(answers, marks, ledger.entries())
-            entry = ledger.charge(loss, what=f"{what}; {_SHARES}{' '.join(marks)}")
+            told = _SHARES + " ".join(sorted(marks))
+            entry = ledger.charge(loss, what=f"{what}; {told}", token=told)
             # again, since another process may have been faster than our look
             _refuse_used(answers, marks, ledger.entries()[: entry.sequence - 1])
         total = np.zeros(h.size, dtype=np.int64)
@@ -223,8 +225,9 @@ class DistributedAggregator:
 def _refuse_used(
     answers: Sequence[AnswerSource], marks: Sequence[str], entries: Sequence[Entry]
 ) -> None:
-    """Raise when some of these shares are in a sum that was charged for before."""
-    used = {mark for e in entries for mark in e.what.partition(_SHARES)[2].split()}
+    """Raise when some of these shares are in another sum that was charged for before."""
+    sums = (set(e.what.partition(_SHARES)[2].split()) for e in entries)
+    used = set[str]().union(*(before for before in sums if before != set(marks)))
     for source, mark in zip(answers, marks, strict=True):
         if mark in used:
             raise RefusedAnswers(
