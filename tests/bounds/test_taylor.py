@@ -77,7 +77,8 @@ def test_how_far_below_the_papers_bound() -> None:
 @given(st.integers(0, 10_000))
 def test_coefficients_give_the_taylor_loss_of_the_records(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    h, x, w = rng.uniform(size=(9, 4)), rng.uniform(size=(9, 3)), rng.normal(size=(4, 3))
+    h, x = (rng.integers(0, 4097, size=(9, k)) / 4096.0 for k in (4, 3))  # not cut any further
+    w = rng.normal(size=(4, 3))
     own = TaylorCoefficients(features=4, outputs=3)
     z = h @ w
     direct = float((x * softplus_taylor(-z) + (1 - x) * softplus_taylor(z)).sum())
@@ -99,3 +100,15 @@ def test_bad_records_count_for_nothing_and_bad_shapes_are_refused() -> None:
         own.objective(np.zeros(3))
     with pytest.raises(InvalidArgument):
         TaylorCoefficients(features=0, outputs=1)
+
+
+def test_sums_over_many_records_are_exact() -> None:
+    """In float64, without cutting, 200,000 records moved by 1 + 4e-11 of the sensitivity."""
+    own = TaylorCoefficients(features=1, outputs=1)
+    for seed in range(60):
+        h = np.random.default_rng(seed).random((200_000, 1))
+        h[0] = 1.0
+        x = np.zeros_like(h)
+        moved = own.sum(h, x).value - own.sum(h[1:], x[1:]).value
+        assert np.array_equal(moved, own.sum(h[:1], x[:1]).value)
+        assert np.linalg.norm(moved) <= own.add_remove.l2

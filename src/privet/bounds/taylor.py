@@ -29,8 +29,11 @@ from privet.guarantee import Assumption, Backing
 
 Array = NDArray[np.float64]
 
-_UP = 1.0 + 2.0**-40
-"""Room for the rounding of sums of up to millions of records in float64."""
+_UP = 1.0 + 2.0**-50
+"""Room for the rounding of the formulas below; sums have none."""
+_BITS = 12
+"""h and x are cut down to multiples of 2^-12, so that sums of up to 2^26 records are exact."""
+_MOST = 2.0**26
 
 
 @final
@@ -90,7 +93,8 @@ class TaylorCoefficients:
     def sum(self, hidden: ArrayLike, targets: ArrayLike) -> Bounded:
         """The coefficients of these records: lambda (d x b), then kappa for e <= q.
 
-        A record with a NaN or an infinity counts for nothing.
+        h and x are cut down to multiples of 2^-12: products are multiples of 2^-24, and their sums
+        exact in any order. A record with a NaN or an infinity counts for nothing.
         """
         h, x = np.asarray(hidden, dtype=np.float64), np.asarray(targets, dtype=np.float64)
         b, d = self.features, self.outputs
@@ -99,16 +103,18 @@ class TaylorCoefficients:
         if x.shape != (len(h), d):
             raise InvalidArgument("targets", x.shape, f"{d} targets for each of {len(h)} records")
         good = np.isfinite(h).all(axis=1) & np.isfinite(x).all(axis=1)
-        h, x = np.clip(h[good], 0.0, 1.0), np.clip(x[good], 0.0, 1.0)
+        h, x = (np.floor(np.clip(z[good], 0.0, 1.0) * 2.0**_BITS) / 2.0**_BITS for z in (h, x))
         upper = np.triu_indices(b)
         weight = np.where(upper[0] == upper[1], 1.0 / 8.0, 1.0 / 4.0)
+        linear, gram = np.clip((0.5 - x).T @ h, -_MOST, _MOST), np.clip(h.T @ h, 0.0, _MOST)
         return Bounded(
-            value=np.concatenate([((0.5 - x).T @ h).ravel(), weight * (h.T @ h)[upper]]),
+            value=np.concatenate([linear.ravel(), weight * gram[upper]]),
             add_remove=self.add_remove,
             replace_one=self.replace_one,
             assumption=Assumption(
                 text="hidden units and targets are held in [0, 1]", backing=Backing.ENFORCED
             ),
+            spacing=2.0 ** (-2 * _BITS - 3),
             invalid=int((~good).sum()),
         )
 
