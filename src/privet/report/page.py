@@ -247,6 +247,8 @@ def _settings(results: Results) -> str:
         f"data fingerprint <code>{escape(facts['fingerprint'])}</code>",
         f"{facts['features']} features, {facts['classes']} classes",
         f"noise seeded by cell (an experiment, not a release); {results['seeds']} seeds",
+        "this page is not private itself: accuracies, attacks, audits and the fingerprint come "
+        "from the records without noise; keep it where the records are",
         f"Python {platform.python_version()}, {', '.join(installed)}",
     )
     return f"<h2>Settings</h2><ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
