@@ -18,7 +18,11 @@ from privet.data.dataset import Dataset
 from privet.data.table import Columns, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
-KEYS = ("bounds", "categories", "classes", "ignore", "shape")
+KINDS: dict[str, tuple[type, ...]] = {
+    "bounds": (dict, list), "categories": (dict,), "classes": (list,), "ignore": (list,),
+    "shape": (list,),
+}  # fmt: skip
+KEYS = tuple(KINDS)
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 
@@ -48,7 +52,7 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         path,
         label=label,
         classes=told["classes"],
-        bounds={str(k): _pair(v) for k, v in dict(told["bounds"]).items()},
+        bounds=_by_column(told["bounds"]),
         categories=told["categories"],
         ignore=told["ignore"],
     )
@@ -100,13 +104,19 @@ def read_declaration(path: Path) -> dict[str, Any]:
         raise InvalidArgument(
             "classes", told.get("classes"), f"a list in {path.name}: every label that may occur"
         )
-    return {"bounds": {}, "categories": {}, "ignore": [], **told}
+    whole = {"bounds": {}, "categories": {}, "ignore": [], **told}
+    for key, value in whole.items():
+        kinds = KINDS[key]
+        if not isinstance(value, kinds):
+            expected = " or ".join("an object" if kind is dict else "a list" for kind in kinds)
+            raise InvalidArgument(key, value, f"{expected} in {path.name}")
+    return whole
 
 
 def rows_of(path: Path, *, label: str | None, declaration: Path) -> Dataset:
     """New records of a CSV file as declared, without labels: a data set to ask a model about."""
     told = read_declaration(declaration)
-    bounds = {str(k): _pair(v) for k, v in dict(told["bounds"]).items()}
+    bounds = _by_column(told["bounds"])
     classes = tuple(map(str, told["classes"]))
     columns = Columns(label or "", classes, bounds, told["categories"], tuple(told["ignore"]))
     x = columns.read_features(path)
@@ -132,6 +142,13 @@ def template(path: Path, *, label: str | None) -> dict[str, Any]:
         "classes": [],
         "ignore": [],
     }
+
+
+def _by_column(bounds: Any) -> dict[str, tuple[float, float]]:
+    if not isinstance(bounds, dict):
+        expected = 'an object, {"column": [low, high]}, for a CSV file'
+        raise InvalidArgument("bounds", bounds, expected)
+    return {str(k): _pair(v) for k, v in bounds.items()}
 
 
 def _pair(value: Any) -> tuple[float, float]:
