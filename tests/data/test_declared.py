@@ -109,3 +109,22 @@ def test_a_folder_of_pictures(tmp_path: Path) -> None:
     told.write_text(json.dumps({"classes": ["cat", "dog"], "shape": [8, 8, 3]}))
     with pytest.raises(InvalidArgument, match="a readable picture"):
         load_declared(tmp_path / "pets", label=None, declaration=told)
+
+
+def test_a_replaced_picture_moves_no_other(tmp_path: Path) -> None:
+    """One picture changes its class: all others stay where they were, in training and in test."""
+    from PIL import Image
+
+    told = tmp_path / "told.json"
+    told.write_text(json.dumps({"classes": ["a", "b"], "shape": [2, 2]}))
+
+    def loaded(changed: bool) -> tuple[list[int], list[int]]:
+        place = tmp_path / str(changed)
+        for i in range(30):
+            kind = "b" if i % 2 or (changed and i == 0) else "a"
+            (place / kind).mkdir(parents=True, exist_ok=True)
+            Image.new("L", (2, 2), color=i).save(place / kind / f"{i:02}.png")
+        data = load_declared(place, label=None, declaration=told)
+        return [int(x.flat[0]) for x in data.x_train], [int(x.flat[0]) for x in data.x_test]
+
+    assert loaded(False) == loaded(True)

@@ -59,25 +59,31 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
 
 
 def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int = 0) -> Dataset:
-    """Pictures in one folder a class, brought to one size; a fifth of them is the test part."""
+    """Pictures in one folder a class, brought to one size; a fifth of them is the test part.
+
+    They are taken in the order of their names, whatever their class: a picture of another class
+    under the same name moves no other one, to the test part or to another teacher.
+    """
     if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
         raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
     from PIL import Image, UnidentifiedImageError
 
     height, width = int(shape[0]), int(shape[1])
-    x, y = [], []
+    found: list[tuple[str, int, Path]] = []
     for k, name in enumerate(classes):
         folder = path / str(name)
         if not folder.is_dir():
             raise MissingFile(folder, "every declared class needs a folder of its own")
-        for file in sorted(f for f in folder.iterdir() if f.suffix.lower() in PICTURES):
-            try:
-                with Image.open(file) as opened:
-                    picture = opened.convert("RGB" if len(shape) == 3 else "L")
-                    x.append(np.asarray(picture.resize((width, height))))
-            except (OSError, UnidentifiedImageError) as e:
-                raise InvalidArgument("picture", str(file), "a readable picture", str(e)) from None
-            y.append(k)
+        found += [(f.name, k, f) for f in folder.iterdir() if f.suffix.lower() in PICTURES]
+    x, y = [], []
+    for _, k, file in sorted(found):
+        try:
+            with Image.open(file) as opened:
+                picture = opened.convert("RGB" if len(shape) == 3 else "L")
+                x.append(np.asarray(picture.resize((width, height))))
+        except (OSError, UnidentifiedImageError) as e:
+            raise InvalidArgument("picture", str(file), "a readable picture", str(e)) from None
+        y.append(k)
     if len(x) < 2:
         raise InvalidArgument("data", str(path), f"a folder with pictures ({', '.join(PICTURES)})")
     order = np.random.default_rng(seed).permutation(len(x))
