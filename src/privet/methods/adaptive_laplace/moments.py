@@ -37,7 +37,7 @@ from privet.mechanisms import Gaussian, KNorm, release_moments
 from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver, shape_of
 from privet.methods.base import Method, PublicFacts, Release
-from privet.nets.features import unit_rows
+from privet.nets.features import in_parts, unit_rows
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -298,7 +298,8 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         assert plan.second is not None and plan.second_mechanism is not None
         total, basis = plan.second.sum(), first.span(plan.second.features)
         for part, residual in _residuals(x, y, first):
-            total.add(residual @ basis, None, None if weights is None else weights[part])
+            rows = in_parts(lambda h: h @ basis, residual)
+            total.add(rows, None, None if weights is None else weights[part])
         found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
         return self.solver.solve_projected(
             first, found.gram, gram_noise=found.gram_noise, basis=basis

@@ -19,8 +19,6 @@ Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
 BLOCK = 2048
-PART = 256
-"""Rows that are encoded at a time where moments are summed; see `in_parts`."""
 
 
 @final
@@ -170,26 +168,6 @@ class Scaling:
             return np.asarray(low + np.clip(u, 0.0, 1.0) * (high - low))
         assert isinstance(self.bounds, float | int)
         return np.asarray(rows, dtype=np.float64) * float(self.bounds)
-
-
-def in_parts(encode: Callable[[Array], Array], rows: Array) -> Array:
-    """encode(rows), always PART rows at a time, the last ones with zeros behind them.
-
-    A matrix product is rounded differently for 162 rows than for 163, so that one record more would
-    move the codes of all others by a bit, and each by a unit where codes are cut to a grid. With
-    one size of matrix, a row's code depends on that row alone.
-
-    >>> in_parts(lambda x: x[:, :1], np.eye(300)).shape
-    (300, 1)
-    """
-    coded = []
-    for start in range(0, len(rows), PART):
-        part = np.asarray(rows[start : start + PART])
-        n = len(part)
-        if n < PART:
-            part = np.concatenate([part, np.zeros((PART - n, *part.shape[1:]), dtype=part.dtype)])
-        coded.append(encode(part)[:n])
-    return np.concatenate(coded) if coded else encode(np.asarray(rows))
 
 
 def squashed(a: Array, radius: float) -> NDArray[Any]:

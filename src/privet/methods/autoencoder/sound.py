@@ -31,9 +31,10 @@ from privet.mechanisms import (
 )
 from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.autoencoder.layers import Frozen, Layer, Learner
-from privet.methods.autoencoder.records import Block, Records, Scaling, in_parts
+from privet.methods.autoencoder.records import Block, Records, Scaling
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
 from privet.methods.base import PublicFacts, Release
+from privet.nets.features import in_parts
 from privet.noise import Source, grid
 
 Array = NDArray[Any]

@@ -4,7 +4,14 @@ Each maps one record to one row of the unit ball and reads nothing of the data i
 costs no privacy. What it *assumes* about the world is a prior, and its docstring says which.
 """
 
-from privet.nets.features.base import Cached, Composed, Features, SideBySide, unit_rows
+from privet.nets.features.base import (
+    Cached,
+    Composed,
+    Features,
+    SideBySide,
+    in_parts,
+    unit_rows,
+)
 from privet.nets.features.fronts import handwriting, photographs, pictures
 from privet.nets.features.mirrored import Mirrored
 from privet.nets.features.module import FromModule
@@ -28,6 +35,7 @@ __all__ = [
     "StrokeNet",
     "draw_glyphs",
     "handwriting",
+    "in_parts",
     "photographs",
     "pictures",
     "unit_rows",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.features.base import Array, Features, images
+from privet.nets.features.base import Array, Features, images, in_parts
 from privet.nets.features.scattering import group_normalise
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RandomProjection(Features):
         return f"random-projection-1 {self.n_inputs}->{self.n_features} seed={self.seed}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        return images(x, (self.n_inputs,)) @ self._matrix
+        return in_parts(lambda rows: rows @ self._matrix, images(x, (self.n_inputs,)))
 
 
 class RandomConvolutions(Features):

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.features.base import Array, Features, cache_folder, content_key, stored
+from privet.nets.features.base import (
+    Array,
+    Features,
+    cache_folder,
+    content_key,
+    in_parts,
+    stored,
+)
 from privet.nets.features.strokes import draw_glyphs
 
 
@@ -76,7 +83,7 @@ class StrokeBasis(Features):
         out = np.empty((len(x), self.n_features), dtype=np.float32)
         for start in range(0, len(x), 4096):
             rows = self.inner.transform(x[start : start + 4096])
-            out[start : start + 4096] = (rows - fitted[0]) @ fitted[1:].T
+            out[start : start + 4096] = in_parts(lambda h: (h - fitted[0]) @ fitted[1:].T, rows)
         return out
 
     def _fitted(self) -> Array:
