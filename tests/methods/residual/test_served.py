@@ -188,3 +188,20 @@ def test_wrong_queries_are_refused_and_not_charged():
 
 def test_an_endless_ledger_does_not_hang():
     assert ServedModel.of(network(), ledger(epsilon=float("inf"))).queries_left == 2**40
+
+
+def test_noise_is_secret_however_it_is_made():
+    """torch's seed, which anybody may set, does not repeat the noise of a served model."""
+    model = ServedModel(network=network(), ledger=ledger(epsilon=500.0))
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(model.predict_proba(X))
+    assert not np.array_equal(*answers)
+
+
+def test_a_picture_that_is_no_row_costs_nothing():
+    account = ledger()
+    with pytest.raises(InvalidArgument, match=r"\(rows, channels, height, width\)"):
+        ServedModel.of(network(), account).predict_proba(X[0])
+    assert len(account) == 0

@@ -165,10 +165,15 @@ class ServedModel:
     network: QueryNet
     ledger: Ledger
 
+    def __post_init__(self) -> None:
+        self.network.eval()
+        if self.network.source is None:  # torch's own noise can be drawn again by its seed
+            self.network.use(secure())
+
     @classmethod
     def of(cls, network: QueryNet, ledger: Ledger, *, rng: Source | None = None) -> ServedModel:
         """Serve a trained network; noise is secret unless a source is given."""
-        network.eval().use(secure() if rng is None else rng)
+        network.use(secure() if rng is None else rng)
         return cls(network=network, ledger=ledger)
 
     @property
@@ -188,8 +193,9 @@ class ServedModel:
     def predict_proba(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Probabilities of the classes for each row; charged before anything is computed."""
         rows = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
-        if not len(rows):
-            raise InvalidArgument("x", tuple(rows.shape), "at least one row")
+        if not len(rows) or rows.ndim != 4:
+            expected = "at least one row, of shape (rows, channels, height, width)"
+            raise InvalidArgument("x", tuple(rows.shape), expected, "nothing was charged")
         if not bool(torch.isfinite(rows).all()):
             raise InvalidArgument("x", "NaN or infinity", "finite rows", "nothing was charged")
         self._charge(len(rows))
