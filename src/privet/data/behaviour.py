@@ -202,6 +202,9 @@ def load_panel(
     - `bounds` names the attributes to use, each with its declared low and high;
     - `day` must hold whole numbers; days without a row, and cells that are empty, are not observed;
     - the first two columns of `edges` are friends; users without a row in the table are left out.
+
+    **Assumes** that the first and the last day and the list of users are public: they are read from
+    the table, and day numbers, weeks and the panel's length follow from them.
     """
     rows = read_table(Path(table))
     for column in (user, day, *bounds):

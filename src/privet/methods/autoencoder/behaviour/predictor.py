@@ -207,7 +207,9 @@ class BehaviourPredictor(BehaviourModel):
         return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)")
 
     def _guarantee(self, plan: BehaviourPlan, bound: Assumption) -> Guarantee:
-        assumed = ["the graph of friendships and its users are public"]
+        assumed = [
+            "the graph of friendships and its users are public, and so are the days of the panel"
+        ]
         if self.unit is Unit.RECORD:
             assumed.append(
                 f"a record is one tuple; what a user recorded on one day is in up to "
