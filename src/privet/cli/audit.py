@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet.cli._data import of_run
 from privet.cli._run import one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument, MissingFile
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from privet.cli._attacked import Attacked
     from privet.noise import Source
 
-CANARIES = 5_000
-NO_BUDGET = 1e6
+CANARIES, TRIALS = 5_000, 20_000
+NO_BUDGET = 1e3
 """The epsilon of controls: the same recipe without privacy."""
 
 
@@ -35,7 +36,7 @@ def audit(
     reading: Annotated[str, typer.Option(help="Of a method: sound, or published.")] = "sound",
     epsilon: Annotated[float, typer.Option(help="The budget at which a method is audited.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
-    trials: Annotated[int, typer.Option(help="Draws a side of releases made once.")] = 20_000,
+    trials: Annotated[int, typer.Option(help="Draws a side of releases made once.")] = TRIALS,
     seed: Annotated[int, typer.Option(help="Of the audit's own coins and noise.")] = 0,
     folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -78,15 +79,23 @@ def _of_method(
 
 
 def _of_run(run: Path, folder: Path | None, seed: int) -> Finding:
-    """The run's recipe once more, with canaries; beside it the same without privacy."""
+    """The run's recipe once more, with canaries; beside it the same without privacy.
+
+    Auto-encoders and PATE are audited where they release, at the run's budget.
+    """
     from privet.cli._attacked import config_of, opened
     from privet.noise import seeded
 
     config, (claimed, proved) = config_of(run), _promised(run)
+    method, name = config["method"], f"{config['method']} on {config['data']}, as in {run}"
+    if method in ("autoencoder", "pate"):
+        reading = config["reading"]
+        found = _of_method(method, reading, config["epsilon"], config["delta"], TRIALS, seed)
+        what = f"{name}: its releases at that budget, not its records"
+        return replace(found, what=what, claimed=claimed, proved=proved)
     attacked, rng = opened(run, config, folder), seeded(seed).child("audit")
-    name = f"{config['method']} on {config['data']}, as in {run}"
-    if config["method"] == "dpsgd":
-        found = _by_dirac_canaries(config, attacked, folder, rng)
+    if method == "dpsgd":
+        found = _by_dirac_canaries(config, attacked, of_run(run, config, folder).shape, rng)
     else:
         control = opened(run, config | {"epsilon": NO_BUDGET}, folder)
         found = _by_mislabelled_canaries(config, attacked, control, rng)
@@ -110,7 +119,7 @@ def _promised(run: Path) -> tuple[float | None, float]:
 
 
 def _by_dirac_canaries(
-    config: dict[str, Any], attacked: Attacked, folder: Path | None, rng: Source
+    config: dict[str, Any], attacked: Attacked, shape: tuple[int, ...], rng: Source
 ) -> Finding:
     """The gradient steps of the run, by the plan that its settings give."""
     from privet.experiments.audit_dpsgd import Target, one_run
@@ -137,10 +146,9 @@ def _by_dirac_canaries(
     def model() -> Any:
         if linear:
             return LinearHead(features=x.shape[1], outputs=outputs, constant=plan.constant)
-        from privet.data import load
         from privet.methods.dpsgd.networks import SmallCNN
 
-        return SmallCNN(shape=load(config["data"].split("[")[0], folder).shape, classes=outputs)
+        return SmallCNN(shape=shape, classes=outputs)
 
     target = Target(
         name="", x=x, y=y, schedule=plan.schedule, model=model, delta=config["delta"]
