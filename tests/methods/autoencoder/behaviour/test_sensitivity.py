@@ -13,6 +13,7 @@ from privet.guarantee import Unit
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import friend_weights, largest_degree
 from privet.methods.autoencoder.behaviour.influence import FriendshipInfluence, PropagationInfluence
+from privet.methods.autoencoder.behaviour.layers import Layer
 from privet.methods.autoencoder.behaviour.plan import CROSS, SECOND, BehaviourFacts, plan_behaviour
 from privet.methods.autoencoder.behaviour.predictor import BehaviourPredictor
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
@@ -136,3 +137,15 @@ def test_without_friends_a_user_costs_what_a_record_costs() -> None:
     shape = RowShape(own=3, social=0.0, friends=0, days=100, weight=50)
     moments = shape.moments(second=SECOND, cross=CROSS, per_user=True)
     assert moments.add_remove.l2 == pytest.approx(np.hypot(SECOND, CROSS), rel=1e-9)
+
+
+def test_codes_of_a_row_depend_on_that_row_alone() -> None:
+    """To the last bit: a user more or less must not change how the rows of others are rounded."""
+    rng = np.random.default_rng(0)
+    layer = Layer(weights=np.linalg.qr(rng.standard_normal((60, 4)))[0])
+    x = rng.standard_normal((4500, 60))
+    every = layer.codes(x)
+    for n in (1, 2, 50, 4165, 4166, 4167):
+        assert np.array_equal(layer.codes(x[:n]), every[:n])
+    lagged = x[:600].reshape(200, 3, 60)
+    assert np.array_equal(layer.codes(lagged)[:50], layer.codes(lagged[:50]))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from privet.bounds import Moments
 from privet.mechanisms import Gaussian, release_moments
+from privet.nets.features import in_parts
 from privet.noise import Source
 
 Array = NDArray[np.float64]
@@ -37,8 +38,13 @@ class Layer:
         return int(self.weights.shape[1])
 
     def codes(self, rows: Array) -> Array:
-        """tanh(slope W^T x) of rows brought to unit length: entries in (-1, 1)."""
-        return np.tanh(SLOPE * unit_length(rows) @ self.weights)
+        """tanh(slope W^T x) of rows brought to unit length: entries in (-1, 1).
+
+        In parts of one size, so that a row's codes depend on that row alone to the last bit.
+        """
+        return np.asarray(
+            in_parts(lambda part: np.tanh(SLOPE * unit_length(part) @ self.weights), rows)
+        )
 
 
 def unit_length(rows: Array) -> Array:
