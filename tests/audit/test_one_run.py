@@ -11,6 +11,7 @@ import pytest
 from privet.audit import Canaries, OneRunAudit, Verdict, one_run_bound
 from privet.audit.one_run import p_value
 from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency
 from privet.noise import seeded
 
 
@@ -69,7 +70,7 @@ def test_mislabelled_canaries_unmask_a_model_that_remembers() -> None:
         table = {row.tobytes(): int(c) for row, c in zip(known_x, known_y, strict=True)}
         return lambda asked: np.array([np.eye(3)[table[r.tobytes()]] * 0.9 + 0.03 if r.tobytes() in table else np.full(3, 1 / 3) for r in asked])  # fmt: skip
 
-    scores = canaries.scores(memory(*canaries.training_set()))
+    scores = canaries.scores(memory(*canaries.training_set(Adjacency.ADD_REMOVE)))
     found = OneRunAudit(guesses=60).run(
         scores, canaries.included, what="a table", proved=math.inf, claimed=1.0, control=scores
     )
@@ -86,3 +87,12 @@ def test_bad_input() -> None:
         OneRunAudit(guesses=4).bound([0.0, 1.0], np.array([True, False]))
     with pytest.raises(InvalidArgument, match="fewer than"):
         Canaries.mislabelled(np.zeros((5, 1)), np.zeros(5, int), classes=2, count=5, rng=seeded(0))
+
+
+def test_replaced_canaries_keep_their_places() -> None:
+    x, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    canaries = Canaries.mislabelled(x, y, classes=2, count=8, rng=seeded(1))
+    rows, labels = canaries.training_set(Adjacency.REPLACE_ONE)
+    assert np.array_equal(rows, x)
+    assert np.array_equal(labels[-8:] != y[-8:], canaries.included)
+    assert len(canaries.training_set(Adjacency.ADD_REMOVE)[1]) == 12 + canaries.included.sum()

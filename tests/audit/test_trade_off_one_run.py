@@ -88,3 +88,25 @@ def test_only_in_guesses() -> None:
     assert "100 guessed in, 0 out" in found.method
     with pytest.raises(InvalidArgument, match="at most 100"):
         OneRunAudit(guesses=100, guesses_in=101)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_delta_where_it_hurts(together: bool) -> None:
+    """(epsilon, delta)-private trainings whose exact tails are known: never refuted below them.
+
+    With probability delta a coin is shown, each by itself or all at once; the others answer by
+    randomised response. The auditor guesses what was shown first. m delta = 2, r = 12.
+    """
+    m, r, delta, epsilon = 2000, 12, 1e-3, 1.0
+    q = 1 / (1 + math.exp(-epsilon))
+    shown = np.arange(r + 1)
+    if together:
+        chance = np.where(shown == r, delta, 0.0)
+        chance[0] = 1.0 - delta
+    else:
+        chance = stats.binom.pmf(shown, m, delta)
+        chance[r] = stats.binom.sf(r - 1, m, delta)
+    for right in range(1, r + 1):
+        tail = float((chance * stats.binom.sf(right - 1 - shown, r - shown, q)).sum())
+        inverse = lambda x: math.exp(-epsilon) * (x - delta)  # noqa: E731
+        assert not refutes(inverse, right, r, m, tail * (1 - 1e-9))
