@@ -28,6 +28,7 @@ from privet import _check
 from privet.audit.likelihood_ratio import Finding
 from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency
 from privet.noise import Source
 
 _HIGHEST = 60.0
@@ -125,14 +126,9 @@ class OneRunAudit:
         claimed: float | None = None,
         seconds: float = 0.0,
         threat: str = "knows the canaries, sees the trained model",
-        control_included: Any = None,
     ) -> Finding:
-        """Guess by the scores (higher speaks for "in") and count; `control`: without privacy.
-
-        `control_included`: the coins of the control, if they are not the same.
-        """
+        """Guess by the scores (higher speaks for "in") and count; `control`: without privacy."""
         coins = np.asarray(included, dtype=bool)
-        theirs = coins if control_included is None else np.asarray(control_included, dtype=bool)
         parametric = self.rule is gaussian_one_run_bound
         return Finding(
             what=what,
@@ -140,7 +136,7 @@ class OneRunAudit:
             proved=proved,
             audited=self.bound(scores, coins),
             ceiling=self.ceiling(len(coins)),
-            control=self.bound(control, theirs),
+            control=self.bound(control, coins),
             delta=self.delta,
             confidence=self.confidence,
             trials=len(coins),
@@ -178,11 +174,13 @@ class OneRunAudit:
 class Canaries:
     """Records that stand out: a copy of a record with a wrong label, each in by a fair coin.
 
-    `x`, `y` are the canaries, `included` the coins; `records` are trained on in any case.
+    `x`, `y` are the canaries, `otherwise` their labels when the coin says "out" and neighbours are
+    by replacement, `included` the coins; `records` are trained on in any case.
     """
 
     x: NDArray[Any]
     y: NDArray[np.int64]
+    otherwise: NDArray[np.int64]
     included: NDArray[np.bool_]
     records: tuple[NDArray[Any], NDArray[np.int64]]
 
@@ -198,12 +196,19 @@ class Canaries:
         shift = 1 + np.minimum((u * (classes - 1)).astype(np.int64), classes - 2)
         coins = rng.child("coins").uniform(m) < 0.5
         wrong = (y[-m:] + shift) % classes
-        return cls(x=x[-m:], y=wrong, included=coins, records=(x[:-m], y[:-m]))
+        return cls(x=x[-m:], y=wrong, otherwise=y[-m:], included=coins, records=(x[:-m], y[:-m]))
 
-    def training_set(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The records and the canaries whose coin says "in"."""
+    def training_set(self, adjacency: Adjacency) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The records, and each canary if its coin says "in".
+
+        A coin that says "out" leaves the canary out (add-remove), or puts the record with its own
+        label in the same place (replace-one): one coin makes one neighbour of the adjacency.
+        """
         x, y = self.records
         inside = self.included
+        if adjacency is Adjacency.REPLACE_ONE:
+            labels = np.where(inside, self.y, self.otherwise)
+            return np.concatenate([x, self.x]), np.concatenate([y, labels])
         return np.concatenate([x, self.x[inside]]), np.concatenate([y, self.y[inside]])
 
     def scores(self, answer: Callable[[NDArray[Any]], Any]) -> NDArray[np.float64]:

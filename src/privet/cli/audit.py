@@ -164,6 +164,7 @@ def _by_mislabelled_canaries(
     import numpy as np
 
     from privet.audit import Canaries, OneRunAudit, trade_off_one_run_bound
+    from privet.guarantee import Adjacency
 
     inside = attacked.members
     x, y = attacked.x[inside], attacked.y[inside].astype(np.int64)
@@ -171,9 +172,11 @@ def _by_mislabelled_canaries(
     canaries = Canaries.mislabelled(x, y, classes=len(attacked.classes), count=count, rng=rng)
 
     seed = int(rng.child("seed").integers(2**31, 1)[0])
+    sound = config.get("reading", "sound") == "sound"
+    adjacency = Adjacency.ADD_REMOVE if sound else Adjacency.REPLACE_ONE  # as the papers have it
 
     def scores(recipe: Attacked) -> Any:
-        answer = recipe.train(*canaries.training_set(), seed)
+        answer = recipe.train(*canaries.training_set(adjacency), seed)
         return recipe.read(answer(canaries.x), canaries.y)
 
     return OneRunAudit(

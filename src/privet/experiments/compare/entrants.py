@@ -10,6 +10,7 @@ from privet.audit import Finding
 from privet.experiments.adaptive_laplace.audit import audit_record
 from privet.experiments.autoencoder.audit import audit_output_layer
 from privet.experiments.compare.bench import Bench
+from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
@@ -35,6 +36,9 @@ class Entrant:
     """Which of the five systems it belongs to, or what it is there for."""
     make: Make
     private: bool = True
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    """Of its promise, and so of the canaries that test it."""
+    unit: Unit = Unit.RECORD
     audit: Audit | None = None
     """An audit of its own; None: mislabelled canaries in one training run."""
 
@@ -84,8 +88,7 @@ def _audit_adaptive(model: Any, bench: Bench, seed: int) -> Finding:
 
 
 def _pate(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
-    # its unit is the teacher's shard: another ledger than that of records, so it keeps its own
-    return PATEClassifier(**_common(bench, seed, None), public_inputs=bench.public())
+    return PATEClassifier(**_common(bench, seed, ledger), public_inputs=bench.public())
 
 
 def _residual(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
@@ -125,9 +128,20 @@ ENTRANTS = (
         make=_adaptive_published,
         audit=_audit_adaptive,
     ),
-    Entrant(name="pate", system="PATE", make=_pate),
+    Entrant(
+        name="pate",
+        system="PATE",
+        make=_pate,
+        adjacency=Adjacency.REPLACE_ONE,
+        unit=Unit.SHARD,
+    ),
     Entrant(name="residual", system="residual perturbation", make=_residual),
-    Entrant(name="residual as published", system="residual perturbation", make=_residual_published),
+    Entrant(
+        name="residual as published",
+        system="residual perturbation",
+        make=_residual_published,
+        adjacency=Adjacency.REPLACE_ONE,
+    ),
     Entrant(name="autoencoder", system="deep private auto-encoder", make=_autoencoder),
     Entrant(
         name="autoencoder as published",

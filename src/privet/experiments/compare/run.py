@@ -22,7 +22,7 @@ from privet.experiments.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 3
+VERSION = 4
 """Of what a cell means: cells kept by another version are run again."""
 
 

@@ -23,7 +23,12 @@ GUESSES = 0.1
 def trial(entrant: Entrant, bench: Bench, seed: int) -> Row:
     """Accuracy, what is claimed and proved, the membership attack, and the seconds of training."""
     x, y = bench.train()
-    ledger = Ledger.in_memory(cap_epsilon=math.inf, cap_delta=bench.delta)
+    ledger = Ledger.in_memory(
+        cap_epsilon=math.inf,
+        cap_delta=bench.delta,
+        adjacency=entrant.adjacency,
+        unit=entrant.unit,
+    )
     began = time.perf_counter()
     model = entrant.make(bench, seed, ledger).fit(x, y)
     seconds = time.perf_counter() - began
@@ -73,10 +78,11 @@ def canaries_in_one_run(entrant: Entrant, bench: Bench, seed: int) -> Finding:
     canaries = Canaries.mislabelled(
         x, y, classes=len(bench.classes), count=count, rng=seeded(seed).child("canaries")
     )
+    records = canaries.training_set(entrant.adjacency)
     began = time.perf_counter()
-    model = entrant.make(bench, seed, None).fit(*canaries.training_set())
+    model = entrant.make(bench, seed, None).fit(*records)
     seconds = time.perf_counter() - began
-    without = LIMIT.make(bench, seed, None).fit(*canaries.training_set())
+    without = LIMIT.make(bench, seed, None).fit(*records)
     return OneRunAudit(guesses=2 * max(1, round(GUESSES * count / 2)), delta=bench.delta).run(
         canaries.scores(model.predict_proba),
         canaries.included,
