@@ -18,6 +18,7 @@ from privet.errors import InvalidArgument, MissingFile
 if TYPE_CHECKING:
     from privet.audit import Finding
     from privet.cli._attacked import Attacked
+    from privet.guarantee import Adjacency
     from privet.noise import Source
 
 CANARIES, TRIALS = 5_000, 20_000
@@ -86,7 +87,7 @@ def _of_run(run: Path, folder: Path | None, seed: int) -> Finding:
     from privet.cli._attacked import config_of, opened
     from privet.noise import seeded
 
-    config, (claimed, proved) = config_of(run), _promised(run)
+    config, (claimed, proved, adjacency) = config_of(run), _promised(run)
     method, name = config["method"], f"{config['method']} on {config['data']}, as in {run}"
     if method in ("autoencoder", "pate"):
         reading = config["reading"]
@@ -98,12 +99,14 @@ def _of_run(run: Path, folder: Path | None, seed: int) -> Finding:
         found = _by_dirac_canaries(config, attacked, of_run(run, config, folder).shape, rng)
     else:
         control = opened(run, config | {"epsilon": NO_BUDGET}, folder)
-        found = _by_mislabelled_canaries(config, attacked, control, rng)
+        found = _by_mislabelled_canaries(config["delta"], adjacency, attacked, control, rng)
     return replace(found, what=name, claimed=claimed, proved=proved)
 
 
-def _promised(run: Path) -> tuple[float | None, float]:
-    """What the run's own guarantee.json claims and proves."""
+def _promised(run: Path) -> tuple[float | None, float, Adjacency]:
+    """What the run's own guarantee.json claims and proves, and between which neighbours."""
+    from privet.guarantee import Adjacency
+
     path = run / "guarantee.json"
     if not path.exists():
         raise MissingFile(path, "the run has not finished")
@@ -113,7 +116,7 @@ def _promised(run: Path) -> tuple[float | None, float]:
         claimed = None
         if claim is not None and claim["standing"] == "claimed":
             claimed = float(claim["epsilon"])
-        return claimed, float(proved["epsilon"])
+        return claimed, float(proved["epsilon"]), Adjacency(proved["adjacency"])
     except (ValueError, KeyError, TypeError) as e:
         raise InvalidArgument("guarantee.json", str(path), "that of a run", str(e)) from None
 
@@ -158,13 +161,12 @@ def _by_dirac_canaries(
 
 
 def _by_mislabelled_canaries(
-    config: dict[str, Any], attacked: Attacked, control: Attacked, rng: Source
+    delta: float, adjacency: Adjacency, attacked: Attacked, control: Attacked, rng: Source
 ) -> Finding:
     """A third of the records mislabelled, each in by a coin; the model's answers are the scores."""
     import numpy as np
 
     from privet.audit import Canaries, OneRunAudit, trade_off_one_run_bound
-    from privet.guarantee import Adjacency
 
     inside = attacked.members
     x, y = attacked.x[inside], attacked.y[inside].astype(np.int64)
@@ -172,15 +174,13 @@ def _by_mislabelled_canaries(
     canaries = Canaries.mislabelled(x, y, classes=len(attacked.classes), count=count, rng=rng)
 
     seed = int(rng.child("seed").integers(2**31, 1)[0])
-    sound = config.get("reading", "sound") == "sound"
-    adjacency = Adjacency.ADD_REMOVE if sound else Adjacency.REPLACE_ONE  # as the papers have it
 
     def scores(recipe: Attacked) -> Any:
         answer = recipe.train(*canaries.training_set(adjacency), seed)
         return recipe.read(answer(canaries.x), canaries.y)
 
     return OneRunAudit(
-        guesses=2 * max(1, count // 20), delta=config["delta"], rule=trade_off_one_run_bound
+        guesses=2 * max(1, count // 20), delta=delta, rule=trade_off_one_run_bound
     ).run(scores(attacked), canaries.included, what="", proved=0.0, control=scores(control))
 
 

@@ -57,6 +57,7 @@ class Budget:
     rng: Source
 
     def facts(self, *, records: int, features: int, outputs: int) -> PublicFacts:
+        """Public facts of a small data set with this budget."""
         return PublicFacts(
             records=records, features=features, outputs=outputs, epsilon=self.epsilon,
             delta=self.delta,
