@@ -2,7 +2,7 @@
 
     python -m benchmarks.audit                      everything, about three minutes
     python -m benchmarks.audit --json               the same as rows
-    python -m benchmarks.audit --only dpsgd         or: closed-form, many-runs, methods
+    python -m benchmarks.audit --only dpsgd         or: closed-form, many-runs, methods, bugs
 
 DP-SGD is a softmax regression on digits (1,438 records, C = 1, delta 1e-5), trained by the loop
 itself with Dirac canaries in it. `at_least` is what is asked of a row, `held` whether it was found.
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from privet.audit import Finding, OneRunAudit
 from privet.data import load
 from privet.experiments import audit_dpsgd as dpsgd
 from privet.experiments.audit_methods import AUDITS, Budget
+from privet.methods.dpsgd import loop
 from privet.methods.dpsgd.canaries import fair_coins
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import seeded
@@ -107,11 +109,37 @@ def methods(runs: int) -> Iterator[Row]:
         yield _row(f"{audit.method}, {audit.reading}", audit.run(budget))
 
 
+def bugs(runs: int) -> Iterator[Row]:
+    """What audits of the whole training see of a release whose noise is wrong."""
+    real = loop.release_sum_
+    try:
+        for name, factor in (("none", 1.0), ("5% less noise", 0.95), ("half the noise", 0.5),
+                             ("noise / sqrt(batch)", 1.0 / 40.0)):  # fmt: skip
+            loop.release_sum_ = _with_noise(real, factor)
+            for epsilon in (1.0, 8.0):
+                schedule = Schedule.for_budget(epsilon=epsilon, delta=DELTA, steps=20)
+                target = replace(digits(1.0, 20, 1.0), schedule=schedule)
+                (found,) = dpsgd.one_run(target, seeded(3))
+                yield _row(f"bug: {name}, epsilon {epsilon:g}, one run", found)
+                seen = dpsgd.per_step(target, seeded(4))
+                yield _row(f"bug: {name}, epsilon {epsilon:g}, per step", seen)
+    finally:
+        loop.release_sum_ = real
+
+
+def _with_noise(real: Callable[..., float], factor: float) -> Callable[..., float]:
+    def release(flat: Any, *, noise_multiplier: float, **rest: Any) -> float:
+        return real(flat, noise_multiplier=factor * noise_multiplier, **rest)
+
+    return release
+
+
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], ...]] = {
     "dpsgd": (one_run, per_step),
     "closed-form": (closed_form,),
     "many-runs": (many_runs,),
     "methods": (methods,),
+    "bugs": (bugs,),
 }
 
 
