@@ -16,6 +16,7 @@ from privet.guarantee import Adjacency
 from privet.loss import Gaussian, SampledGaussian, gaussian_mu
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     epsilon=st.floats(0.05, 20.0),

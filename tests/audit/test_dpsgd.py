@@ -53,6 +53,7 @@ def test_what_is_seen_is_the_release_on_a_dead_coordinate() -> None:
     assert found.account(1.0) == pytest.approx(found.training.guarantee.epsilon, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_copies_sampling_and_bounds() -> None:
     schedule = Schedule(steps=6, sample_rate=0.5, noise_multiplier=0.01, clipping_bound=[3.0] * 6)
     x, y = torch.rand(40, 4), torch.randint(0, 2, (40,))

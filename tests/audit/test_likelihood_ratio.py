@@ -75,6 +75,7 @@ def test_power_on_gaussian_with_the_parametric_bound(mu):
     assert plain.audited < found.audited
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [epsilon_bound, gaussian_bound])
 def test_false_alarms_on_null_data(bound):
     """The record makes no difference; 400 audits at 90% must not report more than 10% + chance."""
@@ -157,6 +158,7 @@ def test_scores_that_are_wrong_are_refused():
         )
 
 
+@pytest.mark.slow
 def test_auditing_does_not_need_torch():
     code = "import privet.audit, sys; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -31,6 +31,7 @@ def draw(mechanism, there: int, score, scale: float):
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "quiet", "score", "delta", "reach"),
     [

@@ -34,6 +34,7 @@ def test_power_on_gaussian(epsilon: float) -> None:
     assert found.parametric and found.verdict is Verdict.CONSISTENT and found.control == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.0, 0.3, 3.0])
 def test_bounds_hold_at_the_true_shift(mu: float) -> None:
     """2000 audits at 90%: above the truth at most 10% + chance (a sound one fails in .0015)."""

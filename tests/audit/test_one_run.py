@@ -46,6 +46,7 @@ def test_null_scores_rarely_give_a_positive_bound() -> None:
     assert hits / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 
+@pytest.mark.slow
 def test_randomised_response_is_never_overtaken_by_much_and_nearly_reached() -> None:
     """Guesses right with probability exactly q: the bound is below epsilon in all but 5%."""
     rng, epsilon, above, found = np.random.default_rng(4), 1.5, 0, []

@@ -53,6 +53,7 @@ def within(a: Bounded, b: Bounded, limit: Sensitivity) -> bool:
     return l1 <= Fraction(limit.l1) and l2_squared <= Fraction(limit.l2) ** 2
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(HOW, ROWS, ROW, ROW, BOUNDS, st.integers(1, 50))
 def test_neighbours_stay_within_the_declared_sensitivity(
@@ -70,6 +71,7 @@ def test_neighbours_stay_within_the_declared_sensitivity(
     assert within(a, c, b.replace_one)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([1, 2]), ROW, BOUNDS)
 def test_no_row_is_longer_than_the_bound(order: int, row: list[float], bound: float) -> None:

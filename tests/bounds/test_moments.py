@@ -45,6 +45,7 @@ def within(a: Bounded, b: Bounded, limit: Sensitivity) -> bool:
     return sum(gaps, Fraction(0)) <= Fraction(limit.l1) and squares <= Fraction(limit.l2) ** 2
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(SHAPES, st.lists(RECORD, max_size=5), RECORD, RECORD)
 def test_neighbours_stay_within_the_declared_sensitivity(shape, rest, one, other) -> None:
@@ -142,6 +143,7 @@ def test_packing_is_undone(seed: int, pairs: bool) -> None:
     assert np.allclose(cross, cut.T @ np.eye(3)[y], atol=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(ROW, LABEL, st.integers(0, 3)), max_size=8),

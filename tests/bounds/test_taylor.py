@@ -102,6 +102,7 @@ def test_bad_records_count_for_nothing_and_bad_shapes_are_refused() -> None:
         TaylorCoefficients(features=0, outputs=1)
 
 
+@pytest.mark.slow
 def test_sums_over_many_records_are_exact() -> None:
     """In float64, without cutting, 200,000 records moved by 1 + 4e-11 of the sensitivity."""
     own = TaylorCoefficients(features=1, outputs=1)

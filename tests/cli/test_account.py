@@ -155,6 +155,7 @@ def test_the_table_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "valid, 20% loose" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_plot(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")
@@ -192,6 +193,7 @@ def test_it_needs_neither_torch_nor_pictures() -> None:
     assert "accountants" in json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version").startswith("privet ")
     for command in ((), ("account",), ("calibrate",), ("ledger",), ("demo",)):

@@ -28,6 +28,7 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_keys_and_a_private_run_that_holds(run):
     """epsilon 1 bounds the area by about .73, and a linear model of 400 records leaks far less."""
     found = attack(run, "--references", "4", "--json")
@@ -48,6 +49,7 @@ def test_nothing_is_left_in_the_run(run):
     assert sorted(p.name for p in run.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_loss_alone_cache_and_picture(run, tmp_path):
     found = attack(run, "--references", "0", "--json")
     assert found["attack"] == "loss" and len(found["attacks"]) == 1
@@ -126,6 +128,7 @@ def test_the_model_that_is_attacked_is_the_one_that_was_released(words, tmp_path
     assert found["references"] == 2 and 0.35 < found["auc"] < 0.75
 
 
+@pytest.mark.slow
 def test_refusals(run, tmp_path):
     def refused(*arguments):
         error = attack(*arguments, code=2)

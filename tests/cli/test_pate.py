@@ -211,6 +211,7 @@ def test_a_missing_site_is_refused_unless_planned(place, tmp_path):
     assert seven["noise"] == pytest.approx(eight["noise"] * 8 / 7)
 
 
+@pytest.mark.slow
 def test_shares_of_noise_and_missing_sites(place, tmp_path):
     files = []
     for k in range(K):

@@ -56,6 +56,7 @@ def test_no_run_is_overwritten(tmp_path):
     assert "no run to resume" in train(tmp_path / "other", "--seed", "1", "--resume", code=2)
 
 
+@pytest.mark.slow
 def test_resume_after_a_crash(tmp_path, monkeypatch):
     """Killed in mid-run: the same model as without, and no step charged twice."""
     whole = train(tmp_path / "whole", "--seed", "1")

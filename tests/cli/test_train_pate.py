@@ -33,6 +33,7 @@ def train(out, *more, code=0):
     return json.loads(result.stdout) if code == 0 else result.stderr
 
 
+@pytest.mark.slow
 def test_keys_folder_and_repeatability(tmp_path):
     """Digits at (8, 1e-5) per teacher shard: chance is 10%."""
     first = train(tmp_path / "a", "--seed", "1")
@@ -50,6 +51,7 @@ def test_keys_folder_and_repeatability(tmp_path):
     assert "without a run" in train(tmp_path / "a", code=2)
 
 
+@pytest.mark.slow
 def test_published_reading_and_refusals(tmp_path):
     paper = train(
         tmp_path / "p",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from privet.audit import conformance
 from privet.noise import seeded
-from tests.conformance.mutants import MUTANTS
+from tests.conformance.mutants import MUTANTS, Mutant
 from tests.conformance.subjects import SUBJECTS
 
 BY_NAME = {s.name: s for s in SUBJECTS}
@@ -19,7 +21,13 @@ def test_conforms(subject: conformance.Subject) -> None:
     assert report.held, str(report)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.bug)
+def _param(mutant: Mutant) -> Any:
+    """Bugs of whole training steps take a second each."""
+    marks = [pytest.mark.slow] if mutant.subject == "DP-SGD steps" else []
+    return pytest.param(mutant, marks=marks, id=mutant.bug)
+
+
+@pytest.mark.parametrize("mutant", [_param(m) for m in MUTANTS])
 def test_the_bug_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.plant(monkeypatch)
     report = conformance.check(BY_NAME[mutant.subject], seeded(42))

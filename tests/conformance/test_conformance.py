@@ -41,6 +41,7 @@ def test_guarantee_survives_json(case):
     assert Guarantee.from_dict(g.to_dict()) == g
 
 
+@pytest.mark.slow
 @every_method
 def test_seeded_runs_repeat(case):
     x, _ = case.data()
@@ -55,6 +56,7 @@ def test_noise_is_secret_by_default(case):
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.slow
 @every_method
 def test_less_budget_means_more_noise(case):
     """At a tiny budget the answer is noise: agreement with the labels is near chance on average."""

@@ -36,6 +36,7 @@ def test_cells_are_unique_and_cover_both_figures() -> None:
     assert len(set(keys)) == 1 + sum(a != b for a, b in itertools.pairwise(keys))
 
 
+@pytest.mark.slow
 def test_run_resumes_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     results = reproduce(tmp_path, TINY, progress=lambda what, done, of: told.append((done, of)))

@@ -254,6 +254,7 @@ def test_the_export_can_be_checked_without_privet(path: Path) -> None:
     assert exported["count"] == 4
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_reported_or_changes_nothing(path: Path, tmp_path: Path) -> None:
     """Every byte of every row is covered; elsewhere a flip is reported or without any effect.
 

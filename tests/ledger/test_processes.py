@@ -78,6 +78,7 @@ def test_killed_at_200_random_moments_it_never_reports_less_than_was_released(
     assert Ledger.open(path).charge(Gaussian(mu=0.05), what="still works")
 
 
+@pytest.mark.slow
 def test_killed_while_creating_there_is_a_whole_ledger_or_none(tmp_path: Path) -> None:
     def create_many() -> None:
         for i in range(10_000):
@@ -111,6 +112,7 @@ def test_when_a_charge_returns_the_file_is_whole_without_its_log(tmp_path: Path)
     assert Ledger.open(path).verify().count == 3
 
 
+@pytest.mark.slow
 def test_a_damaged_log_costs_at_most_the_charges_still_in_it(tmp_path: Path) -> None:
     """The file as a kill between commit and return leaves it: three charges folded in, one not."""
     path, copy = tmp_path / "l.db", tmp_path / "copy.db"

@@ -48,6 +48,7 @@ def test_there_is_an_example_of_every_kind() -> None:
     assert {type(e) for e in EXAMPLES} == set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", EXAMPLES, ids=lambda e: type(e).__name__)
 def test_what_every_loss_obeys(loss: PrivacyLoss) -> None:
     """Monotone in delta, delta undoes epsilon, JSON round trip, two cost more than one, nothing is free."""
@@ -97,6 +98,7 @@ def test_laplace_and_gaussian_against_a_convolution() -> None:
     assert exact <= ours <= exact * 1.002
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(range(7)), min_size=1, max_size=4))
 @settings(max_examples=12, deadline=None)
 def test_order_does_not_matter_and_more_costs_more(which: list[int]) -> None:

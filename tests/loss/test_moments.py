@@ -48,6 +48,7 @@ def test_gaussian(
         assert bound < 1e-11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", list(Direction))
 def test_laplace(direction: Direction) -> None:
     q, z = 0.2, 0.4

@@ -32,6 +32,7 @@ def test_every_noise_meets_its_budget(noise: Noise, adjacency: Adjacency) -> Non
     assert 0.99 < found.loss(value, adjacency=adjacency).epsilon(delta) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", list(Noise))
 def test_noise_has_the_stated_size_and_the_charge_comes_first(noise: Noise) -> None:
     sums = total()

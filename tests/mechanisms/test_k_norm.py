@@ -22,6 +22,7 @@ def draws(dimension: int, n: int, scale: float = 2.0) -> np.ndarray:
     return np.array([KNorm(scale=scale).release(zero, rng=rng.child(i)) for i in range(n)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 2, 7])
 def test_radius_is_gamma_and_direction_uniform(dimension: int) -> None:
     x = draws(dimension, 3000)
@@ -36,6 +37,7 @@ def test_radius_is_gamma_and_direction_uniform(dimension: int) -> None:
     assert x.std() == pytest.approx(expected, rel=0.06)
 
 
+@pytest.mark.slow
 def test_in_one_dimension_it_is_laplace() -> None:
     x = draws(1, 4000)[:, 0]
     assert stats.kstest(x, stats.laplace(scale=2.0).cdf).pvalue > 1e-4

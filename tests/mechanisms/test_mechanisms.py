@@ -54,6 +54,7 @@ def test_paid_before_drawn(mechanism: Mechanism) -> None:
     assert loss.neighbours is REPLACE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ALL)
 def test_release_is_the_value_with_noise_of_that_scale(mechanism: Mechanism) -> None:
     votes = categories(np.repeat(np.arange(4), [10, 20, 30, 40]), 4).histogram()
@@ -111,6 +112,7 @@ def test_rounding_is_inside_the_declared_sensitivity() -> None:
     assert DiscreteLaplace(scale=5.0, step=0.125).sensitivity(0.3) == 0.375
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.floats(1e-3, 1e4), st.floats(0.01, 20.0), st.floats(-12.0, -2.0), st.integers(1, 10**6))
 def test_calibration_meets_the_target_and_wastes_nothing(
@@ -227,6 +229,7 @@ def test_a_single_laplace_dominates_vector_releases() -> None:
             assert np.sum(p * inner) <= -math.expm1((t - a - b) / 2) + 1e-6
 
 
+@pytest.mark.slow
 def test_a_budget_is_never_passed_not_even_by_a_rounding_error() -> None:
     """The first of these once passed by 7e-16, as one in two thousand did."""
     rng = np.random.default_rng(0)

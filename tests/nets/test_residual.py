@@ -280,6 +280,7 @@ class PreActivated(nn.Module):
         return x.add_(self.g(torch.relu(x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 def test_a_resnet18_of_torchvisions_shape_can_be_perturbed(training):
     model = ResNet18().train(training)

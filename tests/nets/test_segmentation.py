@@ -124,6 +124,7 @@ def test_turning_by_a_right_angle_is_a_transposition():
     torch.testing.assert_close(back, box, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_segmenter_learns_spheres_and_repeats_itself():
     made = spheres(8, seed=0)
     learn = Segmenter(classes=3, channels=(8, 16), recipe=SMALL)

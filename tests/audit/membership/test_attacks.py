@@ -52,6 +52,7 @@ def attacked():
     return refs.without(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_variance_from", [3, 99])
 def test_lira_is_the_reference(attacked, own_variance_from):
     phi, _, refs = attacked
@@ -78,6 +79,7 @@ def test_rmia_is_the_reference(attacked, gamma):
     assert np.mean(np.abs(scores - expected)) < 0.1 * pair
 
 
+@pytest.mark.slow
 def test_lira_reaches_the_best_possible_area():
     """phi normal with known laws: no attack does better than Phi(gain / sqrt 2), and with many
     references LiRA does as well (20,000 records: four standard errors are .013)."""
@@ -115,6 +117,7 @@ def test_all_attacks_in_one_call():
     assert len(rmia.by_class) == 5
 
 
+@pytest.mark.slow
 def test_null_targets_raise_no_alarm():
     """A target that never saw the records: 95% limits of the area may miss .5 in 5% of 120 cases
     an attack (allowed .055, see test_finding); five attacks, false alarm .0002 each."""
@@ -284,6 +287,7 @@ def test_shadow_attack_takes_both_probabilities_of_a_binary_model():
     assert evaluate(attack.score(probabilities), p > 0.75).auc.value > 0.95
 
 
+@pytest.mark.slow
 def test_attacking_needs_neither_torch_nor_sklearn():
     code = (
         "import privet.audit.membership, sys; "

@@ -28,6 +28,7 @@ def shifted(rng, n, shift):
 small = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=9)
 
 
+@pytest.mark.slow
 @given(small, small, st.sampled_from([0.001, 0.2, 0.5]))
 @settings(max_examples=150, deadline=None)
 def test_values_are_those_of_the_reference(inside, outside, f):
@@ -76,6 +77,7 @@ def test_limits_cover(shift, n, f):
     assert rate <= stats.binom.ppf(0.999, 600, 0.05)
 
 
+@pytest.mark.slow
 def test_the_area_misses_as_often_as_it_says():
     """And not far less: limits that always cover would say nothing (false alarm .002)."""
     area, _ = misses(0.0, 200, 0.01, 1000, seed=5)

@@ -84,6 +84,7 @@ ENTRY = st.one_of(st.floats(-1, 1, width=32), st.sampled_from([math.nan, math.in
 RECORD = st.tuples(st.lists(ENTRY, min_size=3, max_size=3), st.integers(-1, 3))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=6), RECORD, RECORD, st.sampled_from([0.0, 0.25, 1.0]))
 def test_one_record_moves_each_release_by_its_sensitivity(rest, one, other, exponent) -> None:

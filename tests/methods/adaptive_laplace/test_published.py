@@ -129,6 +129,7 @@ def test_convolutional_first_layer_runs():
     assert release.model(torch.from_numpy(x)).shape == (60, 3)
 
 
+@pytest.mark.slow
 def test_without_noise_it_learns():
     x, y = data(600)
     facts = PublicFacts(records=600, features=16, outputs=3, epsilon=1e9, delta=0.0)

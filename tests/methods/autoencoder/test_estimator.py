@@ -92,6 +92,7 @@ def peak(records: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_records() -> None:
     peak(500)  # what is imported on first use
     assert peak(20_000) < 1.1 * peak(2_000) + 50_000

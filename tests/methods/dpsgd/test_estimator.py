@@ -24,6 +24,7 @@ def data(n=1500, seed=0):
     return x, np.where(x[:, 0] - x[:, 1] > 0, "yes", "no")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator", [DPSGDClassifier(random_state=0), DPSGDRegressor(random_state=0)]
 )
@@ -44,6 +45,7 @@ def test_learns_and_says_what_it_cost():
     assert clf.ledger_entry_.spent == pytest.approx(g.epsilon, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_taken_from_the_data_is_marked():
     x, y = data(100)
     texts = {

@@ -37,6 +37,7 @@ def test_noise_has_the_stated_law(monkeypatch):
     assert abs(np.corrcoef(steps)[0, 1]) < 0.1
 
 
+@pytest.mark.slow
 def test_noise_is_applied():
     """sigma 1000 must destroy what sigma 0.1 learns."""
     x, y = data(600)
@@ -215,6 +216,7 @@ def test_algorithm_1_on_equal_steps_is_algorithm_2():
     assert one.guarantee == two.guarantee and one.claim == two.claim
 
 
+@pytest.mark.slow
 def test_every_step_has_its_own_settings(monkeypatch):
     """q_t, C_t and z_t of step t, and the absolute sigma of the paper, reach the release."""
     watch = Watch(monkeypatch)

@@ -36,6 +36,7 @@ def drops(seed=1):
     return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adagrad])
 @pytest.mark.parametrize("network_of", [network, drops])
 @pytest.mark.parametrize("at", [0, 1, 5])

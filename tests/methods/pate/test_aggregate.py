@@ -97,6 +97,7 @@ def test_blocks_do_not_matter_for_sums(monkeypatch):
     assert np.allclose(whole, pieces, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_maps_or_teachers():
     """Four times the voxels, eight times the teachers: the same peak, to a megabyte."""
 

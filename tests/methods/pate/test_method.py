@@ -202,6 +202,7 @@ def test_soft_targets_weigh_rows():
     assert np.allclose(said, [[0.6, 0.4]])
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told():
     shards, public, targets = parts(k=3)
     with pytest.raises(InvalidArgument, match="reading"):

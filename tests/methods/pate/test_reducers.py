@@ -202,6 +202,7 @@ def test_files_hold_the_same_map(make, tmp_path):
             read_reducer(tmp_path / "r.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(10, 10), (6, 6, 6)])
 def test_autoencoder_learns_and_stays_in_the_ball(shape):
     """Two kinds of maps, told apart through a noisy code of three numbers."""

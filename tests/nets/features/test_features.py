@@ -143,6 +143,7 @@ def test_glyphs_are_seeded_line_drawings() -> None:
     assert within < 0.75 * across  # views of a glyph are more alike than glyphs
 
 
+@pytest.mark.slow
 def test_a_stroke_basis_tells_glyphs_apart_better_than_its_inner_features(tmp_path: Path) -> None:
     inner = Scattering(shape=(16, 16))
     basis = StrokeBasis(

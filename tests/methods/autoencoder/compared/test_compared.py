@@ -45,6 +45,7 @@ def split(panel: Panel) -> tuple[Examples, Examples]:
     return Examples.of(panel, fold.train), Examples.of(panel, fold.test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DEEP)
 def test_deep_models_learn_and_are_reproducible(
     kind: Any, split: tuple[Examples, Examples]
