@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -55,7 +55,13 @@ def config_of(run: Path) -> Config:
 
 def opened(run: Path, config: Config, folder: Path | None) -> Attacked:
     """The run with its data, its released model and its recipe."""
-    return seen(run, config, of_run(run, config, folder))
+    found = seen(run, config, of_run(run, config, folder))
+    if config["method"] != "pate":
+        return found
+    # the last training inputs were public questions that no teacher saw: neither members nor others
+    n = int(found.members.sum())
+    kept = np.r_[0 : n - int(config["queries"]), n : len(found.y)]
+    return replace(found, x=found.x[kept], y=found.y[kept], members=found.members[kept])
 
 
 def seen(run: Path, config: Config, dataset: Dataset) -> Attacked:
