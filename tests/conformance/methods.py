@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from privet.audit.conformance import EstimatorSubject
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
@@ -26,25 +25,10 @@ def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
     return np.clip(x, 0.0, 1.0), y
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A method: its folder in privet.methods, and how to make its estimator.
-
-    `make(epsilon=..., random_state=..., ledger=...)` must give an estimator that declares all that
-    is public (classes, bounds, number of records), so that nothing is taken from the data.
-    `ledger(cap_epsilon=..., cap_delta=...)` makes a ledger of its adjacency and unit.
-    """
-
-    name: str
-    make: Callable[..., Any]
-    data: Callable[..., tuple[Any, Any]] = two_clouds
-    ledger: Callable[..., Ledger] = Ledger.in_memory
-
-
-METHODS = (
-    Case(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
-    Case(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw)),
-    Case(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw)),
-    Case(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
-    Case(name="autoencoder", make=lambda **kw: PrivateAutoencoderClassifier(classes=[0, 1], bounds=(0.0, 1.0), layers=(2,), n_public=300, **kw)),
+METHODS: tuple[EstimatorSubject, ...] = (
+    EstimatorSubject(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
+    EstimatorSubject(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
+    EstimatorSubject(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw), data=two_clouds),
+    EstimatorSubject(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), data=two_clouds, ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
+    EstimatorSubject(name="autoencoder", make=lambda **kw: PrivateAutoencoderClassifier(classes=[0, 1], bounds=(0.0, 1.0), layers=(2,), n_public=300, **kw), data=two_clouds),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every mechanism, sampler, sum and noisy step must pass; point it at your own.
+"""What every mechanism, sampler, sum, step and method must pass; point it at your own.
 
 A subject describes what is checked; `check` runs all of it. Checks look at components, because
 whole-training audits miss what these find (docs/guide/conformance.md).
@@ -6,14 +6,16 @@ whole-training audits miss what these find (docs/guide/conformance.md).
 
 from __future__ import annotations
 
+from privet.audit.conformance.estimators import EstimatorSubject
 from privet.audit.conformance.mechanisms import MechanismSubject, gaussian_cdf, laplace_cdf
 from privet.audit.conformance.report import Outcome, Report
 from privet.audit.conformance.training import NoiseSubject, PoissonSubject, SumSubject
 from privet.noise import Source, seeded
 
-Subject = MechanismSubject | PoissonSubject | SumSubject | NoiseSubject
+Subject = MechanismSubject | PoissonSubject | SumSubject | NoiseSubject | EstimatorSubject
 
 __all__ = [
+    "EstimatorSubject",
     "MechanismSubject",
     "NoiseSubject",
     "Outcome",
