@@ -71,7 +71,14 @@ class Cells:
     def sum_log_mgf(self, nodes: tuple[Array, Array], line: Quadrature) -> tuple[Array, Array]:
         """Sum over all steps of log M on the line, with an error bound."""
         k, e = nodes
-        total, errors = np.zeros(line.count, dtype=k.dtype), np.zeros(line.count)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total, errors = self._summed(k, e, line.count)
+        lost = ~(np.isfinite(total) & np.isfinite(errors))  # nodes too far apart for this order:
+        total[lost], errors[lost] = 0.0, np.inf  # nothing is known there, which errs on our side
+        return total, errors
+
+    def _summed(self, k: Array, e: Array, count: int) -> tuple[Array, Array]:
+        total, errors = np.zeros(count, dtype=k.dtype), np.zeros(count)
         for i, (c00, c10, c01, c11) in enumerate(self.corners):
             n = float(self.counts[i])
             base = k[c00]
