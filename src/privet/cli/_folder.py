@@ -85,9 +85,6 @@ def leave(
 
 def write(path: Path, content: bytes) -> None:
     """The file as a whole or not at all, even if the machine stops."""
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    from privet.methods.dpsgd.checkpoint import write_atomically
+
+    write_atomically(path, content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import numpy as np
 from privet.experiments.adaptive_laplace.audit import audit_record
 from privet.experiments.adaptive_laplace.cells import Bench, cell
 from privet.experiments.adaptive_laplace.settings import PROVED, Settings
+from privet.experiments.kept import kept
 from privet.noise import seeded
 
 Progress = Callable[[str, int, int], None]
@@ -103,16 +103,4 @@ def _kept(
         for k, v in asdict(settings).items()
         if k not in ("epsilons", "larger", "seeds", "methods", "curves")
     }
-    digest = hashlib.sha256(
-        json.dumps([VERSION, relevant, key], sort_keys=True).encode()
-    ).hexdigest()[:16]
-    path = out / "cells" / f"{digest}.json"
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-    value = run()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(value, allow_nan=False))
-    unfinished.replace(path)
-    return value
+    return kept(out / "cells", [VERSION, relevant, key], run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Any
 from privet.experiments.autoencoder.bench import Bench
 from privet.experiments.autoencoder.findings import Results, as_rows, findings, interval
 from privet.experiments.autoencoder.settings import NOT_PRIVATE, UNITS, Cell, Settings
+from privet.experiments.kept import kept
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many cells are done, and of how many."""
@@ -49,17 +49,7 @@ def _kept(out: Path, settings: Settings, cell: Cell, bench: Bench) -> dict[str, 
     """The cell from its file, or run and written: whole or not at all."""
     sizes = [settings.users, settings.days] if cell.data == "health" else []
     steps = [settings.steps] if cell.model in NOT_PRIVATE else []
-    text = json.dumps([asdict(cell), sizes, steps], sort_keys=True)
-    path = out / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-    value = bench.run(cell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(value, allow_nan=False))
-    unfinished.replace(path)
-    return value
+    return kept(out / "cells", [asdict(cell), sizes, steps], lambda: bench.run(cell))
 
 
 def tables(results: dict[str, Any], settings: Settings) -> str:

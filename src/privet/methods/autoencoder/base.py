@@ -22,7 +22,6 @@ from privet.methods.autoencoder.records import Block, Records, Scaling, Stream
 from privet.methods.autoencoder.sound import SoundStack
 from privet.methods.autoencoder.stack import OutputLayer
 from privet.methods.base import PublicFacts, Release
-from privet.noise import Source, secure, seeded
 
 Array = NDArray[Any]
 
@@ -102,16 +101,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.model_ = release.model
         self.release_ = release
         return self
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
 
     def _more_checked(self, X: Array) -> Array:
         check_is_fitted(self)

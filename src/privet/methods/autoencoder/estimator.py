@@ -26,7 +26,7 @@ from privet.methods.autoencoder.published import PublishedStack
 from privet.methods.autoencoder.records import Bounds, Held, Records, Scaling, Stream
 from privet.methods.autoencoder.sound import Watcher
 from privet.methods.autoencoder.stack import OutputLayer
-from privet.methods.base import PublicFacts, Release
+from privet.methods.base import PublicFacts, Release, source_of
 from privet.nets.features import Features
 from privet.noise import Source
 
@@ -109,7 +109,9 @@ class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
             columns, n = X.shape[1], len(X)
         method = self._sound(columns, None, groups)
         self.plan_ = method.plan(self._facts(columns, n, 0))
-        found = method.fit(records, self.plan_, ledger=self.ledger, rng=self._source())
+        found = method.fit(
+            records, self.plan_, ledger=self.ledger, rng=source_of(self.random_state)
+        )
         return self._keep(found, [])
 
     def transform(self, X: Array) -> NDArray[np.float32]:
@@ -236,7 +238,9 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
         )
         method = self._sound(columns, output, groups)
         self.plan_: Any = method.plan(facts)
-        found = method.fit(records, self.plan_, ledger=self.ledger, rng=self._source())
+        found = method.fit(
+            records, self.plan_, ledger=self.ledger, rng=source_of(self.random_state)
+        )
         return self._keep(found, assumed)
 
     def _published(
@@ -252,7 +256,11 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
         )
         self.plan_ = method.plan(facts)
         return method.fit(
-            records.rows, records.labels, self.plan_, ledger=self.ledger, rng=self._source()
+            records.rows,
+            records.labels,
+            self.plan_,
+            ledger=self.ledger,
+            rng=source_of(self.random_state),
         )
 
     def decision_function(self, X: Array) -> Array:

@@ -18,11 +18,11 @@ from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Assumption, Backing, Guarantee
 from privet.ledger import Entry, Ledger
-from privet.methods.base import PublicFacts
+from privet.methods.base import PublicFacts, source_of
 from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs, PublishedInputs
 from privet.methods.residual.training import Training, Watcher
 from privet.nets.residual import DenseResidual, Perturbation, ResNet
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
 
 Array = NDArray[Any]
 READINGS = ("sound", "published")
@@ -128,7 +128,7 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
             delta=_check.open_unit("delta", self.delta),
         )
         method = self._method(facts)
-        self._random = self._source()
+        self._random = source_of(self.random_state)
         self.plan_ = method.plan(facts)
         release = method.fit(rows, numbers, self.plan_, ledger=self.ledger, rng=self._random)
         self.model_ = release.model
@@ -221,16 +221,6 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
             )
         place = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, 0).astype(np.int64), assumed
-
-    def _source(self) -> Source:
-        given = self.random_state
-        if given is None:
-            return secure()
-        if isinstance(given, Source):
-            return given
-        if isinstance(given, np.random.RandomState):
-            return seeded(int(given.randint(2**31)))
-        return seeded(int(given))
 
     def _check_settings(self) -> None:
         for name, value, allowed in (

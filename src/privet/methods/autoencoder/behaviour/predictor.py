@@ -29,7 +29,8 @@ from privet.methods.autoencoder.behaviour.influence import (
 from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
 from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
-from privet.noise import Source, secure, seeded
+from privet.methods.base import source_of
+from privet.noise import Source
 
 Array = NDArray[np.float64]
 
@@ -119,7 +120,7 @@ class BehaviourPredictor(BehaviourModel):
             raise InvalidArgument("examples", examples, "examples whose statuses are known")
         plan = self.plan(self._facts(examples))
         self.ledger_entry_ = self._charge(plan)
-        rng = _source(self.random_state)
+        rng = source_of(self.random_state)
         weights = user_weights(examples.user) if self.unit is Unit.USER else np.ones(len(examples))
         self.influence_ = release_influence(
             self.influence,
@@ -226,9 +227,3 @@ def _solve(found: Coefficients) -> Array:
     """The minimum of the order-2 cross-entropy: curvature A/4, slope -B/2, statuses -1 and 1."""
     loss = Quadratic(curvature=found.gram / 4.0, linear=-found.cross / 2.0)
     return np.asarray(loss.minimum(ridge=max(RIDGE * found.ridge / 4.0, 1e-9))[:, 0])
-
-
-def _source(given: int | Source | None) -> Source:
-    if given is None:
-        return secure()
-    return given if isinstance(given, Source) else seeded(int(given))
