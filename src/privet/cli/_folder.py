@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privet._files import write_json, write_whole
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -75,16 +75,9 @@ def leave(
         "claim": None if claim is None else claim.to_dict(),
     }
     text = card(config, metrics, promise["guarantee"] or {}, promise["claim"])
-    write(out / "model.safetensors", model)
-    write(out / "README.md", text.encode())
+    write_whole(out / "model.safetensors", model)
+    write_whole(out / "README.md", text)
     for name, value in (("config", config), ("metrics", metrics), ("guarantee", promise)):
-        write(out / f"{name}.json", (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+        write_json(out / f"{name}.json", value)
     about = {"method": config["method"], "data": config["data"]}
     return {**about, **metrics, **promise, "out": str(out)}
-
-
-def write(path: Path, content: bytes) -> None:
-    """The file as a whole or not at all, even if the machine stops."""
-    from privet.methods.dpsgd.checkpoint import write_atomically
-
-    write_atomically(path, content)

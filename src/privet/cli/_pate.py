@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privet._files import write_json
 from privet.cli import _folder
 from privet.cli._run import progress_bar
 from privet.errors import InvalidArgument, MissingFile
@@ -30,8 +30,7 @@ def leave(
 
     _folder.make(out)
     for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        _folder.write(out / f"{name}.json", text.encode())
+        write_json(out / f"{name}.json", value)
     tensors = {k: v.numpy() for k, v in module.state_dict().items()}
     storage.write(out / "model.safetensors", tensors, config)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from privet._files import write_json
 from privet.cli import _folder
 from privet.cli._data import Bounds, Label, dataset
 from privet.cli._run import one_line_errors, print_json, progress_bar
@@ -50,7 +50,7 @@ def compare(
             chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds,
             jobs=jobs, backend=backend, progress=progress,
         )  # fmt: skip
-    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    write_json(out / "results.json", results)
     results["pictures"] = _pictures(results)
     results["page"] = str(page.write(results, out / "report.html"))
     results.pop("pictures")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privet._files import write_json
 from privet.cli._run import one_line_errors
 from privet.errors import BudgetExceeded, InvalidArgument
 
@@ -138,7 +138,7 @@ def _refuse(console: Console, ledger: Ledger, out: Path) -> None:
     checked = ledger.verify()
     console.print(f"verified: {checked.count} entries, chain intact\n")
     guarantee = ledger.guarantee()
-    (out / "guarantee.json").write_text(json.dumps(guarantee.to_dict(), indent=2) + "\n")
+    write_json(out / "guarantee.json", guarantee.to_dict())
     console.print(f"[bold]{guarantee}[/]")
     for premise in guarantee.assumptions:
         console.print(f"   {premise.backing.value}: {premise.text}", soft_wrap=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-import urllib.error
 import urllib.request
 from pathlib import Path
 
+from privet._files import replacing
 from privet.errors import InvalidArgument, MissingFile
 
 
@@ -37,24 +36,20 @@ def download(path: Path, *, urls: tuple[str, ...], sha256: str) -> Path:
     """Fetch a file from the first mirror that has it, whole and checked, or not at all."""
     if path.is_file():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
     failures = []
     for url in urls:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
-            with os.fdopen(handle, "wb") as out, urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer, replacing(path) as out:
                 digest = hashlib.sha256()
                 while block := answer.read(1 << 20):
                     digest.update(block)
                     out.write(block)
-            if digest.hexdigest() == sha256:
-                os.replace(temporary, path)
-                return path
-            failures.append(f"{url}: checksum {digest.hexdigest()[:12]} instead of {sha256[:12]}")
-        except (urllib.error.URLError, OSError) as error:
+                if digest.hexdigest() != sha256:
+                    found = digest.hexdigest()[:12]
+                    raise OSError(f"checksum {found} instead of {sha256[:12]}")
+            return path
+        except OSError as error:  # what urllib raises too
             failures.append(f"{url}: {error}")
-        finally:
-            Path(temporary).unlink(missing_ok=True)
     raise MissingFile(path, "no mirror gave it (" + "; ".join(failures) + ")")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from privet._files import write_whole
 
 
 def path_of(folder: Path, key: Any) -> Path:
@@ -31,8 +32,5 @@ def kept(folder: Path, key: Any, run: Callable[[], dict[str, Any]]) -> dict[str,
         found: dict[str, Any] = json.loads(path.read_text())
         return found
     value = run()
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    unfinished.write_text(json.dumps(value, allow_nan=False))
-    unfinished.replace(path)
+    write_whole(path, json.dumps(value, allow_nan=False))
     return value

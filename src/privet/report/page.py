@@ -9,6 +9,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from privet._files import write_whole
 from privet.errors import InvalidArgument
 from privet.report.charts import COLOURS, Axis, Line, Mark, chart, legend, powers
 
@@ -18,10 +19,8 @@ VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")
 
 def write(results: Results, path: Path) -> Path:
     """Write the page of a comparison, whole or not at all."""
-    unfinished = path.with_suffix(".part")
     try:
-        unfinished.write_text(html(results), encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(path, html(results))
     except OSError as e:
         raise InvalidArgument("page", str(path), "a file that can be written", str(e)) from None
     return path

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._files import replacing, write_whole
 from privet.audit.membership._rows import Floats, Mask
 from privet.audit.membership.confidence import confidence as confidence_of_probabilities
 from privet.errors import InvalidArgument
@@ -253,7 +254,7 @@ class _Cache:
                     "take another folder, or delete this one",
                 )
         else:
-            _write(path, lambda file: file.write(json.dumps(own, indent=2).encode()))
+            write_whole(path, json.dumps(own, indent=2))
         return cls(folder=folder)
 
     def read(self, k: int, inside: Mask) -> tuple[Floats, float] | None:
@@ -271,17 +272,8 @@ class _Cache:
     def write(self, k: int, phi: Floats, inside: Mask, seconds: float) -> None:
         """Keep the numbers of model k; the file is whole or not there."""
         packed = np.packbits(inside)
-        _write(
-            self._path(k),
-            lambda file: np.savez(file, confidence=phi, members=packed, seconds=seconds),
-        )
+        with replacing(self._path(k)) as file:
+            np.savez(file, confidence=phi, members=packed, seconds=seconds)
 
     def _path(self, k: int) -> Path:
         return self.folder / f"reference-{k:04d}.npz"
-
-
-def _write(path: Path, fill: Callable[[Any], Any]) -> None:
-    part = path.with_suffix(path.suffix + f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        fill(file)
-    os.replace(part, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from privet._files import write_json
 from privet.experiments.adaptive_laplace.audit import audit_record
 from privet.experiments.adaptive_laplace.cells import Bench, cell
 from privet.experiments.adaptive_laplace.settings import PROVED, Settings
@@ -61,7 +61,7 @@ def reproduce(
     results = {"settings": asdict(settings), "rows": rows, "audits": audits}
     results["summary"] = summary(rows)
     results["pictures"] = [str(p) for p in pictures.draw(out, results, bench)]
-    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    write_json(out / "results.json", results)
     return results
 
 

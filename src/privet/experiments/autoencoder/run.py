@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from privet._files import write_json, write_whole
 from privet.experiments.autoencoder.bench import Bench
 from privet.experiments.autoencoder.findings import Results, as_rows, findings, interval
 from privet.experiments.autoencoder.settings import NOT_PRIVATE, UNITS, Cell, Settings
@@ -40,8 +40,8 @@ def reproduce(
         "findings": as_rows(findings(rows, settings)),
     }
     results["pictures"] = [str(p) for p in pictures.draw(out, Results(rows, settings))]
-    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
-    (out / "tables.md").write_text(tables(results, settings))
+    write_json(out / "results.json", results)
+    write_whole(out / "tables.md", tables(results, settings))
     return results
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from privet._files import write_whole
 from privet.experiments.pate.trial import Trial
 from privet.guarantee import Guarantee
 
@@ -37,9 +38,7 @@ def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
         "seconds": round(time.perf_counter() - began, 1),
     }
     row["mean_dice"] = float(np.mean(row["dice"]))
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(row, allow_nan=False))
-    unfinished.replace(path)
+    write_whole(path, json.dumps(row, allow_nan=False))
     return row
 
 
@@ -109,7 +108,7 @@ def _private(trial: Trial, method: str, epsilon: float, *, from_public: bool) ->
     def train() -> Any:
         start = trial.control() if from_public else None
         network, guarantee = trial.dpsgd(epsilon, start)
-        stated.write_text(json.dumps(_stated(guarantee)))
+        write_whole(stated, json.dumps(_stated(guarantee)))
         return network
 
     network = trial.kept(name, train)

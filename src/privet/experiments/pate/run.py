@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from privet._files import write_json, write_whole
 from privet.experiments.pate.rows import (
     AUTOENCODED,
     CONTROL,
@@ -71,9 +72,9 @@ def reproduce(
     }  # fmt: skip
     results["findings"] = findings(results["summary"], settings.epsilon)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "table.md").write_text(table(results))
+    write_whole(out / "table.md", table(results))
     results["pictures"] = [str(p) for p in pictures.draw(out, results, trials)]
-    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    write_json(out / "results.json", results)
     if progress is not None:
         progress("done", len(jobs), len(jobs))
     return results

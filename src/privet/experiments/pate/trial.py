@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet._files import write_whole
 from privet.data.nifti import Volumes
 from privet.experiments.pate.reducer import ShapeReducer
 from privet.experiments.pate.settings import Settings
@@ -67,7 +68,7 @@ class Trial:
 
     def kept(self, name: str, train: Callable[[], nn.Module]) -> nn.Module:
         """The network of this name, from its file or trained and written."""
-        from safetensors.torch import load_file, save_file
+        from safetensors.torch import load_file, save
 
         path = self.place / f"{name}.safetensors"
         if path.exists():
@@ -76,9 +77,7 @@ class Trial:
             return network.eval()
         self.told(name)
         network = train()
-        unfinished = path.with_suffix(".part")
-        save_file({k: v.contiguous() for k, v in network.state_dict().items()}, unfinished)
-        unfinished.replace(path)
+        write_whole(path, save({k: v.contiguous() for k, v in network.state_dict().items()}))
         return network.eval()
 
     def fresh(self, number: int = 0) -> nn.Module:

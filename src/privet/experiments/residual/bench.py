@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import data as datasets
+from privet._files import replacing
 from privet.audit.membership import Splits, halves
 from privet.experiments.residual.settings import Job, Settings
 from privet.methods.dpsgd.estimator import DPSGDClassifier
@@ -80,11 +81,9 @@ class Bench:
         """From the disk, or from a network trained now."""
         path = self.out / "models" / f"{self._digest(job)}.npz"
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_suffix(".part")
-            with unfinished.open("wb") as file:
-                np.savez(file, **self._trained(job))
-            unfinished.replace(path)
+            answers = self._trained(job)
+            with replacing(path) as file:
+                np.savez(file, **answers)
         with np.load(path, allow_pickle=False) as kept:
             return Answers(
                 part=kept["part"].astype(np.float64),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from privet._files import write_json
 from privet.experiments.residual import attacks
 from privet.experiments.residual.bench import Bench
 from privet.experiments.residual.settings import (
@@ -51,7 +51,7 @@ def reproduce(
     results["inversion"], panels = inversion.invert(bench.raw)
     drawn = inversion.picture(out, results["inversion"], panels)
     results["pictures"] = [str(p) for p in (*pictures.draw(out, results), drawn)]
-    (out / "results.json").write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    write_json(out / "results.json", results)
     if progress is not None:
         progress("done", len(jobs), len(jobs))
     return results

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from privet import _check
+from privet._files import write_whole
 from privet.errors import InvalidArgument, PrivetError
 
 FORMAT = 1
@@ -58,7 +57,7 @@ class Checkpoints:
             k: t.detach().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()
         }
         note = json.dumps({"format": FORMAT, **facts}, allow_nan=False)
-        write_atomically(self.path, save(plain, metadata={"privet": note}))
+        write_whole(self.path, save(plain, metadata={"privet": note}))
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The tensors and facts of the checkpoint, or None where there is none."""
@@ -73,33 +72,6 @@ class Checkpoints:
         if facts["format"] != FORMAT:
             raise CheckpointError(self.path, f"has format {facts['format']}, expected {FORMAT}")
         return tensors, facts
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never a part.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder) / "a", b"x")
-    ...     (Path(folder) / "a").read_bytes()
-    b'x'
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def pack_model(model: nn.Module) -> dict[str, Tensor]:

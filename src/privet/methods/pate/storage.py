@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privet._files import write_whole
 
 Array = NDArray[Any]
 
@@ -18,20 +19,14 @@ class Unreadable(ValueError):
 
 
 def write(path: str | Path, tensors: dict[str, Array], note: dict[str, Any]) -> Path:
-    """Write beside the place, flush to disk, then rename."""
+    """Write the file, in place of the one that may be there."""
     from safetensors.numpy import save
 
     path = Path(path)
     plain = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
     if not plain:  # safetensors needs something to hold
         plain = {"nothing": np.zeros(1)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as file:
-        file.write(save(plain, metadata={"privet": json.dumps(note, allow_nan=False)}))
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    write_whole(path, save(plain, metadata={"privet": json.dumps(note, allow_nan=False)}))
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privet._files import replacing
 from privet.errors import InvalidArgument
 
 Array = NDArray[np.float32]
@@ -226,13 +226,6 @@ def stored(path: Path, compute: Callable[[], Array]) -> Array:
         kept: Array = np.load(path, allow_pickle=False)
         return kept
     value = compute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, value, allow_pickle=False)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path, mode=0o600) as file:  # features of private records
+        np.save(file, value, allow_pickle=False)
     return value
