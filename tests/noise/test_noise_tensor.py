@@ -5,37 +5,72 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from types import SimpleNamespace
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy import special
 
 from privet.errors import InvalidArgument
-from privet.noise import Source, grid, seeded, tail
+from privet.noise import grid, seeded
 from privet.noise.stream import Bulk, Stream
 from privet.noise.tensor import BLOCK, CHUNK, LARGEST, add_gaussian_, gaussian_
+from privet.noise.ziggurat import R, layers
 
 SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
 
 
+X = layers().tolist()
+
+
+def curve(x: float) -> float:
+    return math.exp(-0.5 * x * x)
+
+
+def draw(word: int, spare: Iterator[int]) -> float:
+    """One draw of the ziggurat, in words of the text."""
+    first_attempt = True
+    while True:
+        layer, top = word % 1024, word - 2**64 if word >= 2**63 else word
+        place = top >> 10 | 1
+        x = place * (X[layer + 1] * 2.0**-53)
+        inside = abs(place) < math.floor(X[layer] / X[layer + 1] * 2.0**53)
+        if inside and first_attempt:
+            return x
+        u, other = next(spare), next(spare)
+        first_attempt = False
+        if inside:
+            return x
+        if layer == 1023:
+            beyond = -math.log((u + 0.5) * 2.0**-64) / R
+            if 2.0 * -math.log((other + 0.5) * 2.0**-64) >= beyond * beyond:
+                return math.copysign(R + beyond, x)
+            continue
+        low, high = curve(X[layer + 1]), curve(X[layer])
+        if low + u * 2.0**-64 * (high - low) < curve(x):
+            return x
+        word = other
+
+
 def by_the_book(stream: Stream, n: int) -> np.ndarray:
-    """The draws of `gaussian_`, from the same bits, by scipy and without blocks; n <= CHUNK."""
-    where, far = tail.tail(stream, n)
-    words = np.empty(n + n % 2, dtype=np.uint64)
-    stream.bulk().fill(words)
-    u = words[:n].view(np.int64).astype(np.float64) * 2.0**-63 * (1.0 - 2.0**-10)
-    out = np.sqrt(2.0) * special.erfinv(u)
-    out[where] = far
+    """The draws of `gaussian_` from the same bits, one by one; n <= CHUNK."""
+    bulk, out = stream.bulk(), np.empty(n)
+    for start in range(0, n, BLOCK):
+        m = min(BLOCK, n - start)
+        whole = -(-m // 8) * 8
+        words = np.empty(whole + BLOCK // 32, dtype=np.uint64)
+        bulk.fill(words)
+        spare = iter(words[whole:].tolist())
+        draws = [draw(w, spare) for w in words[:whole].tolist()]
+        out[start : start + m] = draws[:m]
     return out
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_inversion_of_the_same_bits(n: int) -> None:
+def test_the_same_bits_by_the_book(n: int) -> None:
     x = gaussian_(torch.empty(n, dtype=torch.float64), 2.5, seeded(3))
-    assert np.allclose(x.numpy(), 2.5 * by_the_book(seeded(3).stream, n), rtol=2e-15, atol=0)
+    assert np.array_equal(x.numpy(), 2.5 * by_the_book(seeded(3).stream, n))
 
 
 def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +80,8 @@ def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
     stream = seeded(3).stream
     for i in range(0, n, 2 * BLOCK):
         part = x[i : i + 2 * BLOCK]
-        assert np.allclose(part, by_the_book(stream, len(part)), rtol=2e-15, atol=0)
-    assert CHUNK % BLOCK == 0
+        assert np.array_equal(part, by_the_book(stream, len(part)))
+    assert CHUNK % BLOCK == 0 and BLOCK % 64 == 0
 
 
 def test_bulk_is_counter_mode() -> None:
@@ -69,61 +104,6 @@ def test_bulks_differ() -> None:
     seen = [first(stream), first(stream), first(stream.split()), stream.words(2).tolist()]
     assert len({tuple(s) for s in seen}) == 4
     assert first(seeded(1).stream) == seen[0]
-
-
-class OneBulk(Stream):
-    """A stream whose tail words and body words are scripted."""
-
-    def __init__(self, tail_words: list[int], body: list[int]) -> None:
-        super().__init__(b"scripted", secret=False)
-        self.left, self.body = tail_words, body
-
-    def words(self, n: int) -> np.ndarray:
-        out, self.left = self.left[:n], self.left[n:]
-        assert len(out) == n, "more words asked for than scripted"
-        return np.array(out, dtype=np.uint64)
-
-    def bulk(self) -> Bulk:
-        def fill(out: np.ndarray) -> None:
-            out[:] = np.array(self.body[: len(out)], dtype=np.uint64)
-            del self.body[: len(out)]
-
-        return SimpleNamespace(fill=fill)  # type: ignore[return-value]
-
-
-NEVER = 1
-"""A word that makes u = 2^-63 (with the zero digits that follow), so that no tail place is near."""
-
-
-def test_the_body_by_its_bits() -> None:
-    """u = 0, 1/2, and the two ends, which lie where the tail begins: nothing infinite."""
-    body = [0, 2**62, 2**63 - 1, 2**63]
-    x = torch.empty(4, dtype=torch.float64)
-    gaussian_(x, 1.0, Source(OneBulk([NEVER, 0], body)))
-    edge = -float(special.ndtri(2.0**-11))
-    expected = [0.0, float(special.ndtri(0.5 + 0.25 * (1 - 2.0**-10))), edge, -edge]
-    assert np.allclose(x.numpy(), expected, rtol=1e-13, atol=0)
-    assert 3.29 < edge < 3.3
-
-
-@pytest.mark.parametrize(
-    ("words", "log2_u", "sign"),
-    [
-        ([2**63 - 1], 0.0, 1.0),  # where the tail begins; the word's top bit is the sign
-        ([2**64 - 1], 0.0, -1.0),
-        ([2**62], -1.0, 1.0),
-        ([0, 1], -127.0, 1.0),
-        ([2**63, *[0] * 14, 1], -1023.0, -1.0),
-    ],
-)
-def test_the_tail_by_its_bits(words: list[int], log2_u: float, sign: float) -> None:
-    """The second of four draws is in the tail, exceeded with probability 2^-11 u on its side."""
-    gap_of_one = round(2**63 * 0.9985)  # ln u / ln(1 - 2^-10) = 1.54
-    x = torch.empty(4, dtype=torch.float64)
-    gaussian_(x, 1.0, Source(OneBulk([gap_of_one, NEVER, 0, *words], [0] * 4)))
-    assert x[[0, 2, 3]].tolist() == [0.0] * 3
-    exceeded = float(special.log_ndtr(-sign * float(x[1]))) / math.log(2.0)
-    assert exceeded == pytest.approx(log2_u - 11.0, rel=1e-13)
 
 
 @pytest.mark.parametrize("n", [1, 1001, 2 * BLOCK + 3])
@@ -150,9 +130,8 @@ def test_addition_on_the_grid(dtype: torch.dtype, scale: float) -> None:
         expected = grid.to_float32(value.double().numpy() + noise, scale)
     else:
         expected = grid.add(value.numpy(), noise, step=grid.spacing(scale))
-    # erfinv may differ in the last bit, which moves a draw by one step once in a long while
-    steps = np.abs(out.numpy() - expected) / grid.spacing(scale)
-    assert np.mean(steps > 0) < 1e-4
+    # halves go up in `grid` and to even here, a few in a million
+    assert np.mean(out.numpy() != expected) < 1e-4
     assert np.array_equal(
         np.rint(out.double().numpy() / grid.spacing(scale)) * grid.spacing(scale), out
     )

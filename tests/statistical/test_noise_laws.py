@@ -19,8 +19,8 @@ from privet.guarantee import Assumption, Backing
 from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
 from privet.noise.continuous import BLOCK, unit
-from privet.noise.tail import places, values
 from privet.noise.tensor import add_gaussian_, gaussian_
+from privet.noise.ziggurat import LAYERS, R, candidates, layers, settle
 
 pytestmark = pytest.mark.slow
 ALARM = 1e-6
@@ -85,47 +85,65 @@ def test_released_noise_law(dtype: torch.dtype) -> None:
     o = add_gaussian_(torch.full((n,), value, dtype=dtype), scale, seeded(112)).double().numpy()
     x = (o - value) / scale
     assert kolmogorov(x, stats.norm.cdf) > ALARM
-    edges = [-np.inf, -4.5, -4.0, -3.5, -3.3, -3.29, -3.2, -2, 0, 2, 3.2, 3.29, 3.3, 3.5, 4, 4.5]
+    edges = [-np.inf, -4.5, -4.04, -4, -3.5, -3.2, -2, -0.1, 0, 0.1, 2, 3.2, 3.5, 4, 4.04, 4.5]
     edges = np.array([*edges, np.inf])
     seen = np.histogram(x, edges)[0]
     assert stats.chisquare(seen, np.diff(stats.norm.cdf(edges)) * n).pvalue > ALARM
 
 
-def test_places_of_the_tail() -> None:
-    """Gaps between tail places are geometric with rate 2^-10, in chunks of any size (chi-square),
-    and their number in n draws is binomial.
+def tail_draws(n: int, source: Source) -> np.ndarray:
+    """n draws, given that they lie beyond R, half of them on each side."""
+    side = np.where(np.arange(n) % 2, 1, -1).astype(np.int64)
+    words = ((side * (2**53 - 1)) << 10 | (LAYERS - 1)).view(np.uint64)
+    out, open_ = np.empty(n), np.empty(n, dtype=np.bool_)
+    candidates(words, out, open_)
+    assert open_.all()
+    assert settle(words, source.stream.words(4 * n), out, open_, 0) == n
+    return out
+
+
+def test_each_wedge_of_the_ziggurat() -> None:
+    """4 million places between X[j] and X[j + 1]: in every fifth of every layer's wedge the share
+    that is kept is the share of it that lies under the curve (chi-square, both sides).
+
+    A refused place takes the next spare word instead, here one that means a draw next to 0.
     """
-    gaps = []
-    for i, n in enumerate([1_500_000_000, *[1000] * 20_000]):
-        where = places(seeded(113).child("n", i).stream, n)
-        assert np.all(np.diff(where) > 0) and np.all((where >= 0) & (where < n))
-        if n == 1000:
-            gaps.append(len(where))
-        else:
-            counts = np.histogram(np.diff(where), [1, 2, 100, 500, 1000, 2000, 4000, 10**9])[0]
-            ends = 1.0 - (1.0 - 2.0**-10) ** np.array([0, 1, 99, 499, 999, 1999, 3999, 10**9])
-            assert stats.chisquare(counts, np.diff(ends) * counts.sum()).pvalue > ALARM
-            assert abs(len(where) - n / 1024) < 5 * math.sqrt(n / 1024)
-    seen = np.bincount(np.minimum(gaps, 5), minlength=6)
-    p = stats.binom.pmf(np.arange(5), 1000, 2.0**-10)
-    assert stats.chisquare(seen, np.append(p, 1 - p.sum()) * len(gaps)).pvalue > ALARM
+    x, n, rng = layers(), 4_000_000, seeded(113)
+    layer = rng.integers(LAYERS - 1, n)
+    left, right = x[layer], x[layer + 1]
+    place = ((left + (right - left) * rng.uniform(n)) / right * 2.0**53).astype(np.int64) | 1
+    words = ((place << 10) | layer).view(np.uint64)
+    spare = rng.uint64(4 * n)
+    spare[1::2] = 500 + (1 << 10)
+    out, open_ = np.empty(n), np.empty(n, dtype=np.bool_)
+    candidates(words, out, open_)
+    assert settle(words, spare, out, open_, 0) == n
+    at, kept = place * 2.0**-53 * right, out > 1e-15
+    low, high = np.exp(-0.5 * right**2), np.exp(-0.5 * left**2)
+    chance = np.clip((np.exp(-0.5 * at**2) - low) / (high - low), 0.0, 1.0)
+    cell = layer * 5 + np.minimum((at - left) / (right - left) * 5, 4).astype(np.int64)
+    seen, due = np.bincount(cell, kept), np.bincount(cell, chance)
+    square = np.sum((seen - due) ** 2 / np.bincount(cell, chance * (1.0 - chance)))
+    assert ALARM < stats.chi2.sf(square, len(seen)) < 1.0 - ALARM
 
 
 def test_law_within_the_tail() -> None:
-    """3 million draws given the tail: Kolmogorov-Smirnov in both halves, and exceedances to 6.5.
+    """3 million draws given the tail: Kolmogorov-Smirnov on both sides, and exceedances to 6.5.
 
-    They stand for 3 billion draws: P[|x| > 6] = 2e-9, so 6.1 are expected beyond 6.
+    They stand for 56 billion draws: P[|x| > 6.5] = 8e-11, so 4.5 are expected beyond 6.5.
     """
-    x = values(seeded(114).stream, 3_000_000)
-    assert abs(np.count_nonzero(x > 0) - 1_500_000) < 5 * math.sqrt(750_000)
+    n = 3_000_000
+    x = tail_draws(n, seeded(114))
+    rate = 2 * stats.norm.sf(R)
     for side in (x[x > 0], -x[x < 0]):
-        assert kolmogorov(stats.norm.sf(side) * 2.0**11, lambda u: u) > ALARM
-    for t in (3.3, 4.0, 5.0, 5.5, 6.0):
-        expected = 2 * stats.norm.sf(t) * 2.0**10 * len(x)
+        assert len(side) == n // 2
+        assert kolmogorov(stats.norm.sf(side) / stats.norm.sf(R), lambda u: u) > ALARM
+    for t in (4.1, 4.5, 5.0, 5.5, 6.0, 6.5):
+        expected = 2 * stats.norm.sf(t) / rate * n
         k = np.count_nonzero(np.abs(x) > t)
         assert stats.poisson.cdf(k, expected) > ALARM
         assert stats.poisson.sf(k - 1, expected) > ALARM
-    assert np.abs(x).max() > 5.8
+    assert np.abs(x).max() > 6.2
 
 
 def test_gaussian_tail_rates() -> None:

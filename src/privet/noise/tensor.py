@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.noise import grid
 from privet.noise.source import Source
-from privet.noise.stream import Stream
-from privet.noise.tail import BODY, tail
+from privet.noise.stream import Bulk
+from privet.noise.ziggurat import Floats, candidates, compiled, settle
 
 BLOCK = 31 * 1024
-"""Outputs made at a time: they fit the cache, and torch does not wake other threads below 2^15."""
+"""Outputs made at a time: they fit the cache."""
 CHUNK = 1024 * BLOCK
 """Outputs made from one key."""
 LARGEST = 2.0**50
 """Values are held within this number of grid steps: at least 2^23 standard deviations."""
 _MIDDLE = 1.5 * 2.0**52
-_FROM_WORD = 2.0**-63 * BODY
-_SQRT2 = math.sqrt(2.0)
 
 
 def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
     """Fill a contiguous float64 or float32 tensor with normal noise; returns it.
 
-    By inversion, sqrt(2) erfinv(u) with a tail of its own (`privet.noise.tail`), always computed in
-    float64, float32 being a last rounding. The law of `Source.gaussian`, not the same draws.
+    By the ziggurat (`privet.noise.ziggurat`), always computed in float64, float32 being a last
+    rounding. The law of `Source.gaussian`, not the same draws.
 
     **Guarantee** none by itself: adding this to a value leaves that value's traces in the low bits.
     Use `add_gaussian_` for what is released.
@@ -42,8 +41,9 @@ def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tenso
     2.0
     """
     scale = _check.positive("scale", scale)
-    for part, noise, _ in _parts(_flat(tensor), source.stream):
-        part.copy_(noise.mul_(scale * _SQRT2))
+    for part, noise in _parts(_flat(tensor), source):
+        np.multiply(noise, scale, out=noise)
+        part[:] = noise
     return tensor
 
 
@@ -66,65 +66,69 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     **Assumes** the tensor is finite and has the sensitivity that the caller declares; not checked.
     """
     flat = _flat(tensor)
-    narrow = flat.dtype == torch.float32
+    narrow = flat.dtype == np.float32
     step = grid.spacing(scale, bits=grid.BITS_FLOAT32 if narrow else grid.BITS)
     limit, middle = LARGEST * step, _MIDDLE * step
     if narrow:
-        limit = min(limit, torch.finfo(torch.float32).max)
-    for part, noise, value in _parts(flat, source.stream):
-        value.copy_(part.clamp_(-limit, limit))
-        if not narrow:
-            value.add_(middle)
-        value.add_(noise, alpha=scale * _SQRT2)
-        if narrow:
-            value.add_(middle)
-        part.copy_(value.sub_(middle))
+        limit = min(limit, float(np.finfo(np.float32).max))
+    add = _add_narrow if narrow else _add_wide
+    for part, noise in _parts(flat, source):
+        add(part, noise, scale, limit, middle)
     return tensor
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+@compiled
+def _add_narrow(part: Any, noise: Floats, scale: float, limit: float, middle: float) -> None:
+    for i in range(len(part)):
+        value = min(max(np.float64(part[i]), -limit), limit)
+        part[i] = np.float32(((value + noise[i] * scale) + middle) - middle)
+
+
+@compiled
+def _add_wide(part: Floats, noise: Floats, scale: float, limit: float, middle: float) -> None:
+    for i in range(len(part)):
+        value = min(max(part[i], -limit), limit)
+        part[i] = ((value + middle) + noise[i] * scale) - middle
+
+
+def _flat(tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.dtype not in (torch.float64, torch.float32):
         raise InvalidArgument("tensor", tensor.dtype, "of type float64 or float32")
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise InvalidArgument("tensor", tensor.stride(), "contiguous and on the CPU")
-    return tensor.detach().view(-1)
+    flat: NDArray[Any] = tensor.detach().view(-1).numpy()
+    return flat
 
 
-def _parts(
-    flat: torch.Tensor, stream: Stream
-) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Cache-sized parts of a tensor: (part, noise over sqrt(2) in float64, a float64 buffer).
-
-    Noise and buffer are the same memory part after part.
-    """
-    size = min(flat.numel(), BLOCK)
-    work = _workspace
-    words, drawn = work.words[: size + size % 2], work.noise.numpy()
-    bits, noise, value = work.bits[:size], work.noise[:size], work.value[:size]
-    for chunk in flat.split(CHUNK):
-        where, far = tail(stream, chunk.numel())
-        far /= _SQRT2
-        ends = np.searchsorted(where, np.arange(0, chunk.numel() + BLOCK, BLOCK)).tolist()
-        where %= BLOCK
-        bulk = stream.bulk()
-        for part, first, end in zip(chunk.split(BLOCK), ends, ends[1:], strict=False):
-            if part.numel() < size:  # only the last
-                size = part.numel()
-                words, bits = words[: size + size % 2], bits[:size]
-                noise, value = noise[:size], value[:size]
-            bulk.fill(words)
-            noise.copy_(bits).mul_(_FROM_WORD).erfinv_()
-            drawn[where[first:end]] = far[first:end]
-            yield part, noise, value
+def _parts(flat: NDArray[Any], source: Source) -> Iterator[tuple[NDArray[Any], Floats]]:
+    """Cache-sized parts of an array, each with its normal draws (the same memory every time)."""
+    for chunk in range(0, len(flat), CHUNK):
+        bulk, end = source.stream.bulk(), min(chunk + CHUNK, len(flat))
+        for start in range(chunk, end, BLOCK):
+            part = flat[start : min(start + BLOCK, end)]
+            yield part, _workspace.draw(bulk, len(part))
 
 
 class _Workspace(threading.local):
     """Buffers of a thread, kept: fresh memory costs more than the arithmetic."""
 
     def __init__(self) -> None:
-        self.words = np.empty(BLOCK, dtype=np.uint64)
-        self.bits = torch.from_numpy(self.words.view(np.int64))
-        self.noise, self.value = (torch.empty(BLOCK, dtype=torch.float64) for _ in range(2))
+        self.words = np.empty(BLOCK + BLOCK // 32, dtype=np.uint64)
+        self.noise = np.empty(BLOCK)
+        self.open = np.zeros(BLOCK, dtype=np.bool_)
+
+    def draw(self, bulk: Bulk, n: int) -> Floats:
+        """n standard normal draws, in memory that the next call overwrites."""
+        whole = -(-n // 8) * 8
+        used = self.words[: whole + BLOCK // 32]
+        words, spare = used[:whole], used[whole:]
+        noise, unsettled = self.noise[:whole], self.open[:whole]
+        bulk.fill(used)
+        candidates(words, noise, unsettled)
+        reached = 0
+        while (reached := settle(words, spare, noise, unsettled, reached)) < whole:
+            bulk.fill(spare)
+        return noise[:n]
 
 
 _workspace = _Workspace()
