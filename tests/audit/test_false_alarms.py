@@ -51,7 +51,7 @@ def one_shot(bound) -> Alarm:
             left = iter((side[:100], side[100:400]))
             return lambda n, rng: next(left)[:n]
 
-        return audit._epsilon(draw(scores[coins]), draw(scores[~coins]), seeded(0)) > 0.0
+        return audit.epsilon(draw(scores[coins]), draw(scores[~coins]), seeded(0)) > 0.0
 
     return alarm
 

@@ -81,7 +81,7 @@ def test_false_alarms_on_null_data(bound):
     """The record makes no difference; 400 audits at 90% must not report more than 10% + chance."""
     audit = OneShotAudit(trials=500, pilot=500, confidence=0.9, bound=bound, delta=1e-6)
     alarms = sum(
-        audit._epsilon(gaussian_draw(0.0, 1.0), gaussian_draw(0.0, 1.0), seeded(1000 + i)) > 0.0
+        audit.epsilon(gaussian_draw(0.0, 1.0), gaussian_draw(0.0, 1.0), seeded(1000 + i)) > 0.0
         for i in range(400)
     )
     # P[Bin(400, .1) > 58] = .0015: the chance that a sound auditor fails here
@@ -92,7 +92,7 @@ def test_bounds_hold_at_the_true_epsilon():
     """A bound above the truth is a false alarm too: Laplace at its worst event, 300 audits."""
     audit = OneShotAudit(trials=2_000, pilot=500, confidence=0.9)
     above = sum(
-        audit._epsilon(laplace_draw(1.0, 1.0), laplace_draw(0.0, 1.0), seeded(5000 + i)) > 1.0
+        audit.epsilon(laplace_draw(1.0, 1.0), laplace_draw(0.0, 1.0), seeded(5000 + i)) > 1.0
         for i in range(300)
     )
     assert above <= stats.binom.ppf(0.9985, 300, 0.1)
@@ -153,7 +153,7 @@ def test_finding_is_json_with_the_keys_scripts_rely_on():
 
 def test_scores_that_are_wrong_are_refused():
     with pytest.raises(InvalidArgument, match="scores"):
-        OneShotAudit(trials=10, pilot=10)._epsilon(
+        OneShotAudit(trials=10, pilot=10).epsilon(
             lambda n, rng: np.full(n, np.nan), lambda n, rng: np.zeros(n), seeded(0)
         )
 

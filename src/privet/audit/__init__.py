@@ -1,9 +1,8 @@
 """Attacks on our own promises: lower bounds of epsilon, each with a control and a ceiling."""
 
+from privet.audit.finding import Finding, Verdict
 from privet.audit.likelihood_ratio import (
-    Finding,
     OneShotAudit,
-    Verdict,
     clopper_pearson,
     epsilon_bound,
     gaussian_bound,

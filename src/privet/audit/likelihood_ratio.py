@@ -12,10 +12,8 @@ Symbols: p1 the rate of S with the record, p0 without it, t the threshold, alpha
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, final
 
 import numpy as np
@@ -23,86 +21,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
+from privet.audit.drawn import Draw, DrawnAudit, Scores, scores_of
 from privet.errors import InvalidArgument
 from privet.loss import Gaussian
 from privet.noise import Source
-
-Scores = NDArray[np.float64]
-Draw = Callable[[int, Source], Scores]
-"""So many releases, each with the attacker's score: higher speaks for the record."""
-
-
-class Verdict(Enum):
-    """What an audit says of the stated epsilon; never that it was verified."""
-
-    FALSIFIED = "falsified"
-    CONSISTENT = "consistent"
-    UNINFORMATIVE = "uninformative"
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What an attack reached, beside what was claimed and what is proved.
-
-    `audited` is a lower bound of the true epsilon with probability `confidence`; `ceiling` is the
-    most that so many trials could ever show, `control` what they show of a release without noise.
-    The verdict is on the claim, or on the proof where there is no claim: *falsified* when audited
-    is above it, *uninformative* when ceiling or control could not have reached it.
-    `parametric`: the bound also assumes the shape of the noise. `threat`: what the attacker sees.
-
-    >>> Finding(what="x", claimed=1.0, proved=math.inf, audited=1.4, ceiling=9.0, control=9.0,
-    ...         delta=0.0, confidence=0.95, trials=10_000, method="", parametric=False,
-    ...         seconds=0.1).verdict
-    <Verdict.FALSIFIED: 'falsified'>
-    """
-
-    what: str
-    claimed: float | None
-    proved: float
-    audited: float
-    ceiling: float
-    control: float
-    delta: float
-    confidence: float
-    trials: int
-    method: str
-    parametric: bool
-    seconds: float
-    threat: str = "knows both neighbours, sees what is released"
-
-    @property
-    def verdict(self) -> Verdict:
-        """Falsified, consistent or uninformative."""
-        stated = self.proved if self.claimed is None else self.claimed
-        if self.audited > stated:
-            return Verdict.FALSIFIED
-        if min(self.ceiling, self.control) < stated:
-            return Verdict.UNINFORMATIVE
-        return Verdict.CONSISTENT
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
-
-        def number(x: float | None) -> float | str | None:
-            return x if x is None or math.isfinite(x) else "inf"
-
-        return {
-            "what": self.what,
-            "claimed": number(self.claimed),
-            "proved": number(self.proved),
-            "audited": number(self.audited),
-            "ceiling": number(self.ceiling),
-            "control": number(self.control),
-            "verdict": self.verdict.value,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "method": self.method,
-            "threat": self.threat,
-            "parametric": self.parametric,
-            "seconds": round(self.seconds, 2),
-        }
 
 
 def clopper_pearson(hits: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -178,7 +100,7 @@ Bound = Callable[..., float]
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneShotAudit:
+class OneShotAudit(DrawnAudit):
     """An audit of a release that is made once: `trials` draws a side, one event, fixed beforehand.
 
     `pilot` draws a side choose the threshold (the one with the best bound at that size) and are
@@ -200,70 +122,41 @@ class OneShotAudit:
     (True, 'consistent')
     """
 
-    trials: int = 100_000
     pilot: int = 20_000
-    confidence: float = 0.95
-    delta: float = 0.0
     bound: Bound = epsilon_bound
 
     def __post_init__(self) -> None:
-        _check.count("trials", self.trials)
+        super().__post_init__()
         _check.count("pilot", self.pilot)
-        _check.open_unit("confidence", self.confidence)
-        _check.delta_or_zero("delta", self.delta)
-
-    def run(
-        self,
-        *,
-        what: str,
-        with_record: Draw,
-        without_record: Draw,
-        control: tuple[Draw, Draw],
-        claimed: float | None,
-        proved: float,
-        rng: Source,
-    ) -> Finding:
-        """Draw, choose a threshold, draw again, count.
-
-        `control`: the same two draws from the release without its noise.
-        """
-        began = time.perf_counter()
-        audited = self._epsilon(with_record, without_record, rng.child("audit"))
-        without_noise = self._epsilon(*control, rng.child("control"))
-        parametric = self.bound is gaussian_bound
-        return Finding(
-            what=what,
-            claimed=claimed,
-            proved=proved,
-            audited=audited,
-            ceiling=self.ceiling,
-            control=without_noise,
-            delta=self.delta,
-            confidence=self.confidence,
-            trials=self.trials,
-            method="one event of the likelihood ratio, threshold from a pilot, "
-            + ("normal trade-off curve" if parametric else "Clopper-Pearson limits"),
-            parametric=parametric,
-            seconds=time.perf_counter() - began,
-        )
 
     @property
     def ceiling(self) -> float:
         """What it reports when every draw is told apart."""
         return self._bound(self.trials, 0)
 
-    def _bound(self, hits_in: int, hits_out: int) -> float:
-        alpha = 1.0 - self.confidence
-        return self.bound(hits_in, hits_out, self.trials, delta=self.delta, alpha=alpha)
+    @property
+    def method(self) -> str:
+        """How the bound is made, in words."""
+        limits = "normal trade-off curve" if self.parametric else "Clopper-Pearson limits"
+        return f"one event of the likelihood ratio, threshold from a pilot, {limits}"
 
-    def _epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
+    @property
+    def parametric(self) -> bool:
+        """Whether the bound also assumes the shape of the noise."""
+        return self.bound is gaussian_bound
+
+    def epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
+        """The lower bound of epsilon from fresh draws: a pilot, a threshold, draws to count."""
         t = self.threshold(
-            _scores(with_record, self.pilot, rng.child("pilot", "in")),
-            _scores(without_record, self.pilot, rng.child("pilot", "out")),
+            scores_of(with_record, self.pilot, rng.child("pilot", "in")),
+            scores_of(without_record, self.pilot, rng.child("pilot", "out")),
         )
-        inside = _scores(with_record, self.trials, rng.child("in"))
-        outside = _scores(without_record, self.trials, rng.child("out"))
+        inside = scores_of(with_record, self.trials, rng.child("in"))
+        outside = scores_of(without_record, self.trials, rng.child("out"))
         return self._bound(int((inside >= t).sum()), int((outside >= t).sum()))
+
+    def _bound(self, hits_in: int, hits_out: int) -> float:
+        return self.bound(hits_in, hits_out, self.trials, delta=self.delta, alpha=self.alpha)
 
     def threshold(self, inside: Scores, outside: Scores) -> float:
         """The threshold with the best bound on these scores: limits at their own number keep it
@@ -276,17 +169,10 @@ class OneShotAudit:
         best, chosen = -1.0, float(np.median(both))
         for t in places:
             hits = [len(s) - int(np.searchsorted(s, t)) for s in (inside, outside)]
-            bound = self.bound(*hits, len(inside), delta=self.delta, alpha=1.0 - self.confidence)
+            bound = self.bound(*hits, len(inside), delta=self.delta, alpha=self.alpha)
             if bound > best:
                 best, chosen = bound, float(t)
         return chosen
-
-
-def _scores(draw: Draw, n: int, rng: Source) -> Scores:
-    scores = np.asarray(draw(n, rng), dtype=np.float64)
-    if scores.shape != (n,) or np.isnan(scores).any():
-        raise InvalidArgument("draw", scores.shape, f"{n} scores, none of them NaN")
-    return scores
 
 
 def _log_ratio(above: float, below: float) -> float:

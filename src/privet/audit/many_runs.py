@@ -16,10 +16,10 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
+from privet.audit.drawn import Scores
+from privet.audit.finding import Finding
 from privet.audit.likelihood_ratio import (
-    Finding,
     OneShotAudit,
-    Scores,
     clopper_pearson,
     gaussian_mu_bound,
     mu_epsilon,

@@ -9,7 +9,6 @@ gives an exact limit of mu; counting one event throws half of that knowledge awa
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +16,8 @@ import numpy as np
 from scipy import special
 
 from privet import _check
-from privet.audit.likelihood_ratio import Draw, Finding, Scores, mu_epsilon
+from privet.audit.drawn import Draw, DrawnAudit, Scores, scores_of
+from privet.audit.likelihood_ratio import mu_epsilon
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
@@ -40,6 +40,8 @@ def normal_shift_bound(inside: Scores, outside: Scores, *, alpha: float) -> floa
     n, m = len(inside), len(outside)
     if min(n, m) < 100:
         raise InvalidArgument("scores", min(n, m), "at least 100 on either side")
+    if not (np.isfinite(inside).all() and np.isfinite(outside).all()):
+        raise InvalidArgument("scores", "NaN or infinity among them", "finite scores")
     apart = float(inside.mean() - outside.mean())
     left = ((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum()
     s = math.sqrt(left / (n + m - 2))
@@ -71,7 +73,7 @@ def _refuse_other_shapes(scores: Scores) -> None:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class NormalShiftAudit:
+class NormalShiftAudit(DrawnAudit):
     """An audit of a Gaussian release that is made once: `trials` draws a side, no threshold.
 
     **Guarantee** `Finding.audited` exceeds the true epsilon with probability at most
@@ -89,53 +91,31 @@ class NormalShiftAudit:
     (True, 'consistent')
     """
 
-    trials: int = 100_000
-    confidence: float = 0.95
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.count("trials", self.trials, minimum=100)
-        _check.open_unit("confidence", self.confidence)
         _check.open_unit("delta", self.delta)
 
-    def run(
-        self,
-        *,
-        what: str,
-        with_record: Draw,
-        without_record: Draw,
-        control: tuple[Draw, Draw],
-        claimed: float | None,
-        proved: float,
-        rng: Source,
-    ) -> Finding:
-        """Draw on both sides, and bound the shift; `control`: the release without its noise."""
-        began = time.perf_counter()
-        audited = self.epsilon(with_record, without_record, rng.child("audit"))
-        return Finding(
-            what=what,
-            claimed=claimed,
-            proved=proved,
-            audited=audited,
-            ceiling=math.inf,
-            control=self.epsilon(*control, rng.child("control")),
-            delta=self.delta,
-            confidence=self.confidence,
-            trials=self.trials,
-            method="shift of normal likelihood ratios over their deviation",
-            parametric=True,
-            seconds=time.perf_counter() - began,
-        )
+    @property
+    def ceiling(self) -> float:
+        """No number of draws limits it."""
+        return math.inf
+
+    @property
+    def method(self) -> str:
+        """How the bound is made, in words."""
+        return "shift of normal likelihood ratios over their deviation"
+
+    @property
+    def parametric(self) -> bool:
+        """The scores must be normal."""
+        return True
 
     def epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
         """The lower bound of epsilon from fresh draws."""
-        inside = self._scores(with_record, rng.child("in"))
-        outside = self._scores(without_record, rng.child("out"))
-        mu = normal_shift_bound(inside, outside, alpha=1.0 - self.confidence)
+        inside = scores_of(with_record, self.trials, rng.child("in"))
+        outside = scores_of(without_record, self.trials, rng.child("out"))
+        mu = normal_shift_bound(inside, outside, alpha=self.alpha)
         return mu_epsilon(mu, self.delta)
-
-    def _scores(self, draw: Draw, rng: Source) -> Scores:
-        scores = np.asarray(draw(self.trials, rng), dtype=np.float64)
-        if scores.shape != (self.trials,) or not np.isfinite(scores).all():
-            raise InvalidArgument("draw", scores.shape, f"{self.trials} finite scores")
-        return scores

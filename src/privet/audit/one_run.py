@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
-from privet.audit.likelihood_ratio import Finding
+from privet.audit.finding import Finding
 from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency

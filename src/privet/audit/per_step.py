@@ -19,7 +19,8 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
-from privet.audit.likelihood_ratio import Finding, gaussian_mu_bound
+from privet.audit.finding import Finding
+from privet.audit.likelihood_ratio import gaussian_mu_bound
 from privet.errors import InvalidArgument
 
 Account = Callable[[float], float]

@@ -21,7 +21,7 @@ from privet.audit import (
     gaussian_score,
     laplace_score,
 )
-from privet.audit.likelihood_ratio import Draw
+from privet.audit.drawn import Draw
 from privet.bounds import Bounded, Moments, categories
 from privet.data import load
 from privet.errors import InvalidArgument
