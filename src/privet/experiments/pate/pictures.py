@@ -7,25 +7,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from privet.experiments.pate.rows import AUTOENCODED, DPSGD
+from privet.experiments.pate.rows import (
+    ABOUT_PUBLIC,
+    AUTOENCODED,
+    CONTROL,
+    DPSGD,
+    ENSEMBLE,
+    GUESS,
+    MEAN_MAP,
+    MEAN_TEACHER,
+    SWEPT,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from privet.experiments.pate.trial import Trial
 
 INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 OUTLINES = ("#e6a700", "#2a9d8f", "#d1495b", "#8a6fb0")
 """One colour for each class but the background."""
+UNITS = {"teacher shard": "#1b6ca8", "record": "#7fb2d9", None: "#b9c3cc"}
+CURVES = {AUTOENCODED: ("#1b6ca8", "o"), ABOUT_PUBLIC: ("#2a9d8f", "s"), DPSGD: ("#d1495b", "^")}
+FLAT: dict[str, Any] = {
+    CONTROL: "-.", GUESS: (0, (6, 3)), ENSEMBLE: "--", MEAN_TEACHER: "-", MEAN_MAP: ":"
+}  # fmt: skip
+"""Rows without a budget, and how their lines are drawn."""
 
 
 def draw(out: Path, results: dict[str, Any], trials: Mapping[int, Trial]) -> list[Path]:
     """Write all pictures as PNG; returns their paths."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     first = next(iter(trials.values()))
     figures = {
         "dice-by-method": _by_method(results),
@@ -41,8 +54,6 @@ def draw(out: Path, results: dict[str, Any], trials: Mapping[int, Trial]) -> lis
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(width, height))
     axes = figure.subplots()
     axes.set_axisbelow(True)
@@ -53,71 +64,70 @@ def _axes(width: float, height: float) -> tuple[Figure, Any]:
 
 
 def _table(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the table without the sweep, best first."""
+    """The rows of the table without the sweep, best last."""
     main = results["settings"]["epsilon"]
-    sweep = {(AUTOENCODED, e) for e in results["settings"]["sweep"] if e != main}
+    sweep = {(m, e) for m in SWEPT for e in results["settings"]["sweep"] if e != main}
     rows = [r for r in results["summary"] if (r["method"], r["epsilon"]) not in sweep]
     return sorted(rows, key=lambda r: r["mean_dice"])
 
 
 def _by_method(results: dict[str, Any]) -> Figure:
     rows = _table(results)
-    figure, axes = _axes(8.0, 0.42 * len(rows) + 1.0)
+    figure, axes = _axes(8.0, 0.36 * len(rows) + 1.0)
     for i, row in enumerate(rows):
-        colour = "#1b6ca8" if row["unit"] else "#b9c3cc"
-        axes.barh(i, row["mean_dice"], color=colour, height=0.62)
+        axes.barh(i, row["mean_dice"], color=UNITS[row["unit"]], height=0.62)
         axes.plot(row["by_seed"], [i] * row["seeds"], "o", color=INK, markersize=3)
-        axes.text(0.01, i, f"{row['mean_dice']:.3f}", va="center", color="white", fontsize=9)
+        end = max(row["mean_dice"], *row["by_seed"]) + 0.012
+        axes.text(end, i, f"{row['mean_dice']:.3f}", va="center", color=INK, fontsize=9)
     axes.set_yticks(range(len(rows)), [r["method"] for r in rows], color=INK)
+    axes.set_xlim(0.0, 1.0)
     axes.grid(True, axis="x", color=GRID)
     axes.set_xlabel("Dice, mean of classes; dots are seeds", color=MUTED)
+    handles = [Patch(color=c, label=f"protects {u or 'nothing'}") for u, c in UNITS.items()]
+    axes.legend(
+        handles=handles, frameon=False, fontsize=8, labelcolor=INK, ncols=3,
+        loc="lower left", bbox_to_anchor=(0.0, 1.0),
+    )  # fmt: skip
     budget = f"({results['settings']['epsilon']:g}, {results['settings']['delta']:g})"
-    axes.set_title(f"Blue: private at {budget}; grey: not", loc="left", fontsize=11, color=INK)
+    axes.set_title(f"Test volumes, budgets {budget}", loc="left", fontsize=11, color=INK, pad=22)
     return figure
 
 
 def _against_epsilon(results: dict[str, Any]) -> Figure:
-    rows = [r for r in results["summary"] if r["method"] == AUTOENCODED]
-    finite = sorted((r for r in rows if r["epsilon"] != "inf"), key=lambda r: r["epsilon"])
     figure, axes = _axes(7.0, 4.2)
-    axes.plot(
-        [r["epsilon"] for r in finite], [r["mean_dice"] for r in finite], "o-", color="#1b6ca8",
-        label=AUTOENCODED,
-    )  # fmt: skip
-    flat = {r["method"]: r["mean_dice"] for r in results["summary"] if r["method"] != AUTOENCODED}
-    noiseless = [r["mean_dice"] for r in rows if r["epsilon"] == "inf"]
-    if noiseless:
-        flat["autoencoded, no noise"] = noiseless[0]
-    shown = (
-        "mean teacher", "ensemble without noise", "public labels only",
-        "mean public map, no teacher", "autoencoded, no noise",
-    )  # fmt: skip
-    styles = ("-", "--", "-.", ":", (0, (6, 3)))
-    for name, style in zip(shown, styles, strict=True):
-        if name in flat:
-            axes.axhline(flat[name], color=MUTED, linestyle=style, linewidth=1.2, label=name)
+    budgets: set[float] = set()
+    for name, (colour, mark) in CURVES.items():
+        rows = [r for r in results["summary"] if r["method"] == name and r["epsilon"] != "inf"]
+        rows.sort(key=lambda r: r["epsilon"])
+        budgets |= {r["epsilon"] for r in rows}
+        x, y = [r["epsilon"] for r in rows], [r["mean_dice"] for r in rows]
+        axes.errorbar(
+            x, y, yerr=[r["standard_error"] or 0.0 for r in rows], fmt=mark, linestyle="-",
+            color=colour, capsize=3, label=f"{name}, per {rows[0]['unit']}",
+        )  # fmt: skip
+    flat = {r["method"]: r["mean_dice"] for r in results["summary"]}
+    for name, style in FLAT.items():
+        axes.axhline(flat[name], color=MUTED, linestyle=style, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
-    axes.set_xticks([r["epsilon"] for r in finite], [f"{r['epsilon']:g}" for r in finite])
+    axes.set_xticks(sorted(budgets), [f"{e:g}" for e in sorted(budgets)])
     axes.grid(True, color=GRID)
-    axes.set_xlabel("epsilon, for a teacher's shard", color=MUTED)
+    axes.set_xlabel(f"epsilon, delta {results['settings']['delta']:g}", color=MUTED)
     axes.set_ylabel("Dice, mean of classes", color=MUTED)
     axes.legend(
         frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1, 0.5)
     )
-    axes.set_title("The student against its budget", loc="left", fontsize=11, color=INK)
+    axes.set_title("Students and DP-SGD against their budgets", loc="left", fontsize=11, color=INK)
     return figure
 
 
 def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
-    """Three test volumes, one slice each: the truth and what five networks say."""
-    from matplotlib.figure import Figure
-
+    """Three test volumes, one slice each: the truth and what networks say."""
     epsilon = trial.settings.epsilon
     networks = {
         "one teacher": trial.teacher(0),
-        f"autoencoded PATE, {epsilon:g}": trial.kept(f"{AUTOENCODED} {epsilon:g}", trial.fresh),
-        f"PCA-PATE, {epsilon:g}": trial.kept(f"PCA-PATE {epsilon:g}", trial.fresh),
-        f"DP-SGD, {epsilon:g}": trial.kept(trial.settings.dpsgd_name(DPSGD, epsilon), trial.fresh),
+        "autoencoded PATE": trial.kept(f"{AUTOENCODED} {epsilon:g}", trial.fresh),
+        "about a public network": trial.kept(f"{ABOUT_PUBLIC} {epsilon:g}", trial.fresh),
+        "DP-SGD": trial.dpsgd(epsilon)[0],
         "public labels only": trial.control(),
     }
     chosen = trial.test.take(range(min(3, len(trial.test))))
@@ -139,7 +149,10 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
         f"{c} {o}"
         for c, o in zip(results["classes"], ("yellow", "green", "red", "violet"), strict=False)
     )
-    figure.suptitle(f"Test volumes, a sagittal slice each: {named}", fontsize=10, color=MUTED)
+    figure.suptitle(
+        f"Test volumes, a sagittal slice each: {named}; private at epsilon {epsilon:g}",
+        fontsize=10, color=MUTED,
+    )  # fmt: skip
     return figure
 
 

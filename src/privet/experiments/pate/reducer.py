@@ -1,7 +1,8 @@
-"""The autoencoder of the volume experiment: label maps at half size, as departures from a mean."""
+"""The autoencoder of the volume experiment: how label maps depart from what is publicly known."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
@@ -17,32 +18,41 @@ from privet.methods.pate import ClassProbabilities, Reducer
 from privet.nets.convolutional_autoencoder import ConvolutionalAutoencoder
 
 Array = NDArray[Any]
+SMALLEST = 1e-3
+"""The least probability of a centre, and the least spread."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShapeReducer(Reducer):
-    """The paper's autoencoder, told the mean public map m beforehand.
+    """The paper's autoencoder, told beforehand what is publicly known of each map: its centre m.
 
     A map y is pooled by `factor`, encoded as z = f_enc((y - m) / s) in the unit ball, and decoded
-    as softmax(log m + f_dec(z)), blown up again. Label maps of one organ are nearly equal: an
-    encoder that sees them whole gives all of them one code, and under noise it never leaves that
-    state. Departures from the mean do not have that problem. m and s come from public maps.
+    as softmax(log m + f_dec(z)), f_dec blown up to the grid. The centre is one map for all queries
+    (the mean public map), or one for each query, in their order (what a network trained on public
+    labels says about it): codes then carry only what teachers say beyond it.
 
-    **Guarantee** codes have length at most 1 (`privet.nets.unit_ball`), whatever a teacher answers.
+    Label maps of one organ are nearly equal: an encoder that sees them whole gives all of them one
+    code, and under noise it never leaves that state. Departures do not have that problem.
 
-    **Assumes** that the targets it is taught with are public.
+    **Guarantee** codes have length at most 1 (`privet.nets.unit_ball`), whatever a teacher answers;
+    the code of a query depends on the answer to it, and otherwise on public things alone.
+
+    **Assumes** that centres, and the targets it is taught with, are public.
 
     >>> from privet.data.nifti import spheres
     >>> from privet.nets.segmentation import soft_targets
     >>> maps = soft_targets(spheres(4, seed=0).labels, 3).numpy()
-    >>> reducer = ShapeReducer.fit(maps, noise=0.1, dimension=2, widths=(4,), steps=3, seed=0)
+    >>> reducer = ShapeReducer.fit(
+    ...     maps, centre=maps.mean(axis=0, keepdims=True), noise=0.1, dimension=2, widths=(4,),
+    ...     steps=3, seed=0)
     >>> reducer.decode(reducer.encode(maps)).shape, reducer.radius
     ((4, 3, 16, 16, 16), 1.0)
     """
 
     network: ConvolutionalAutoencoder = field(repr=False)
-    mean: Tensor = field(repr=False)
+    centre: Tensor = field(repr=False)
+    """(1 or queries, classes, x, y, z), probabilities."""
     spread: float
     factor: int
 
@@ -51,6 +61,7 @@ class ShapeReducer(Reducer):
         cls,
         public_targets: Array,
         *,
+        centre: Array,
         noise: float,
         dimension: int,
         widths: tuple[int, ...],
@@ -60,27 +71,32 @@ class ShapeReducer(Reducer):
         batch_size: int = 8,
         learning_rate: float = 3e-3,
     ) -> Self:
-        """Teach it with public maps (maps, classes, x, y, z) under noise that grows to `noise`."""
+        """Teach it with public maps (maps, classes, x, y, z) under noise that grows to `noise`.
+
+        `centre`: (1, classes, x, y, z), or one for each map; it must not have been made with the
+        map that it is the centre of, or departures look smaller than teachers' will be.
+        """
         steps, noise = _check.count("steps", steps), _check.non_negative("noise", noise)
-        targets = np.asarray(public_targets)
+        targets, middle = np.asarray(public_targets), np.asarray(centre)
         if targets.ndim != 5 or len(targets) == 0 or any(n % factor for n in targets.shape[2:]):
             raise InvalidArgument(
                 "public_targets",
                 targets.shape,
                 f"(maps, classes, x, y, z), sides that are multiples of {factor}",
             )
+        if middle.shape not in (targets.shape, (1, *targets.shape[1:])):
+            raise InvalidArgument(
+                "centre", middle.shape, f"one map for all or one each, {targets.shape}"
+            )
         maps = _pooled(targets, factor)
-        mean = maps.mean(dim=0).clamp(min=1e-3)
+        about = _pooled(middle, factor).clamp(min=SMALLEST).expand(len(maps), -1, -1, -1, -1)
+        spread = max(float((maps - about).std()), SMALLEST)
         order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = ConvolutionalAutoencoder(
                 shape=tuple(maps.shape[2:]), classes=maps.shape[1], dimension=dimension,
                 widths=tuple(widths),
-            )  # fmt: skip
-            made = cls(
-                network=network, mean=mean, factor=factor,
-                spread=max(float((maps - mean).std()), 1e-3),
             )  # fmt: skip
             optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
             rates = torch.optim.lr_scheduler.OneCycleLR(
@@ -89,27 +105,20 @@ class ShapeReducer(Reducer):
             for step in range(steps):
                 # a third without noise, a third in which it grows, a third with all of it
                 now = noise * min(1.0, max(0.0, 3.0 * step / steps - 1.0))
-                batch = maps[torch.randint(len(maps), (batch_size,), generator=order)]
-                codes = made._codes(batch)
-                logits = made._logits(codes + now * torch.randn_like(codes))
-                loss = F.cross_entropy(logits, batch)
+                rows = torch.randint(len(maps), (batch_size,), generator=order)
+                codes = network.encode((maps[rows] - about[rows]) / spread)
+                logits = about[rows].log() + network.decode(codes + now * torch.randn_like(codes))
+                loss = F.cross_entropy(logits, maps[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 rates.step()
-        network.eval()
-        return made
-
-    def _codes(self, maps: Tensor) -> Tensor:
-        return self.network.encode((maps - self.mean) / self.spread)
-
-    def _logits(self, codes: Tensor) -> Tensor:
-        return self.mean.log() + self.network.decode(codes)
+        whole = _bounded(middle).clamp(min=SMALLEST)
+        return cls(network=network.eval(), centre=whole, spread=spread, factor=factor)
 
     @property
     def target_shape(self) -> tuple[int, ...]:
-        classes, *sides = self.mean.shape
-        return (classes, *(n * self.factor for n in sides))
+        return tuple(self.centre.shape[1:])
 
     @property
     def dimension(self) -> int:
@@ -121,26 +130,45 @@ class ShapeReducer(Reducer):
 
     @torch.no_grad()
     def _encode(self, answers: Array) -> NDArray[np.float64]:
-        codes = [self._codes(part) for part in _pooled(answers, self.factor).split(16)]
+        codes = [
+            self.network.encode(
+                (_pooled(answers[i], self.factor) - F.avg_pool3d(m, self.factor)) / self.spread
+            )
+            for i, m in self._parts(len(answers))
+        ]
         return torch.cat(codes).double().numpy()
 
     @torch.no_grad()
     def _decode(self, codes: NDArray[np.float64], noise: float) -> Array:
-        parts = [
-            self._logits(part).softmax(dim=1) for part in torch.tensor(codes).float().split(16)
-        ]
-        sides = self.target_shape[1:]
-        grown = F.interpolate(torch.cat(parts), size=sides, mode="trilinear", align_corners=False)
-        return grown.numpy()
+        z, sides = torch.tensor(codes).float(), self.target_shape[1:]
+        maps = []
+        for i, m in self._parts(len(z)):
+            moved = F.interpolate(
+                self.network.decode(z[i]), size=sides, mode="trilinear", align_corners=False
+            )
+            maps.append((m.log() + moved).softmax(dim=1))
+        return torch.cat(maps).numpy()
+
+    def _parts(self, queries: int) -> Iterator[tuple[slice, Tensor]]:
+        """Sixteen queries at a time, with their centres."""
+        if len(self.centre) not in (1, queries):
+            raise InvalidArgument("queries", queries, f"{len(self.centre)}, one for each centre")
+        every = self.centre.expand(queries, -1, -1, -1, -1)
+        for start in range(0, queries, 16):
+            part = slice(start, start + 16)
+            yield part, every[part]
 
     def tensors(self) -> dict[str, Array]:
         weights = {k: v.detach().numpy() for k, v in self.network.state_dict().items()}
-        return {"mean map": self.mean.numpy(), **weights}
+        return {"centre": self.centre.numpy(), **weights}
 
     def settings(self) -> dict[str, Any]:
         return {"spread": self.spread, "factor": self.factor, "dimension": self.dimension}
 
 
+def _bounded(maps: Array) -> Tensor:
+    return torch.from_numpy(ClassProbabilities().bounded(maps).astype(np.float32))
+
+
 def _pooled(maps: Array, factor: int) -> Tensor:
-    bounded = ClassProbabilities().bounded(maps).astype(np.float32)
-    return F.avg_pool3d(torch.from_numpy(bounded), factor)
+    return F.avg_pool3d(_bounded(maps), factor)

@@ -1,45 +1,49 @@
-"""The rows of the comparison: how each is made on one split, kept as JSON."""
+"""The rows of the comparison: how each is made on one split."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch import nn
 
-from privet._files import write_whole
+from privet.experiments.kept import kept
 from privet.experiments.pate.trial import Trial
 from privet.guarantee import Guarantee
+from privet.methods.pate import Reducer
 
 Row = dict[str, Any]
-MEAN_TEACHER, AUTOENCODED, DPSGD = "mean teacher", "autoencoded PATE", "DP-SGD"
-DPSGD_FROM_PUBLIC = "DP-SGD from public labels"
+MEAN_TEACHER, ENSEMBLE = "mean teacher", "ensemble without noise"
+AUTOENCODED, PCA = "autoencoded PATE", "PCA-PATE"
+ABOUT_PUBLIC = "autoencoded PATE about a public network"
+MEAN_MAP, GUESS = "mean public map, no teacher", "public network's labels, no teacher"
 CONTROL, WITH_PUBLIC = "public labels only", "autoencoded PATE, then public labels"
+DPSGD, DPSGD_FROM_PUBLIC, DPSGD_BY_SHARD = (
+    "DP-SGD", "DP-SGD from public labels", "DP-SGD by shard",
+)  # fmt: skip
+EVERYTHING = "non-private on everything"
 
 
 def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
     """The row from its file, or made and written: whole or not at all."""
-    by_dpsgd = method in (DPSGD, DPSGD_FROM_PUBLIC)
-    name = trial.settings.dpsgd_name if by_dpsgd else "{} {:g}".format
-    path = trial.place / f"{name(method, epsilon)}.json"
-    if path.exists():
-        found: Row = json.loads(path.read_text())
-        return found
-    began = time.perf_counter()
     run, _ = METHODS[method]
-    row = {
-        "method": method,
-        "epsilon": number(epsilon),
-        "seed": trial.seed,
-        **run(trial, epsilon),
-        "seconds": round(time.perf_counter() - began, 1),
-    }
-    row["mean_dice"] = float(np.mean(row["dice"]))
-    write_whole(path, json.dumps(row, allow_nan=False))
-    return row
+
+    def make() -> Row:
+        began, used = time.perf_counter(), time.process_time()
+        row = {
+            "method": method,
+            "epsilon": number(epsilon),
+            "seed": trial.seed,
+            **run(trial, epsilon),
+            "seconds": round(time.perf_counter() - began, 1),
+            "processor_seconds": round(time.process_time() - used, 1),
+        }
+        return row | {"mean_dice": float(np.mean(row["dice"]))}
+
+    return kept(trial.place, [method, number(epsilon)], make)
 
 
 def _mean_teacher(trial: Trial, epsilon: float) -> Row:
@@ -54,24 +58,29 @@ def _ensemble(trial: Trial, epsilon: float) -> Row:
 
 
 def _pca(trial: Trial, epsilon: float) -> Row:
-    return _student(trial, "PCA-PATE", epsilon)
+    return _student(trial, PCA, epsilon, trial.pca(epsilon))
 
 
 def _autoencoded(trial: Trial, epsilon: float) -> Row:
-    return _student(trial, AUTOENCODED, epsilon)
+    return _student(trial, AUTOENCODED, epsilon, trial.autoencoder(epsilon, trial.mean_map))
 
 
-def _student(trial: Trial, method: str, epsilon: float) -> Row:
-    reducer = trial.pca(epsilon) if method == "PCA-PATE" else trial.autoencoder(epsilon)
-    labels, release = trial.noisy(reducer, epsilon)
+def _about_public(trial: Trial, epsilon: float) -> Row:
+    reducer = trial.autoencoder(epsilon, trial.public_guess)
+    return _student(trial, ABOUT_PUBLIC, epsilon, reducer)
+
+
+def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row:
+    labels, release = trial.noisy(method, reducer, epsilon)
     network = trial.student(f"{method} {epsilon:g}", labels)
     return {
         "dice": trial.score(network),
         "label_dice": trial.label_dice(labels),
+        "label_dice_silent": trial.label_dice(trial.silent(reducer, epsilon)),
         "numbers": reducer.dimension,
         "radius": reducer.radius,
         "noise": 0.0 if release is None else release.noise,
-        "guarantee": None if release is None else _stated(release.guarantee),
+        "guarantee": None if release is None else release.guarantee.to_dict(),
     }
 
 
@@ -85,34 +94,36 @@ def _with_public(trial: Trial, epsilon: float) -> Row:
 
 
 def _mean_map(trial: Trial, epsilon: float) -> Row:
-    """No teacher at all: every public volume gets the mean public label map."""
-    labels = np.broadcast_to(trial.truth.mean(axis=0), trial.truth.shape)
-    network = trial.student("mean map", labels)
+    """Every public volume gets the mean public label map."""
+    return _untaught(trial, "mean map", np.broadcast_to(trial.mean_map, trial.truth.shape))
+
+
+def _guess(trial: Trial, epsilon: float) -> Row:
+    """Every public volume gets what a network trained on other public volumes says."""
+    return _untaught(trial, "public network's labels", trial.public_guess)
+
+
+def _untaught(trial: Trial, name: str, labels: Any) -> Row:
+    network = trial.student(name, labels)
     return {
         "dice": trial.score(network), "label_dice": trial.label_dice(labels), "guarantee": None
     }  # fmt: skip
 
 
 def _dpsgd(trial: Trial, epsilon: float) -> Row:
-    return _private(trial, DPSGD, epsilon, from_public=False)
+    return _descended(trial, *trial.dpsgd(epsilon))
 
 
 def _dpsgd_from_public(trial: Trial, epsilon: float) -> Row:
-    return _private(trial, DPSGD_FROM_PUBLIC, epsilon, from_public=True)
+    return _descended(trial, *trial.dpsgd_from_public(epsilon))
 
 
-def _private(trial: Trial, method: str, epsilon: float, *, from_public: bool) -> Row:
-    name = trial.settings.dpsgd_name(method, epsilon)
-    stated = trial.place / f"{name} guarantee.json"
+def _dpsgd_by_shard(trial: Trial, epsilon: float) -> Row:
+    return _descended(trial, *trial.dpsgd_by_shard(epsilon))
 
-    def train() -> Any:
-        start = trial.control() if from_public else None
-        network, guarantee = trial.dpsgd(epsilon, start)
-        write_whole(stated, json.dumps(_stated(guarantee)))
-        return network
 
-    network = trial.kept(name, train)
-    return {"dice": trial.score(network), "guarantee": json.loads(stated.read_text())}
+def _descended(trial: Trial, network: nn.Module, guarantee: Guarantee) -> Row:
+    return {"dice": trial.score(network), "guarantee": guarantee.to_dict()}
 
 
 def _control(trial: Trial, epsilon: float) -> Row:
@@ -125,27 +136,22 @@ def _everything(trial: Trial, epsilon: float) -> Row:
 
 METHODS: dict[str, tuple[Callable[[Trial, float], Row], bool]] = {
     MEAN_TEACHER: (_mean_teacher, False),
-    "ensemble without noise": (_ensemble, False),
+    ENSEMBLE: (_ensemble, False),
     AUTOENCODED: (_autoencoded, True),
-    "PCA-PATE": (_pca, True),
-    DPSGD: (_dpsgd, True),
+    PCA: (_pca, True),
+    MEAN_MAP: (_mean_map, False),
+    ABOUT_PUBLIC: (_about_public, True),
+    GUESS: (_guess, False),
     CONTROL: (_control, False),
     WITH_PUBLIC: (_with_public, True),
+    EVERYTHING: (_everything, False),
+    DPSGD: (_dpsgd, True),
     DPSGD_FROM_PUBLIC: (_dpsgd_from_public, True),
-    "mean public map, no teacher": (_mean_map, False),
-    "non-private on everything": (_everything, False),
+    DPSGD_BY_SHARD: (_dpsgd_by_shard, True),
 }
 """How each row is made, and whether it has a budget."""
-
-
-def _stated(guarantee: Guarantee) -> Row:
-    return {
-        "epsilon": number(guarantee.epsilon),
-        "delta": guarantee.delta,
-        "adjacency": guarantee.adjacency.value,
-        "unit": guarantee.unit.value,
-        "standing": guarantee.standing.value,
-    }
+SWEPT = (AUTOENCODED, ABOUT_PUBLIC, DPSGD)
+"""Rows that are made at other budgets too; those of PATE also without noise."""
 
 
 def number(x: float) -> float | str:

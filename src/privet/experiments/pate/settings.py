@@ -16,6 +16,31 @@ from privet.nets.segmentation import Recipe
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class PrivateRecipe:
+    """How DP-SGD trains a U-Net: Adam, every gradient scaled to length `bound`, Poisson samples.
+
+    A record's gradient is the mean over `views` random patches of it.
+    """
+
+    channels: tuple[int, ...]
+    steps: int
+    sample_rate: float
+    learning_rate: float
+    views: int = 1
+    bound: float = 1.0
+
+
+FRESH = PrivateRecipe(channels=(4, 8, 16), steps=60, sample_rate=0.5, learning_rate=1e-2)
+GOING_ON = PrivateRecipe(
+    channels=(8, 16, 32, 64), steps=100, sample_rate=0.2, learning_rate=5e-3
+)  # fmt: skip
+BY_SHARD = PrivateRecipe(
+    channels=(4, 8, 16), steps=30, sample_rate=1.0, learning_rate=1e-2, views=16
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What is run. The split follows the paper: K shards, the student's volumes, the rest for test.
 
@@ -38,30 +63,21 @@ class Settings:
     """Numbers in an autoencoder's code."""
     widths: tuple[int, ...] = (8, 16, 32)
     reducer_steps: int = 500
-    dpsgd_steps: int = 100
-    dpsgd_rate: float = 0.2
-    dpsgd_bound: float = 1.0
-    dpsgd_learning_rate: float = 5e-3
+    folds: int = 5
+    """Parts of the public volumes, each labelled by a network that was trained on the others."""
+    dpsgd: PrivateRecipe = FRESH
+    dpsgd_from_public: PrivateRecipe = GOING_ON
+    dpsgd_by_shard: PrivateRecipe = BY_SHARD
 
     @property
     def volumes(self) -> int:
         """How many volumes the split needs."""
         return self.teachers * self.shard + self.public + self.test
 
-    def dpsgd_name(self, start: str, epsilon: float) -> str:
-        """A cell of DP-SGD with these settings."""
-        s = self
-        chosen = f"{s.dpsgd_steps}-{s.dpsgd_rate:g}-{s.dpsgd_bound:g}-{s.dpsgd_learning_rate:g}"
-        return f"{start} {epsilon:g} {chosen}"
-
     def digest(self) -> str:
-        """Names all that changes a cell; seeds, budgets and DP-SGD's are in the cell's own name."""
+        """Names all that changes a cell but its seed and its budget, which it names itself."""
         left_out = ("sweep", "seeds", "epsilon")
-        kept = {
-            k: v
-            for k, v in asdict(self).items()
-            if k not in left_out and not k.startswith("dpsgd_")
-        }
+        kept = {k: v for k, v in asdict(self).items() if k not in left_out}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -85,7 +101,12 @@ QUICK = Settings()
 GENERATED = Settings(
     data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
     recipe=Recipe(steps=40, patch=(16, 16, 16), learning_rate=1e-2), sweep=(2.0, math.inf),
-    seeds=(0,), dimension=4, widths=(4, 8), reducer_steps=60, dpsgd_steps=5, dpsgd_rate=0.5,
+    seeds=(0,), dimension=4, widths=(4, 8), reducer_steps=60, folds=2,
+    dpsgd=PrivateRecipe(channels=(4, 8), steps=5, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_from_public=PrivateRecipe(
+        channels=(8, 16), steps=5, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_by_shard=PrivateRecipe(
+        channels=(4, 8), steps=5, sample_rate=1.0, learning_rate=1e-2, views=2),
 )  # fmt: skip
 """Balls in shells instead of files: a minute, to see everything run."""
 

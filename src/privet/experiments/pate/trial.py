@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, final
 
@@ -16,10 +17,10 @@ from torch import Tensor, nn
 
 from privet._files import write_whole
 from privet.data.nifti import Volumes
+from privet.experiments.pate.dpsgd import Budget, records, train_privately
 from privet.experiments.pate.reducer import ShapeReducer
-from privet.experiments.pate.settings import Settings
-from privet.guarantee import Guarantee
-from privet.methods.dpsgd import Schedule, private
+from privet.experiments.pate.settings import PrivateRecipe, Settings
+from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.methods.pate import (
     PATE,
     Answers,
@@ -37,6 +38,8 @@ from privet.noise import seeded
 Array = NDArray[Any]
 Told = Callable[[str], None]
 """Told what is being trained."""
+Trained = tuple[nn.Module, Guarantee]
+"""A network, and what it promises."""
 
 
 @final
@@ -66,13 +69,15 @@ class Trial:
 
     # Networks
 
-    def kept(self, name: str, train: Callable[[], nn.Module]) -> nn.Module:
+    def kept(
+        self, name: str, train: Callable[[], nn.Module], channels: tuple[int, ...] | None = None
+    ) -> nn.Module:
         """The network of this name, from its file or trained and written."""
         from safetensors.torch import load_file, save
 
         path = self.place / f"{name}.safetensors"
         if path.exists():
-            network = self.fresh()
+            network = self.fresh(0, channels)
             network.load_state_dict(load_file(path))
             return network.eval()
         self.told(name)
@@ -80,12 +85,12 @@ class Trial:
         write_whole(path, save({k: v.contiguous() for k, v in network.state_dict().items()}))
         return network.eval()
 
-    def fresh(self, number: int = 0) -> nn.Module:
-        """A U-Net before training."""
-        s = self.settings
+    def fresh(self, number: int = 0, channels: tuple[int, ...] | None = None) -> nn.Module:
+        """A U-Net before training, of the settings' widths unless told."""
         return segmentation.unet(
-            classes=self.classes, channels=s.channels, seed=1000 * self.seed + number
-        )
+            classes=self.classes, channels=channels or self.settings.channels,
+            seed=1000 * self.seed + number,
+        )  # fmt: skip
 
     def taught(
         self, images: Array, targets: Array, *, number: int, start: nn.Module | None = None
@@ -110,29 +115,52 @@ class Trial:
         maps = segmentation.soft_targets(shard.labels, self.classes).numpy()
         return self.kept(f"teacher-{k}", lambda: self.taught(shard.images, maps, number=k))
 
+    def twice(self, images: Array, targets: Array, *, number: int) -> nn.Module:
+        """Trained for twice as long as a teacher, who has fewer volumes."""
+        first = self.taught(images, targets, number=number)
+        return self.taught(images, targets, number=number + 1, start=first)
+
     def control(self) -> nn.Module:
-        """Trained on the public volumes and their labels, twice as long as a teacher."""
-
-        def train() -> nn.Module:
-            first = self.taught(self.public.images, self.truth, number=100)
-            return self.taught(self.public.images, self.truth, number=101, start=first)
-
-        return self.kept("public labels only", train)
+        """Trained on the public volumes and their labels."""
+        return self.kept(
+            "public labels only", lambda: self.twice(self.public.images, self.truth, number=100)
+        )
 
     def everything(self) -> nn.Module:
-        """Trained on private and public volumes without privacy, twice as long as a teacher."""
+        """Trained on private and public volumes without privacy."""
+        return self.kept("non-private", lambda: self.twice(*self._all(), number=102))
 
-        def train() -> nn.Module:
-            images, maps = self._all()
-            first = self.taught(images, maps, number=102)
-            return self.taught(images, maps, number=103, start=first)
-
-        return self.kept("non-private", train)
+    def _hidden(self) -> tuple[Array, Array]:
+        """The private volumes and their maps."""
+        maps = segmentation.soft_targets(self.private.labels, self.classes).numpy()
+        return self.private.images, maps
 
     def _all(self) -> tuple[Array, Array]:
-        images = np.concatenate([self.private.images, self.public.images])
-        labels = np.concatenate([self.private.labels, self.public.labels])
-        return images, segmentation.soft_targets(labels, self.classes).numpy()
+        images, maps = self._hidden()
+        return np.concatenate([images, self.public.images]), np.concatenate([maps, self.truth])
+
+    # What is publicly known of a label map
+
+    @property
+    def mean_map(self) -> Array:
+        """The mean of the public label maps, one for all volumes."""
+        return np.asarray(self.truth.mean(axis=0, keepdims=True))
+
+    @cached_property
+    def public_guess(self) -> Array:
+        """What a network says about each public volume that was trained on other public volumes.
+
+        Cross-fitted: no network labels a volume whose label it was trained on, so that departures
+        of public labels from the guess are like those of answers about an unlabelled volume.
+        """
+        guess = np.empty_like(self.truth)
+        part = np.arange(len(self.public)) % self.settings.folds
+        for k in range(self.settings.folds):
+            images, maps = self.public.images[part != k], self.truth[part != k]
+            train = partial(self.twice, images, maps, number=400 + 2 * k)
+            network = self.kept(f"public labels but fold {k}", train)
+            guess[part == k] = self.probabilities(network, self.public.images[part == k])
+        return guess
 
     # PATE
 
@@ -148,12 +176,12 @@ class Trial:
         """Components of the public label maps, as many as are worth their noise."""
         return PCAReducer.fit(self.truth, noise=self.unit_noise(epsilon))
 
-    def autoencoder(self, epsilon: float) -> Reducer:
-        """Taught with the public label maps under the noise that will be added."""
+    def autoencoder(self, epsilon: float, centre: Array) -> Reducer:
+        """Taught with departures of public label maps from a public centre, under the noise."""
         s = self.settings
         return ShapeReducer.fit(
-            self.truth, noise=self.unit_noise(epsilon), dimension=s.dimension, widths=s.widths,
-            steps=s.reducer_steps, seed=self.seed,
+            self.truth, centre=centre, noise=self.unit_noise(epsilon), dimension=s.dimension,
+            widths=s.widths, steps=s.reducer_steps, seed=self.seed,
         )  # fmt: skip
 
     def unit_noise(self, epsilon: float) -> float:
@@ -163,7 +191,9 @@ class Trial:
             return 0.0
         return unit_noise(teachers=s.teachers, queries=s.public, epsilon=epsilon, delta=s.delta)
 
-    def noisy(self, reducer: Reducer, epsilon: float) -> tuple[Array, NoisyAnswers | None]:
+    def noisy(
+        self, method: str, reducer: Reducer, epsilon: float
+    ) -> tuple[Array, NoisyAnswers | None]:
         """Labels for the public volumes, and the release they come from (None without noise)."""
         name = inputs_name(self.public.images)
         sent = [
@@ -180,9 +210,15 @@ class Trial:
             teachers=self.segmenter, student=self.segmenter, reducer=reducer, epsilon=epsilon,
             delta=delta, ledger=shard_ledger(epsilon=epsilon, delta=delta),
         )  # fmt: skip
-        kind = type(reducer).__name__
-        found = pate.aggregate(sent, rng=seeded(self.seed).child(kind, f"{epsilon:g}"))
+        found = pate.aggregate(sent, rng=seeded(self.seed).child(method, f"{epsilon:g}"))
         return reducer.decode(found.codes, noise=found.noise), found
+
+    def silent(self, reducer: Reducer, epsilon: float) -> Array:
+        """The labels if every teacher sent zeros: what is decoded from noise alone."""
+        noise = self.unit_noise(epsilon) * reducer.radius
+        rng = np.random.default_rng(self.seed)
+        codes = rng.normal(scale=noise, size=(len(self.public), reducer.dimension))
+        return reducer.decode(codes, noise=noise)
 
     def student(self, name: str, labels: Array) -> nn.Module:
         """Trained on the public volumes and what was answered, the likeliest class of each voxel.
@@ -190,53 +226,61 @@ class Trial:
         Soft Dice has its best answer at hard maps even where targets are soft, so we harden first.
         """
         maps = segmentation.soft_targets(labels.argmax(axis=1), self.classes).numpy()
-        return self.kept(name, lambda: self.taught(self.public.images, maps, number=200))
+        return self.kept(name, lambda: self.twice(self.public.images, maps, number=200))
 
     def with_public_labels(self, name: str, student: nn.Module) -> nn.Module:
         """A student that goes on to learn from the public labels."""
         return self.kept(
             f"{name}, then public labels",
-            lambda: self.taught(self.public.images, self.truth, number=201, start=student),
+            lambda: self.taught(self.public.images, self.truth, number=202, start=student),
         )
 
     # DP-SGD
 
-    def dpsgd(self, epsilon: float, start: nn.Module | None) -> tuple[nn.Module, Guarantee]:
-        """The same U-Net by DP-SGD, a volume is a record.
-
-        From fresh weights on private and public volumes (the paper's baseline), or from a network
-        trained on public labels, on the private volumes.
-        """
-        s = self.settings
-        images, maps = (
-            self._all()
-            if start is None
-            else (
-                self.private.images,
-                segmentation.soft_targets(self.private.labels, self.classes).numpy(),
-            )
-        )
-        packed = torch.cat(
-            [segmentation.volumes_of(images), torch.as_tensor(maps, dtype=torch.float32)], dim=1
-        )
-        network = self.fresh(300) if start is None else copy.deepcopy(start)
-        optimizer = torch.optim.Adam(network.parameters(), lr=s.dpsgd_learning_rate)
-        schedule = Schedule.for_budget(
-            epsilon=epsilon, delta=s.delta, steps=s.dpsgd_steps, sample_rate=s.dpsgd_rate,
-            clipping_bound=s.dpsgd_bound,
+    def dpsgd(self, epsilon: float) -> Trained:
+        """From fresh weights on private and public volumes: the paper's baseline."""
+        recipe = self.settings.dpsgd
+        return self._private(
+            f"DP-SGD {epsilon:g}", self.fresh(300, recipe.channels), recipe,
+            records(*self._all()), self._budget(epsilon, Adjacency.ADD_REMOVE, Unit.RECORD),
         )  # fmt: skip
 
-        def augment(rows: Tensor, generator: torch.Generator) -> Tensor:
-            return segmentation.random_patches(rows, s.recipe, generator)
+    def dpsgd_from_public(self, epsilon: float) -> Trained:
+        """From the network trained on public labels, on the private volumes."""
+        return self._private(
+            f"DP-SGD from public labels {epsilon:g}", copy.deepcopy(self.control()),
+            self.settings.dpsgd_from_public, records(*self._hidden()),
+            self._budget(epsilon, Adjacency.ADD_REMOVE, Unit.RECORD),
+        )  # fmt: skip
 
-        with private(
-            network.train(), optimizer, packed, schedule, delta=s.delta, n_public=len(packed),
-            rng=seeded(self.seed).child("dpsgd"), augment=augment, micro_batch=8,
-        ) as training:  # fmt: skip
-            for batch in training:
-                logits = network(batch.x[:, :1])
-                training.step(segmentation.dice_and_entropy(logits, batch.x[:, 1:]))
-        return network.eval(), training.guarantee
+    def dpsgd_by_shard(self, epsilon: float) -> Trained:
+        """From fresh weights, a teacher's shard is a record: the unit that PATE protects."""
+        recipe = self.settings.dpsgd_by_shard
+        return self._private(
+            f"DP-SGD by shard {epsilon:g}", self.fresh(300, recipe.channels), recipe,
+            records(*self._hidden(), volumes=self.settings.shard),
+            self._budget(epsilon, Adjacency.REPLACE_ONE, Unit.SHARD),
+        )  # fmt: skip
+
+    def _budget(self, epsilon: float, adjacency: Adjacency, unit: Unit) -> Budget:
+        return Budget(epsilon=epsilon, delta=self.settings.delta, adjacency=adjacency, unit=unit)
+
+    def _private(
+        self, name: str, start: nn.Module, recipe: PrivateRecipe, data: Tensor, budget: Budget
+    ) -> Trained:
+        """The network, and what it promises, which is written beside it before it is."""
+        stated = self.place / f"{name} guarantee.json"
+
+        def train() -> nn.Module:
+            promise = train_privately(
+                start, data, recipe, budget, patches=self.settings.recipe,
+                rng=seeded(self.seed).child(name),
+            )  # fmt: skip
+            stated.write_text(json.dumps(promise.to_dict()))
+            return start
+
+        network = self.kept(name, train, recipe.channels)
+        return network, Guarantee.from_dict(json.loads(stated.read_text()))
 
     # Scores
 
