@@ -25,6 +25,8 @@ DPSGD, DPSGD_FROM_PUBLIC, DPSGD_BY_SHARD = (
     "DP-SGD", "DP-SGD from public labels", "DP-SGD by shard",
 )  # fmt: skip
 EVERYTHING = "non-private on everything"
+MIXED = (0.1, 0.3, 0.5)
+"""Weights of the ensemble in mixtures with the public network."""
 
 
 def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
@@ -52,9 +54,22 @@ def _mean_teacher(trial: Trial, epsilon: float) -> Row:
 
 
 def _ensemble(trial: Trial, epsilon: float) -> Row:
+    """Also its labels for public volumes, by themselves and mixed into the public network's.
+
+    The mixtures are what teachers could add if answers were neither compressed nor noisy.
+    """
     k = trial.settings.teachers
     total = sum(trial.probabilities(trial.teacher(i), trial.test.images) for i in range(k))
-    return {"dice": trial.dice(np.asarray(total)), "guarantee": None}
+    said = np.asarray(np.mean(trial.answers, axis=0, dtype=np.float32))
+    known = trial.public_guess
+    return {
+        "dice": trial.dice(np.asarray(total)),
+        "label_dice": trial.label_dice(said),
+        "label_dice_mixed": {
+            f"{w:g}": trial.label_dice(w * said + (1.0 - w) * known) for w in MIXED
+        },
+        "guarantee": None,
+    }
 
 
 def _pca(trial: Trial, epsilon: float) -> Row:
