@@ -67,7 +67,7 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     import torch
 
     from privet import data
-    from privet.cli.train import _rows
+    from privet.cli._rows import centred
     from privet.methods.dpsgd.linear import LinearHead
 
     bad = tmp_path / "bad"
@@ -78,7 +78,7 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     head = LinearHead(features=64, outputs=10, constant=0.0)
     head.load_state_dict(state)
     digits = data.load("digits").subset(80)
-    x, _ = _rows(digits, "linear", "plain", False)
+    x, _ = centred(digits, "linear", "plain", False)
     rows = head.rows(torch.from_numpy(x)).double().numpy()
     weights = np.linalg.pinv(rows, rcond=1e-6) @ (20.0 * np.eye(10)[digits.y_train])
     state["linear.weight"] = torch.from_numpy(weights.T.astype(np.float32).copy())

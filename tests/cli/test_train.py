@@ -52,7 +52,8 @@ def test_seeded_runs_repeat(tmp_path):
 
 def test_no_run_is_overwritten(tmp_path):
     train(tmp_path, "--seed", "1")
-    assert "--resume" in train(tmp_path, "--seed", "1", code=2)
+    assert "a folder without a run" in train(tmp_path, "--seed", "1", code=2)
+    assert "a folder without a run" in train(tmp_path, "--seed", "1", "--resume", code=2)
     assert "no run to resume" in train(tmp_path / "other", "--seed", "1", "--resume", code=2)
 
 

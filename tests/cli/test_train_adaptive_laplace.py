@@ -68,7 +68,7 @@ def test_the_published_reading_claims(tmp_path, capsys) -> None:
         (["--kind", "x"], "moments, network"),
         (["--reading", "x"], "sound, published"),
         (["--epsilon", "-1"], "epsilon"),
-        (["--reading", "published", "--ledger", "x"], "published readings"),
+        (["--reading", "published", "--ledger", "x"], "a published reading"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, capsys, wrong, told) -> None:

@@ -114,7 +114,7 @@ def test_a_damaged_idx_file_is_one_line(tmp_path: Path, cut: int) -> None:
     path.write_bytes(idx(np.zeros((4, 3), dtype=np.uint8))[:cut])
     with pytest.raises(InvalidArgument) as error:
         pictures.read_idx(path)
-    assert str(path)[:20] in one_line(error)
+    assert "x.gz" in one_line(error)
 
 
 def test_importing_data_needs_neither_torch_nor_sklearn() -> None:

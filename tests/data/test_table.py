@@ -10,7 +10,8 @@ import pytest
 from privet.data import load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
-GOOD = "age,sex,sick\n30,F,no\n200,M,yes\n50,F,yes\n41,M,no\n29,F,no\n"
+PEOPLE = [f"{20 + 5 * k},{'FM'[k % 2]},{'no' if k % 3 else 'yes'}" for k in range(40)]
+GOOD = "\n".join(["age,sex,sick", *PEOPLE]) + "\n"
 SETTINGS = {
     "label": "sick",
     "classes": ("no", "yes"),
@@ -28,17 +29,40 @@ def write(folder: Path, text: str) -> Path:
 def test_a_table_is_coded_by_what_was_declared(tmp_path: Path) -> None:
     got = load_csv(write(tmp_path, GOOD), **SETTINGS)
     assert got.feature_names == ("age", "sex=F", "sex=M")
-    assert len(got.x_train) == 4 and len(got.x_test) == 1
+    assert len(got.x_train) + len(got.x_test) == 40 and 3 <= len(got.x_test) <= 15
     assert got.high.tolist() == [120, 1, 1]
     everyone = np.concatenate([got.train_rows(), got.test_rows()])
-    assert everyone.max() == 1.0  # the age of 200 is clipped by the declared bound
+    assert everyone.max() == 1.0  # an age of 215 is clipped by the declared bound
     assert (everyone[:, 1:].sum(axis=1) == 1).all()
+
+
+def test_no_record_moves_another(tmp_path: Path) -> None:
+    """Without one record, or with another label on it, all others stay on their side, in order."""
+    whole = load_csv(write(tmp_path, GOOD), **SETTINGS)
+    for k in (0, 17, 39):
+        fewer = "\n".join(["age,sex,sick", *PEOPLE[:k], *PEOPLE[k + 1 :]])
+        part = load_csv(write(tmp_path, fewer), **SETTINGS)
+        gone = 20.0 + 5 * k
+        for side in ("x_train", "x_test"):
+            ages = getattr(whole, side)[:, 0]
+            assert getattr(part, side)[:, 0].tolist() == ages[ages != gone].tolist()
+    other = write(tmp_path, GOOD.replace(PEOPLE[17], PEOPLE[17].replace("no", "yes")))
+    assert (load_csv(other, **SETTINGS).x_train == whole.x_train).all()
+    assert whole.split_assumes == "" and whole.subset(9).split_assumes != ""
+
+
+def test_copies_stay_together_unless_told_apart(tmp_path: Path) -> None:
+    lines = [f"{k},{30 + k % 4},F,{'no' if k % 2 else 'yes'}" for k in range(400)]
+    path = write(tmp_path, "\n".join(["id,age,sex,sick", *lines]) + "\n")
+    apart = load_csv(path, **SETTINGS, ignore=("id",))
+    assert 50 < len(apart.x_test) < 110
+    assert set(apart.x_test[:, 0]) == set(apart.x_train[:, 0])
 
 
 def test_a_test_file_of_its_own(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     got = load_csv(path, test_path=path, **SETTINGS)
-    assert len(got.x_train) == len(got.x_test) == 5
+    assert len(got.x_train) == len(got.x_test) == 40
 
 
 @pytest.mark.parametrize(
@@ -52,8 +76,11 @@ def test_a_test_file_of_its_own(tmp_path: Path) -> None:
         ("age,sex,sick\n1e999,F,no\n", "is not finite"),
         ("age,sex,sick\n1,X,no\n", "line 2, column 'sex': 'X' is not among F, M"),
         ("age,sex,sick\n1,F,maybe\n", "'maybe' is not among no, yes"),
+        ("age,sex,sick\n", "it has no records"),
+        ("age,sex,sick\n1,F,no\n2,F,no\n", "all its labels are 'no'"),
+        ("age,sex,sick\n1,F,no\n1,F,yes\n", "too few different records"),
         ("age,sex,sick\n1,F\n", "line 2 has 2 cells instead of 3"),
-        ("age,sex,sick,weight\n1,F,no,70\n", "ignore=('weight',)"),
+        ("age,sex,sick,weight\n1,F,no,70\n", "name it in ignore"),
     ],
 )
 def test_faults_say_where(tmp_path: Path, text: str, says: str) -> None:

@@ -102,14 +102,15 @@ def _attacked(
 def _dpsgd(run: Path, config: Config, dataset: Dataset) -> Attacked:
     from safetensors.torch import load_file
 
-    from privet.cli.train import _method, _rows
+    from privet.cli._rows import centred
+    from privet.cli.train import method_of
     from privet.methods.base import PublicFacts
     from privet.methods.dpsgd import Wishes
     from privet.methods.dpsgd.linear import LinearHead
     from privet.methods.dpsgd.networks import SmallCNN
     from privet.noise import seeded
 
-    rows = _rows(dataset, config["model"], config["features"], False)
+    rows = centred(dataset, config["model"], config["features"], False)
     wishes = Wishes(
         steps=config["steps"],
         sample_rate=config["sample_rate"],
@@ -119,7 +120,7 @@ def _dpsgd(run: Path, config: Config, dataset: Dataset) -> Attacked:
     )
 
     def train(x: Any, y: Any, seed: int) -> Callable[[Any], Any]:
-        method = _method(config["model"], dataset, wishes)
+        method = method_of(config["model"], dataset, wishes)
         facts = PublicFacts(
             records=len(x),
             features=x.shape[1],
@@ -159,11 +160,11 @@ def _logits(model: Any) -> Callable[[Any], Any]:
 def _adaptive_laplace(run: Path, config: Config, dataset: Dataset) -> Attacked:
     from safetensors.torch import load_file
 
-    from privet.cli.train_adaptive_laplace import _prepared
+    from privet.cli.train_adaptive_laplace import prepared
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier, LinearRule
 
     reading, kind = config["reading"], config["kind"]
-    x_train, x_test, settings = _prepared(dataset, reading, kind, config["features"], False)
+    x_train, x_test, settings = prepared(dataset, reading, kind, config["features"], False)
 
     def recipe(seed: int, epochs: int | None) -> AdaptiveLaplaceClassifier:
         return AdaptiveLaplaceClassifier(
@@ -217,10 +218,10 @@ def _residual(run: Path, config: Config, dataset: Dataset) -> Attacked:
 def _pate(run: Path, config: Config, dataset: Dataset) -> Attacked:
     from safetensors.torch import load_file
 
-    from privet.cli.train_pate import _rows
+    from privet.cli._rows import few
     from privet.methods.pate.students import flat_student
 
-    rows = _rows(dataset, config["features"], False)
+    rows = few(dataset, config["features"], False)[:2]
     shape, classes = rows[0].shape[1:], (dataset.n_classes,)
     student = flat_student(input_shape=shape, target_shape=classes).module
     student.load_state_dict(load_file(run / "model.safetensors"))

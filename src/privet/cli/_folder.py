@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +16,38 @@ if TYPE_CHECKING:
     from privet.ledger import Ledger
 
 
-KNOWN = "the number of records, and which of them are kept for tests, are public"
+OWN_LEDGER = "run.ledger"
+COUNTED = "the number of training records is public"
 SEEDED = "nobody knows or guesses the seed of the noise: this is an experiment, not a release"
 
 
-def new(out: Path) -> None:
-    """Make the folder of a new run; one with a finished run is left alone."""
+def has_no_run(out: Path) -> None:
+    """Refuse a folder with a finished run; nothing is made yet."""
     if (out / "guarantee.json").exists():
         raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
+
+
+@contextmanager
+def begun(out: Path) -> Iterator[None]:
+    """The folder of a new run; gone again if it is refused before anything was charged."""
+    there = out.exists()
     make(out)
+    try:
+        yield
+    except Exception:
+        _forget_unused(out / OWN_LEDGER)
+        if not there:
+            with suppress(OSError):  # not empty: something was spent, and is kept
+                out.rmdir()
+        raise
+
+
+def _forget_unused(ledger: Path) -> None:
+    from privet.ledger import Ledger
+
+    if ledger.exists() and len(Ledger.open(ledger)) == 0:
+        for file in ledger.parent.glob(f"{ledger.name}*"):
+            file.unlink()
 
 
 def make(out: Path) -> None:
@@ -43,7 +68,7 @@ def ledger_of(
 
     if path is not None:
         return Ledger.open(path)
-    own = out / "run.ledger"
+    own = out / OWN_LEDGER
     if own.exists():
         return Ledger.open(own)
     out.mkdir(parents=True, exist_ok=True)
@@ -58,17 +83,22 @@ def leave(
     metrics: dict[str, Any],
     guarantee: Guarantee,
     claim: Guarantee | None,
+    split_assumes: str,
 ) -> dict[str, Any]:
     """Write everything, the guarantee last; returns what scripts may rely on.
 
-    A command counts the records of a file and sets some apart for tests by that count, so that one
-    record more or less could send others to the other part: the guarantee says that it rests on it.
+    A command counts the training records; where they were told from test records otherwise than
+    each by itself, one record more or less could move others, and the guarantee rests on that too.
     """
+    from privet.data.dataset import FIXED_SPLIT
+    from privet.guarantee import Adjacency
     from privet.methods.base import assuming
     from privet.report.card import card
 
-    seeded = (SEEDED,) if config.get("noise") == "seeded" else ()
-    guarantee = assuming(guarantee, KNOWN, *seeded)
+    if guarantee.adjacency is not Adjacency.ADD_REMOVE:  # a replaced record may change sides
+        split_assumes = FIXED_SPLIT
+    seeded = SEEDED if config.get("noise") == "seeded" else ""
+    guarantee = assuming(guarantee, *filter(None, [COUNTED, split_assumes, seeded]))
     out.mkdir(parents=True, exist_ok=True)
     promise = {
         "guarantee": guarantee.to_dict(),

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privet import _check
-from privet.cli import _folder
-from privet.cli._data import Bounds, Label, remembered
-from privet.cli._data import dataset as find
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._rows import centred
+from privet.cli._run import one_line_errors
+from privet.cli._training import Asked, Cache, Features, training
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.ledger import Ledger
     from privet.methods.base import Release
-    from privet.methods.dpsgd import Checkpoints, PrivateLinear, PrivateNetwork, Training
-    from privet.nets.features import Features
+    from privet.methods.dpsgd import PrivateLinear, PrivateNetwork, Training
 
 app = typer.Typer(
     name="train",
@@ -40,61 +37,39 @@ def _methods() -> None:
 
 @app.command()
 @one_line_errors()
+@training
 def dpsgd(
-    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
-    epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
-    seed: Annotated[
-        int | None, typer.Option(help="Repeatable noise, for experiments only.")
-    ] = None,
+    asked: Asked,
     secure: Annotated[
         bool, typer.Option("--secure", help="Secret noise; the default without --seed.")
     ] = False,
     model: Annotated[str, typer.Option(help="linear, or cnn (pictures, end to end).")] = "linear",
-    features: Annotated[
-        str,
-        typer.Option(help="Public front end of a linear model: auto, plain, scattering, strokes."),
-    ] = "auto",
-    cache: Annotated[
-        bool, typer.Option("--cache", help="Keep features on disk, unprotected.")
-    ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    records: Annotated[
-        int | None, typer.Option(help="Train on the first so many records only.")
-    ] = None,
+    features: Features = "auto",
+    cache: Cache = False,
     steps: Annotated[int | None, typer.Option(help="By rule unless told.")] = None,
     sample_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
     clipping_bound: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
-    label: Label = None,
-    bounds: Bounds = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
-    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Clipped, noised gradients (tight-privacy-cost), priced by exact accounting.
 
     The same command with --resume goes on after a crash: a seeded run as if it had never stopped, a
     secure one with new noise, charging again for what it makes again.
     """
-    begun = time.perf_counter()
-    _check.positive("epsilon", epsilon)
-    _check.open_unit("delta", delta)
-    if secure and seed is not None:
+    _check.open_unit("--delta", asked.delta)
+    if secure and asked.seed is not None:
         raise InvalidArgument("--secure", "with --seed", "one of the two")
-    _folder_is_right(out, resume)
-    _folder.make(out)
-    from privet import noise
-    from privet.methods.base import PublicFacts
+    _folder_is_right(asked.out, resume)
+    from safetensors.torch import save
+
+    from privet.methods.base import PublicFacts, source_of
     from privet.methods.dpsgd import Checkpoints, Wishes
 
-    dataset = find(data, folder, label, bounds)
-    if records is not None:
-        dataset = dataset.subset(records)
-    x_train, x_test = _rows(dataset, model, features, cache)
+    dataset = asked.dataset()
+    x_train, x_test = centred(dataset, model, features, cache)
+    inputs = min(dataset.n_features, x_train.shape[1])
+    asked.check_enough(len(x_train), (inputs + 1) * dataset.n_classes)
     wishes = Wishes(
         steps=steps,
         sample_rate=sample_rate,
@@ -105,45 +80,39 @@ def dpsgd(
         records=len(x_train),
         features=x_train.shape[1],
         outputs=dataset.n_classes,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=asked.epsilon,
+        delta=asked.delta,
     )
-    method = _method(model, dataset, wishes)
+    method = method_of(model, dataset, wishes)
     plan = method.plan(facts)
-    config = {
-        "method": "dpsgd",
-        "data": dataset.name,
-        "model": model,
-        "features": features,
-        "epsilon": epsilon,
-        "delta": delta,
-        "seed": seed,
-        "noise": "secure" if seed is None else "seeded",
-        "steps": plan.schedule.steps,
-        "sample_rate": float(plan.schedule.rates[0]),
-        "clipping_bound": float(plan.schedule.bounds[0]),
-        "noise_multiplier": float(plan.schedule.noise_multipliers[0]),
-        "learning_rate": float(plan.learning_rates[0]),
-        "momentum": plan.momentum,
-        "centre_mu": plan.centre_mu,
-        **remembered(out, data, label, bounds),
-    }
-    with _progress(plan.schedule.steps, show=not as_json) as watcher:
-        release = _fit(
-            method,
-            watcher,
-            Checkpoints(folder=out, every=max(1, plan.schedule.steps // 10)),
-            (x_train, dataset.y_train),
-            plan,
-            _folder.ledger_of(ledger, out, epsilon, delta),
-            noise.secure() if seed is None else noise.seeded(seed),
+    checkpoints = Checkpoints(folder=asked.out, every=max(1, plan.schedule.steps // 10))
+    bar = _progress(plan.schedule.steps, show=not asked.as_json)
+    with asked.charged() as ledger, bar as watcher:
+        release = replace(method, watcher=watcher, checkpoints=checkpoints).fit(
+            x_train, dataset.y_train, plan, ledger=ledger, rng=source_of(asked.seed)
         )
-    accuracy = _accuracy(release, x_test, dataset)
-    answer = _leave(out, release, config, accuracy, time.perf_counter() - begun)
-    if as_json:
-        print_json(answer)
-    else:
-        typer.echo(f"{out}: test accuracy {accuracy:.2%}, {release.guarantee}")
+    state = {k: v.contiguous().clone() for k, v in release.model.state_dict().items()}
+    asked.leave(
+        "dpsgd",
+        dataset,
+        partial(save, state),
+        settings={
+            "model": model,
+            "features": features,
+            "steps": plan.schedule.steps,
+            "sample_rate": float(plan.schedule.rates[0]),
+            "clipping_bound": float(plan.schedule.bounds[0]),
+            "noise_multiplier": float(plan.schedule.noise_multipliers[0]),
+            "learning_rate": float(plan.learning_rates[0]),
+            "momentum": plan.momentum,
+            "centre_mu": plan.centre_mu,
+        },
+        accuracy=_accuracy(release, x_test, dataset),
+        guarantee=release.guarantee,
+        claim=release.claim,
+        steps=release.steps,
+        stopped_early=release.steps < plan.schedule.steps,
+    )
 
 
 def _folder_is_right(out: Path, resume: bool) -> None:
@@ -158,40 +127,8 @@ def _folder_is_right(out: Path, resume: bool) -> None:
         raise MissingFile(path, "there is no run to resume")
 
 
-def _rows(dataset: Dataset, model: str, features: str, cache: bool) -> tuple[Any, Any]:
-    """Training and test rows as the model sees them: public maps of each record by itself."""
-    if model not in ("linear", "cnn"):
-        raise InvalidArgument("--model", model, "linear or cnn")
-    if model == "cnn":
-        return 2.0 * dataset.train_rows() - 1.0, 2.0 * dataset.test_rows() - 1.0
-    front = _front(dataset, features, cache)
-    if front is not None:
-        return front.transform(dataset.train_rows()), front.transform(dataset.test_rows())
-    width = dataset.n_features**0.5
-    return (2.0 * dataset.train_rows() - 1.0) / width, (2.0 * dataset.test_rows() - 1.0) / width
-
-
-def _front(dataset: Dataset, features: str, cache: bool) -> Features | None:
-    """The public extractor that was asked for; None for plain rows."""
-    from privet.nets.features import Cached, handwriting, pictures
-
-    drawn = len(dataset.shape) >= 2
-    large = drawn and min(dataset.shape[:2]) >= 16
-    if features == "auto":
-        features = "scattering" if large else "plain"
-    if features == "plain":
-        return None
-    if features not in ("scattering", "strokes"):
-        raise InvalidArgument("--features", features, "auto, plain, scattering or strokes")
-    if not drawn:
-        raise InvalidArgument("--features", features, "plain for data that are not pictures")
-    if features == "strokes" and dataset.shape != (28, 28):
-        raise InvalidArgument("--features", features, "for pictures of 28x28 grey pixels")
-    front = handwriting() if features == "strokes" else pictures(dataset.shape)
-    return Cached(front) if cache else front
-
-
-def _method(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | PrivateNetwork:
+def method_of(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | PrivateNetwork:
+    """DP-SGD on a linear head, or on a small network from a public start."""
     from privet.methods.dpsgd import PrivateLinear, PrivateNetwork
     from privet.methods.dpsgd.networks import SmallCNN
 
@@ -202,22 +139,6 @@ def _method(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | Privat
     torch.manual_seed(0)  # where training starts is public
     network = SmallCNN(shape=dataset.shape, classes=dataset.n_classes)
     return PrivateNetwork(network=network, wishes=wishes)
-
-
-def _fit(
-    method: PrivateLinear | PrivateNetwork,
-    watcher: Callable[[Training], None],
-    checkpoints: Checkpoints,
-    data: tuple[Any, Any],
-    plan: Any,
-    ledger: Ledger,
-    rng: Any,
-) -> Release[Any]:
-    from dataclasses import replace
-
-    return replace(method, watcher=watcher, checkpoints=checkpoints).fit(
-        *data, plan, ledger=ledger, rng=rng
-    )
 
 
 @contextmanager
@@ -267,26 +188,3 @@ def _accuracy(release: Release[Any], x_test: Any, dataset: Dataset) -> float:
             for i in range(0, len(x_test), 1000)
         ]
     return float((torch.cat(parts).numpy() == dataset.y_test).mean())
-
-
-def _leave(
-    out: Path, release: Release[Any], config: dict[str, Any], accuracy: float, seconds: float
-) -> dict[str, Any]:
-    """Write the folder of the run; returns what scripts may rely on."""
-    from safetensors.torch import save
-
-    state = {k: v.contiguous().clone() for k, v in release.model.state_dict().items()}
-    metrics = {
-        "test_accuracy": accuracy,
-        "seconds": seconds,
-        "steps": release.steps,
-        "stopped_early": release.steps < int(config["steps"]),
-    }
-    return _folder.leave(
-        out,
-        model=save(state, metadata={"privet": json.dumps(config)}),
-        config=config,
-        metrics=metrics,
-        guarantee=release.guarantee,
-        claim=release.claim,
-    )

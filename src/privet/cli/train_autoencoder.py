@@ -2,81 +2,57 @@
 
 from __future__ import annotations
 
-import json
-import time
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privet import _check
-from privet.cli import _folder
-from privet.cli._data import Bounds, Label, remembered
-from privet.cli._data import dataset as find
-from privet.cli._run import one_line_errors, print_json, progress_bar
-from privet.cli.train import _front
+from privet.cli._rows import few
+from privet.cli._run import one_line_errors, progress_bar
+from privet.cli._training import Asked, Cache, Features, training
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.methods.autoencoder import PrivateAutoencoderClassifier
 
 READINGS = ("sound", "published")
 
 
 @one_line_errors()
+@training
 def autoencoder(
-    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
-    epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    delta: Annotated[float, typer.Option(help="At this delta; 0 for pure epsilon.")] = 1e-5,
-    seed: Annotated[
-        int | None, typer.Option(help="Repeatable noise, for experiments only.")
-    ] = None,
+    asked: Asked,
     reading: Annotated[
         str, typer.Option(help="sound; or published, whose epsilon is a claim.")
     ] = "sound",
     layers: Annotated[str, typer.Option(help="Units of each layer, such as 300 or 300,200.")] = "",
-    features: Annotated[
-        str, typer.Option(help="Public front end: auto, plain, scattering, strokes.")
-    ] = "auto",
-    cache: Annotated[
-        bool, typer.Option("--cache", help="Keep features on disk, unprotected.")
-    ] = False,
+    features: Features = "auto",
+    cache: Cache = False,
     epochs: Annotated[int, typer.Option(help="Of the published reading.")] = 50,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    records: Annotated[
-        int | None, typer.Option(help="Train on the first so many records only.")
-    ] = None,
-    label: Label = None,
-    bounds: Bounds = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Auto-encoders from moments that are released once a layer (deep private auto-encoder).
 
     The published reading charges no ledger: nothing finite can be proved of it.
     """
-    begun = time.perf_counter()
-    _check.positive("epsilon", epsilon)
-    _check.delta_or_zero("delta", delta)
     if reading not in READINGS:
         raise InvalidArgument("--reading", reading, f"one of {', '.join(READINGS)}")
-    if ledger is not None and reading != "sound":
-        raise InvalidArgument("--ledger", str(ledger), "left out for the published reading")
-    _folder.new(out)
     sizes = _sizes(layers)
+    import numpy as np
+    from safetensors.numpy import save
+
     from privet.methods.autoencoder import PrivateAutoencoderClassifier
 
-    dataset = find(data, folder, label, bounds)
-    if records is not None:
-        dataset = dataset.subset(records)
-    x_train, x_test, limits = _prepared(dataset, reading, features, cache)
+    dataset = asked.dataset()
+    x_train, x_test, limits = prepared(dataset, reading, features, cache)
+    sound = reading == "sound"
+    if sound:
+        inputs = min(dataset.n_features, x_train.shape[1])
+        asked.check_enough(len(x_train), (inputs + 1) * dataset.n_classes)
     if not sizes:
-        sizes = (min(300, x_train.shape[1]) if reading == "sound" else 20,)
-    with progress_bar(show=not as_json) as progress:
+        sizes = (min(300, x_train.shape[1]) if sound else 20,)
+    charged = asked.charged() if sound else asked.uncharged()
+    with progress_bar(show=not asked.as_json) as progress, charged as ledger:
         done: dict[str, int] = {}
 
         def watcher(what: str, size: int) -> None:
@@ -84,23 +60,22 @@ def autoencoder(
             progress(what, done[what], len(x_train))
 
         classifier = PrivateAutoencoderClassifier(
-            epsilon=epsilon, delta=delta, reading=reading, layers=sizes, bounds=limits,
-            classes=range(dataset.n_classes), epochs=epochs, random_state=seed, watcher=watcher,
-            ledger=_folder.ledger_of(ledger, out, epsilon, delta) if reading == "sound" else None,
+            epsilon=asked.epsilon, delta=asked.delta, reading=reading, layers=sizes, bounds=limits,
+            classes=range(dataset.n_classes), epochs=epochs, random_state=asked.seed,
+            watcher=watcher, ledger=ledger,
         ).fit(x_train, dataset.y_train)  # fmt: skip
-    accuracy = float(classifier.score(x_test, dataset.y_test))
-    config = {
-        "method": "autoencoder", "data": dataset.name, "reading": reading, "layers": list(sizes),
-        "features": features, "epochs": epochs, "epsilon": epsilon, "delta": delta, "seed": seed,
-        "noise": "secure" if seed is None else "seeded",
-    }  # fmt: skip
-    config |= remembered(out, data, label, bounds)
-    answer = _leave(out, classifier, config, accuracy, time.perf_counter() - begun)
-    if as_json:
-        print_json(answer)
-    else:
-        claim = "" if classifier.claim_ is None else f"; {classifier.claim_}"
-        typer.echo(f"{out}: test accuracy {accuracy:.2%}, {classifier.guarantee_}{claim}")
+    state = {k: np.ascontiguousarray(v) for k, v in classifier.model_.state().items()}
+    asked.leave(
+        "autoencoder",
+        dataset,
+        partial(save, state),
+        settings={
+            "reading": reading, "layers": list(sizes), "features": features, "epochs": epochs,
+        },
+        accuracy=float(classifier.score(x_test, dataset.y_test)),
+        guarantee=classifier.guarantee_,
+        claim=classifier.claim_,
+    )  # fmt: skip
 
 
 def _sizes(layers: str) -> tuple[int, ...]:
@@ -110,40 +85,11 @@ def _sizes(layers: str) -> tuple[int, ...]:
         raise InvalidArgument("--layers", layers, "whole numbers with commas between") from None
 
 
-def _prepared(
+def prepared(
     dataset: Dataset, reading: str, features: str, cache: bool
 ) -> tuple[Any, Any, tuple[float, float] | float]:
     """Training and test rows in [0, 1], or of public features, and what bounds them."""
-    rows = dataset.train_rows(), dataset.test_rows()
-    front = None if reading != "sound" else _front(dataset, features, cache)
-    if front is None:
-        return *rows, (0.0, 1.0)
-    from privet.nets.features import RandomProjection
-
-    made = front.transform(rows[0]), front.transform(rows[1])
-    if front.n_features > 1000:  # the second moment has the square of that
-        fewer = RandomProjection(n_inputs=front.n_features, n_features=500)
-        made = fewer.transform(made[0]), fewer.transform(made[1])
-    return *made, 1.0
-
-
-def _leave(
-    out: Path,
-    classifier: PrivateAutoencoderClassifier,
-    config: dict[str, Any],
-    accuracy: float,
-    seconds: float,
-) -> dict[str, Any]:
-    """Write the folder of the run; returns what scripts may rely on."""
-    import numpy as np
-    from safetensors.numpy import save
-
-    state = {k: np.ascontiguousarray(v) for k, v in classifier.model_.state().items()}
-    return _folder.leave(
-        out,
-        model=save(state, {"privet": json.dumps(config)}),
-        config=config,
-        metrics={"test_accuracy": accuracy, "seconds": seconds},
-        guarantee=classifier.guarantee_,
-        claim=classifier.claim_,
-    )
+    if reading != "sound":
+        return dataset.train_rows(), dataset.test_rows(), (0.0, 1.0)
+    x_train, x_test, extracted = few(dataset, features, cache)
+    return x_train, x_test, 1.0 if extracted else (0.0, 1.0)

@@ -57,5 +57,5 @@ def load(
                 "name",
                 name,
                 f"one of {', '.join(NAMES)}",
-                "for files of your own: load_csv, load_npz",
+                "a file of your own must end in .csv or .npz (load_csv, load_npz)",
             )

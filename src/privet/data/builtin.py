@@ -78,7 +78,7 @@ def blobs() -> Dataset:
     )
 
 
-def _split(x: NDArray[Any], y: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _split(x: NDArray[Any], y: NDArray[Any]) -> dict[str, Any]:
     """A fixed permutation; the last fifth is the test part. Reads neither values nor labels."""
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(x))
     cut = len(x) - len(x) // 5

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 
+FIXED_SPLIT = "which records are kept for tests is public"
+"""What a promise rests on where one record more or less could move others to the test part."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
@@ -38,6 +41,8 @@ class Dataset:
     low: NDArray[Any]
     high: NDArray[Any]
     feature_names: tuple[str, ...] = ()
+    split_assumes: str = FIXED_SPLIT
+    """What must be public about the split; empty where each record goes its way by itself."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from privet.data.dataset import Dataset
-from privet.data.table import Columns, load_csv, load_npz
+from privet.data.split import BY_CONTENT, kept_for_tests
+from privet.data.table import Columns, check_labels, check_parts, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -34,7 +35,9 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
     (grey) or [height, width, 3].
     """
     if not path.is_file() and not path.is_dir():
-        raise MissingFile(path, "give the path of a .csv or .npz file, or the name of a data set")
+        raise MissingFile(
+            path, "give a .csv or .npz file, a folder of pictures, or a name of `privet data list`"
+        )
     if declaration is None:
         raise InvalidArgument(
             "--bounds", None, "a JSON file that declares what is public",
@@ -47,7 +50,9 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         low, high = _pair(told["bounds"])
         return load_npz(path, bounds=(low, high), classes=told["classes"])
     if label is None:
-        raise InvalidArgument("--label", None, "the column to predict", f"see {path.name}")
+        raise InvalidArgument(
+            "--label", None, "the column to predict", f"one of those in the first line of {path}"
+        )
     return load_csv(
         path,
         label=label,
@@ -59,10 +64,11 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
 
 
 def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int = 0) -> Dataset:
-    """Pictures in one folder a class, brought to one size; a fifth of them is the test part.
+    """Pictures in one folder a class, brought to one size.
 
-    They are taken in the order of their names, whatever their class: a picture of another class
-    under the same name moves no other one, to the test part or to another teacher.
+    About a fifth are the test part, each by a hash of its own pixels. They are taken in the order
+    of their names, whatever their class: the same picture under another class moves no other one,
+    to the test part or to another teacher.
     """
     if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
         raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
@@ -86,13 +92,14 @@ def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int =
         y.append(k)
     if len(x) < 2:
         raise InvalidArgument("data", str(path), f"a folder with pictures ({', '.join(PICTURES)})")
-    order = np.random.default_rng(seed).permutation(len(x))
-    rows, labels = np.stack(x)[order], np.array(y)[order]
-    cut = len(x) - max(1, len(x) // 5)
+    rows, labels, names = np.stack(x), np.array(y), tuple(map(str, classes))
+    check_labels(path, labels, names)
+    tests = kept_for_tests((picture.tobytes() for picture in x), share=0.2, seed=seed)
+    check_parts(path, tests)
     return Dataset(
-        name=path.name, about=f"pictures in {path.name}", classes=tuple(map(str, classes)),
-        low=np.array(0.0), high=np.array(255.0), x_train=rows[:cut], y_train=labels[:cut],
-        x_test=rows[cut:], y_test=labels[cut:],
+        name=path.name, about=f"pictures in {path.name}", classes=names, low=np.array(0.0),
+        high=np.array(255.0), x_train=rows[~tests], y_train=labels[~tests], x_test=rows[tests],
+        y_test=labels[tests], split_assumes=BY_CONTENT,
     )  # fmt: skip
 
 
@@ -106,9 +113,10 @@ def read_declaration(path: Path) -> dict[str, Any]:
         raise InvalidArgument("--bounds", str(path), "a JSON file", str(e)) from None
     if not isinstance(told, dict) or not set(told) <= set(KEYS):
         raise InvalidArgument("--bounds", str(path), f"a JSON object with {', '.join(KEYS)}")
-    if not told.get("classes"):
+    classes = told.get("classes")
+    if not isinstance(classes, list) or len(classes) < 2:
         raise InvalidArgument(
-            "classes", told.get("classes"), f"a list in {path.name}: every label that may occur"
+            "classes", classes, f"a list in {path.name} of two or more: every label that may occur"
         )
     whole = {"bounds": {}, "categories": {}, "ignore": [], **told}
     for key, value in whole.items():

@@ -55,4 +55,5 @@ def download(path: Path, *, urls: tuple[str, ...], sha256: str) -> Path:
 
 def damaged(path: Path, problem: str) -> InvalidArgument:
     """The error for a file that is there but is not what it should be."""
-    return InvalidArgument("file", str(path), "a whole, readable data file", problem)
+    shown = str(path) if len(str(path)) < 50 else f".../{path.name}"
+    return InvalidArgument("file", shown, "a whole, readable data file", problem)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.data.dataset import Dataset
 from privet.data.files import damaged
 from privet.data.pictures import read_npz
+from privet.data.split import BY_CONTENT, kept_for_tests
 from privet.errors import InvalidArgument, MissingFile
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -36,10 +36,10 @@ def load_csv(
     """A data set from a CSV file with a header line.
 
     Numeric columns are those of `bounds` (column -> (low, high)), categorical ones those of
-    `categories` (column
-    -> every value that may occur), one-hot coded. The label column holds one of `classes`. Every
-    other column must be named in `ignore`, so that none is left out by accident. The test part is
-    `test_path`, or a fraction of the rows by a fixed permutation.
+    `categories` (column -> every value that may occur), one-hot coded. The label column holds one
+    of `classes`. Every other column must be named in `ignore`, so that none is left out by
+    accident. The test part is `test_path`, or the rows that a hash of their own cells, those of
+    `ignore` too and the label not, sends there: about `test_fraction` of them.
 
     **Assumes**: bounds, categories and classes are known apart from the data. Values outside the
     bounds are kept as they are and clipped by `Dataset.train_rows`.
@@ -48,15 +48,14 @@ def load_csv(
     for name, pair in bounds.items():
         _check_pair(name, pair)
     columns = Columns(label, tuple(map(str, classes)), bounds, categories, tuple(ignore))
-    x, y = columns.read(Path(path))
+    x, y, contents = columns.read(Path(path))
+    check_labels(Path(path), y, columns.classes)
     if test_path is not None:
-        x_test, y_test = columns.read(Path(test_path))
+        x_test, y_test, _ = columns.read(Path(test_path))
     else:
-        share = _check.open_unit("test_fraction", test_fraction)
-        order = np.random.default_rng(seed).permutation(len(x))
-        cut = len(x) - round(share * len(x))
-        x_test, y_test = x[order[cut:]], y[order[cut:]]
-        x, y = x[order[:cut]], y[order[:cut]]
+        tests = kept_for_tests(contents, share=test_fraction, seed=seed)
+        check_parts(Path(path), tests)
+        x, x_test, y, y_test = x[~tests], x[tests], y[~tests], y[tests]
     low, high = columns.limits()
     return Dataset(
         name=Path(path).stem,
@@ -69,6 +68,7 @@ def load_csv(
         y_train=y,
         x_test=x_test,
         y_test=y_test,
+        split_assumes=BY_CONTENT,
     )
 
 
@@ -94,7 +94,7 @@ def load_npz(
             raise damaged(
                 place, f"{name} has values that are not finite; fill or drop those records"
             )
-    return Dataset(
+    data = Dataset(
         name=place.stem,
         about=place.name,
         classes=tuple(map(str, classes)),
@@ -105,6 +105,24 @@ def load_npz(
         x_test=arrays["x_test"],
         y_test=arrays["y_test"],
     )
+    check_labels(place, data.y_train, data.classes)
+    return data
+
+
+def check_labels(path: Path, y: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    """Refuse a file without records, or whose records are all of one class."""
+    found = np.unique(y)
+    if len(found) == 0:
+        raise damaged(path, "it has no records")
+    if len(found) == 1:
+        raise damaged(path, f"all its labels are {classes[found[0]]!r}; there is nothing to learn")
+
+
+def check_parts(path: Path, tests: NDArray[np.bool_]) -> None:
+    """Refuse a split that leaves a part empty."""
+    if tests.all() or not tests.any():
+        problem = f"too few different records ({len(tests)}) to keep some for tests"
+        raise damaged(path, f"{problem}; a column of numbers under `ignore` tells copies apart")
 
 
 def _check_pair(name: str, pair: Any) -> None:
@@ -149,8 +167,8 @@ class Columns:
         high = [float(pair[1]) for pair in self.bounds.values()] + [1.0] * extra
         return np.array(low), np.array(high)
 
-    def read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Features and labels of a CSV file."""
+    def read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64], list[bytes]]:
+        """Features and labels of a CSV file, and each record's cells but the label as bytes."""
         lines = self._lines(path)
         where = self._where(path, lines[0], (self.label, *self.ignore))
         x = np.zeros((len(lines) - 1, len(self.names())), dtype=np.float32)
@@ -158,7 +176,8 @@ class Columns:
         for index, (number, line) in enumerate(_numbered(lines)):
             self._fill(path, number, line, where, x[index])
             y[index] = self._choice(path, number, self.label, line[where[self.label]], self.classes)
-        return x, y
+        at = where[self.label]
+        return x, y, ["\x1f".join(c[:at] + c[at + 1 :]).encode() for c in lines[1:]]
 
     def read_features(self, path: Path) -> NDArray[np.float32]:
         """Features of a CSV file that may lack the label and what is ignored."""
@@ -191,13 +210,14 @@ class Columns:
         known = (*self.bounds, *self.categories, *more)
         for name in known:
             if name not in header:
-                raise damaged(path, f"it has no column {name!r}, only {', '.join(header)}")
+                problem = f"it has no column {name!r}, only {', '.join(header)}"
+                raise damaged(path, f"{problem}; correct what is declared, or the file")
         for name in header:
             if name not in known:
-                advice = f"give bounds={{{name!r}: (low, high)}}, categories={{{name!r}: (...)}}"
                 raise InvalidArgument(
-                    "bounds", name, "declared for every column", f"{advice} or ignore=({name!r},)"
-                )
+                    "bounds", name, "declared for every column",
+                    "give its [low, high], or its values under categories, or name it in ignore",
+                )  # fmt: skip
         return {name: header.index(name) for name in known}
 
     def _fill(
@@ -214,7 +234,10 @@ class Columns:
             try:
                 row[at] = float(cell)
             except ValueError:
-                problem = f"line {number}, column {name!r}: {cell!r} is not a number"
+                problem = (
+                    f"line {number}, column {name!r}: {cell!r} is not a number; fill or drop the "
+                    "line, or list the column's values under `categories`"
+                )
                 raise damaged(path, problem) from None
             if not math.isfinite(row[at]):
                 problem = (
@@ -232,7 +255,10 @@ class Columns:
             return values.index(cell.strip())
         except ValueError:
             shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
-            problem = f"line {number}, column {name!r}: {cell.strip()!r} is not among {shown}"
+            problem = (
+                f"line {number}, column {name!r}: {cell.strip()!r} is not among {shown}; "
+                "declare every value that may occur"
+            )
             raise damaged(path, problem) from None
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from privet import _check
 from privet.errors import InvalidArgument
+from privet.loss.gaussian import gaussian_epsilon, gaussian_mu
 
 KINDS = ("pictures", "table", "volumes")
 
@@ -101,3 +102,55 @@ def advise(
         fits = minutes is None or time is None or time <= minutes
         found.append(Advice(curve=curve, expected=expected, within=within, minutes=time, fits=fits))
     return tuple(sorted(found, key=lambda a: (not a.fits, -a.expected)))
+
+
+def check_enough(
+    *,
+    records: int,
+    numbers: int,
+    epsilon: float,
+    delta: float,
+    what: str = "records",
+    growth: float = 1.0,
+    hint: str = "",
+) -> None:
+    """Refuse a budget whose noise outweighs all records together; reads sizes alone.
+
+    A release of p numbers, to whose sum a record adds a vector of length at most 1, has noise of
+    length about sqrt(p) / mu, with mu(epsilon, delta) that of a Gaussian release (epsilon / sqrt 2
+    at delta 0). The sum is at most n long, when all records pull the same way. So with n mu below
+    sqrt(p) noise is all there is, and neither clipping bounds (which scale both) nor steps (T
+    sampled steps at rate q and noise z cost at least mu = q sqrt(T) / z) change that. Measured on
+    digits, breast_cancer and blobs: DP-SGD, one-shot moments and the auto-encoder guess wherever
+    the ratio is below 1.
+
+    `growth` is 1 for noise that is added once, and 1/2 for noise that every record adds to itself,
+    whose length grows with sqrt(n).
+
+    >>> try:
+    ...     check_enough(records=100, numbers=10, epsilon=0.01, delta=1e-5)
+    ... except InvalidArgument as refusal:
+    ...     print(refusal.expected)
+    at least 0.097 for 100 records, or 780 records for 0.01
+    """
+    n = _check.count(what, records)
+    length = math.sqrt(_check.count("numbers", numbers))
+    pure = _check.delta_or_zero("delta", delta) == 0.0
+    mu = epsilon / math.sqrt(2.0) if pure else gaussian_mu(epsilon, delta)
+    if n**growth * mu >= length:
+        return
+    least = length / n**growth
+    needed = _up(least * math.sqrt(2.0) if pure else gaussian_epsilon(least, delta))
+    many = int(_up((length / mu) ** (1.0 / growth)))
+    raise InvalidArgument(
+        "epsilon",
+        epsilon,
+        f"at least {needed:g} for {n:,} {what}, or {many:,} {what} for {epsilon:g}",
+        "; ".join(filter(None, ["noise would outweigh them all, whatever the settings", hint])),
+    )
+
+
+def _up(x: float) -> float:
+    """Rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 1)
+    return math.ceil(x / unit) * unit
