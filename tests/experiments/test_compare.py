@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -15,9 +16,13 @@ import pytest
 
 from privet.cli.main import main
 from privet.data import load
-from privet.errors import InvalidArgument
-from privet.experiments.compare import ENTRANTS, compare
+from privet.errors import InvalidArgument, LedgerError
+from privet.experiments.compare import ENTRANTS, Entrant, accounts, compare
+from privet.experiments.compare.bench import Bench
+from privet.experiments.compare.trial import attacked, trial
 from privet.experiments.kept import kept
+from privet.ledger import Ledger
+from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",
@@ -38,22 +43,97 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert limit["proved_epsilon"] == "inf" and limit["verdict"] == "no promise"
     assert ours["proved_epsilon"] <= 1.0 and ours["accuracy"] > 0.6
     assert ours["verdict"] in ("consistent", "uninformative")
-    assert [e["epsilon"] <= 1.0 for e in ours["spent"]]
     assert told[0] == (0, 3) and told[-1] == (3, 3)
+    assert [account["account"] for account in first["ledgers"]] == [
+        "adaptive-laplace: train, seed 0", "adaptive-laplace: audit, seed 0",
+    ]  # fmt: skip
+    for account in first["ledgers"]:
+        ledger = Ledger.open(tmp_path / "ledgers" / account["file"])
+        assert ledger.head == account["head"] and 0.9 < ledger.spent() <= 1.0
+        assert [e["interrupted"] for e in account["entries"]] == [False]
 
     def again(*cell: object) -> None:
         raise AssertionError("a finished cell was run again")
 
-    monkeypatch.setattr("privet.experiments.compare.run._cell", again)
+    monkeypatch.setattr("privet.experiments.compare.run.Job._run", again)
     assert compare(data, tmp_path, **settings, jobs=1) == first
+    (tmp_path / "ledgers" / first["ledgers"][0]["file"]).unlink()
+    with pytest.raises(LedgerError, match="is gone, and its cell was finished"):
+        compare(data, tmp_path, **settings, jobs=1)
 
 
-def test_every_system_is_there() -> None:
+def test_an_attempt_that_died_is_charged_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the charge, before the cell was written: the account has both attempts."""
+    data = load("blobs").subset(400)
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1}
+
+    def dies(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("privet.experiments.compare.trial.attacked", dies)
+        with pytest.raises(KeyboardInterrupt):
+            compare(data, tmp_path, **settings)
+    (tmp_path / "ledgers").mkdir()
+    limit_died = list((tmp_path / "ledgers").iterdir())
+    assert limit_died == []  # the first cell is the limit's, which spends nothing
+
+    def dies_late(model: object, sees: object, bench: object) -> object:
+        if isinstance(model, AdaptiveLaplaceClassifier):
+            raise KeyboardInterrupt
+        return attacked(model, sees, bench)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("privet.experiments.compare.trial.attacked", dies_late)
+        with pytest.raises(KeyboardInterrupt):
+            compare(data, tmp_path, **settings)
+    account = compare(data, tmp_path, **settings)["ledgers"][0]
+    assert [e["interrupted"] for e in account["entries"]] == [True, False]
+    assert account["spent"] > 1.2
+
+
+def test_a_ledger_killed_at_birth_is_made_again(tmp_path: Path) -> None:
+    bench = Bench(dataset=load("blobs"), epsilon=1.0, delta=1e-5)
+    path = accounts.path_for(tmp_path, "dpsgd: train, seed 0", "ab")
+    path.touch()
+    ledger = accounts.opened(path, ENTRANTS[2], bench)
+    assert len(ledger) == 0 and ledger.dataset == bench.dataset.fingerprint
+
+
+def test_every_system_is_there_with_its_baselines() -> None:
     systems = {e.system for e in ENTRANTS}
     assert systems == {
-        "the limit", "DP-SGD", "adaptive Laplace", "PATE", "residual perturbation",
-        "deep private auto-encoder",
+        "not private", "DP-SGD", "adaptive Laplace", "PATE", "residual perturbation",
+        "deep private auto-encoder", "private regression",
     }  # fmt: skip
+    names = [e.name for e in ENTRANTS]
+    assert len(names) == len(set(names)) >= 20
+    assert {"identical noise", "dpsgd network", "pate by votes", "residual ensemble",
+            "residual II as published", "functional mechanism", "histogram (DPME)",
+            "autoencoder without noise"} <= set(names)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.name)
+def test_a_cell_run_again_is_the_same_release(entrant: Entrant) -> None:
+    """All noise and all weights come from the cell's seed; what is charged is what is proved."""
+    bench = Bench(dataset=load("blobs").subset(600), epsilon=1.0, delta=1e-5)
+    terms = {"adjacency": entrant.adjacency, "unit": entrant.unit}
+    found = []
+    for _ in range(2):
+        ledger = Ledger.in_memory(cap_epsilon=math.inf, cap_delta=bench.delta, **terms)
+        row = trial(entrant, bench, 3, ledger if entrant.charged else None)
+        found.append((row["right"], row["attack"]["auc"], ledger.spent()))
+    assert found[0] == found[1]
+    if entrant.charged:
+        stated = row["guarantee"]
+        assert ledger.spent(stated["delta"]) == pytest.approx(stated["epsilon"], rel=1e-6)
+    elif entrant.promises:
+        assert row["guarantee"]["epsilon"] == "inf"
+    else:
+        assert row["guarantee"] is None
 
 
 def test_half_a_cell_is_no_cell(tmp_path: Path) -> None:
@@ -68,7 +148,7 @@ def test_half_a_cell_is_no_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--method", "dpsdg"), "one of not private, dpsgd"),
+        (("--method", "dpsdg"), "did you mean dpsgd?"),
         (("--epsilon", "0"), "epsilon must be"),
         (("--delta", "2"), "delta must be"),
         (("--data", "digist"), "one of digits"),
@@ -96,26 +176,46 @@ def test_an_unknown_method_in_python(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
-    """Seeded moments; every finished cell stays as it was, and the last run needs no other."""
+    """Seeded moments: finished cells stay as they were, and no ledger ever loses an entry.
+
+    After every kill each ledger's history goes on from what was seen before, and each finished cell
+    that spends has been charged at least once. At the end the accounts hold what the table says.
+    """
     command = [
         sys.executable, "-m", "privet.cli.main", "compare", "--data", "blobs", "--records", "300",
-        "--method", "adaptive-laplace", "--method", "autoencoder", "--jobs", "1",
-        "--backend", "sequential", "--out", str(tmp_path), "--json",
+        "--method", "adaptive-laplace", "--method", "autoencoder", "--method", "dpsgd network",
+        "--jobs", "1", "--backend", "sequential", "--out", str(tmp_path), "--json",
     ]  # fmt: skip
-    rng, seen = random.Random(0), {}
+    rng, seen, heads = random.Random(0), {}, {}
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     for _ in range(20):
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=quiet)
-        time.sleep(rng.uniform(0.5, 5.0))
+        time.sleep(rng.uniform(1.0, 6.0))
         child.send_signal(signal.SIGKILL)
         child.wait()
         for path in (tmp_path / "cells").glob("*.json"):
             text = path.read_text()
             json.loads(text)
             assert seen.setdefault(path.name, text) == text
+        for path in (tmp_path / "ledgers").glob("*.ledger"):
+            if path.stat().st_size == 0:  # killed while it was made
+                assert path not in heads
+                continue
+            heads[path] = Ledger.open(path).verify(head=heads.get(path)).head
     done = subprocess.run(command, capture_output=True, check=True, text=True, env=quiet)
-    rows = json.loads(done.stdout)["rows"]
-    assert [r["method"] for r in rows] == ["not private", "adaptive-laplace", "autoencoder"]
-    assert all(len(r["spent"]) >= 1 for r in rows[1:])
+    told = json.loads(done.stdout)
+    assert [r["method"] for r in told["rows"]][1:] == [
+        "adaptive-laplace", "autoencoder", "dpsgd network",
+    ]  # fmt: skip
     for name, text in seen.items():
         assert (tmp_path / "cells" / name).read_text() == text
+    for path, head in heads.items():
+        Ledger.open(path).verify(head=head)
+    assert len(told["ledgers"]) == 6
+    for account in told["ledgers"]:
+        kept_runs = [e for e in account["entries"] if not e["interrupted"]]
+        assert len(kept_runs) == 1 and 0.9 < kept_runs[0]["epsilon"] <= 1.0
+        assert account["spent"] >= kept_runs[0]["epsilon"] * (1.0 - 1e-9)
+    interrupted = sum(e["interrupted"] for a in told["ledgers"] for e in a["entries"])
+    finished = len(list((tmp_path / "cells").glob("*.json")))
+    assert finished == 7 and interrupted <= 20  # a kill costs at most the cell that it met

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -9,10 +13,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from privet.report import page
-from privet.report.charts import Axis, powers
+from privet.report import figures, page, png
+from privet.report.charts import SIZE, Axis, Mark, chart, powers
+
+CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+
+
+def in_a_browser(test: Any) -> Any:
+    """Slow, and needs Debian's chromium."""
+    missing = shutil.which("chromium") is None
+    return pytest.mark.slow(pytest.mark.skipif(missing, reason="needs chromium")(test))
 
 
 def results() -> dict[str, Any]:
@@ -20,7 +33,7 @@ def results() -> dict[str, Any]:
         "text": "(1, 1e-05)-DP per record", "theorem": "a theorem", "epsilon": 1.0,
         "assumptions": [{"text": "rows <are> bounded", "backing": "enforced"}],
     }  # fmt: skip
-    attack = {"roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]}}
+    attack = {"roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]}, "auc_interval": [0.4, 0.6]}
     common = {
         "accuracy": 0.9, "accuracy_interval": [0.85, 0.94], "attack_auc": 0.51, "seconds": 1.0,
         "attack_tpr_at_1pct_fpr": 0.05, "time_ratio": 1.5, "attack": attack,
@@ -28,18 +41,28 @@ def results() -> dict[str, Any]:
     limit = common | {
         "method": "not private", "system": "the limit", "private": False, "claimed_epsilon": None,
         "proved_epsilon": "inf", "audited_epsilon": None, "verdict": "no promise",
-        "guarantee": None, "claim": None, "spent": [], "audit": None,
+        "guarantee": None, "claim": None, "audit": None, "relevance": None,
     }  # fmt: skip
     ours = common | {
         "method": "a <method>", "system": "S", "private": True, "claimed_epsilon": 0.5,
         "proved_epsilon": 1.0, "audited_epsilon": 0.7, "verdict": "falsified", "guarantee": promise,
-        "claim": promise, "spent": [{"what": "moments", "epsilon": 1.0}], "audit": {},
+        "claim": promise, "audit": {},
+        "relevance": {"maps": [[0.5, -0.5], [0.1, 0.2]], "records": [2, 1]},
     }  # fmt: skip
     facts = {
         "name": "digits", "about": "pictures", "fingerprint": "ab", "records": 10, "features": 2,
-        "classes": 2, "public_unlabelled": 3, "tested_on": 7,
+        "classes": ["no", "yes"], "public_unlabelled": 3, "tested_on": 7, "shape": [2],
+        "columns": ["age", "in<come"],
     }  # fmt: skip
-    return {"data": facts, "epsilon": 1.0, "delta": 1e-5, "seeds": 1, "rows": [limit, ours]}
+    entries = [
+        {"what": "moments", "epsilon": 1.0, "interrupted": True},
+        {"what": "moments", "epsilon": 1.0, "interrupted": False},
+    ]
+    account = {"account": "a <method>", "file": "a.ledger", "spent": 1.5, "entries": entries}
+    return {
+        "data": facts, "epsilon": 1.0, "delta": 1e-5, "seeds": 1, "rows": [limit, ours],
+        "dpsgd": {"sample_rate": 0.2, "noise_multiplier": 5.0, "steps": 40}, "ledgers": [account],
+    }  # fmt: skip
 
 
 class Balanced(HTMLParser):
@@ -71,9 +94,37 @@ def test_one_whole_page_without_network(tmp_path: Path) -> None:
     assert path.stat().st_size < 2_000_000
     assert list(tmp_path.iterdir()) == [path]
     for words in ("a &lt;method&gt;", "rows &lt;are&gt; bounded", "falsified", "∞", "moments",
-                  "not private itself"):  # fmt: skip
+                  "not private itself", "in&lt;come", "an attempt that was interrupted"):  # fmt: skip
         assert words in text
     assert "a <method>" not in text
+    assert text.count("<figure>") == 5 and text.count("</svg>") == 5
+
+
+def test_maps_for_pictures() -> None:
+    """A map for each class, in red and blue, drawn without matplotlib."""
+    told = results()
+    facts = told["data"] | {"shape": [1, 2], "columns": []}
+    drawn, caption = figures.relevance(told["rows"][1], facts)
+    assert drawn.count('<img alt="relevance for') == 2
+    assert "No private record was looked at" in caption
+
+
+def test_png_is_read_back() -> None:
+    """What is written is a PNG with these pixels, says another reader."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    address = png.data_uri(pixels)
+    read = image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
+    assert (np.asarray(read.convert("RGBA")) == pixels).all()
+
+
+def test_marks_do_not_hide_each_other() -> None:
+    axis = Axis(low=0.0, high=1.0, ticks=(), label="")
+    marks = [Mark(x=0.5, y=0.5, name=str(k), colour="red") for k in range(7)]
+    drawn = chart("marks", axis, axis, marks=marks)
+    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', drawn)]
+    assert len(places) == 7
+    assert min(b - a for a, b in itertools.pairwise(sorted(places))) > 1.5 * SIZE
 
 
 def test_axes() -> None:
@@ -83,41 +134,80 @@ def test_axes() -> None:
     assert log.at(float("inf")) == 1.0  # an unbounded epsilon stands at the right edge
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
-@pytest.mark.parametrize("width", [375, 1200])
-def test_in_a_real_browser(width: int, tmp_path: Path) -> None:
-    """Sorting works, no error is logged, and a phone's screen needs no sideways scrolling."""
-    path = page.write(results(), tmp_path / "report.html")
-    probe = """<script>
-      window.addEventListener("load", () => {
-        const button = document.querySelectorAll("table[data-sort] th button")[2];
-        button.click();
-        const order = [...document.querySelectorAll("table[data-sort] tbody tr")]
-          .map((r) => r.cells[0].textContent);
-        document.title = JSON.stringify({order,
-          wide: document.documentElement.scrollWidth > window.innerWidth,
-          pictures: document.querySelectorAll("figure svg").length, errors: window.failed || 0});
-        document.body.setAttribute("data-probe", document.title);
-      });
-    </script>"""
+def browsed(path: Path, width: int, probe: str, *options: str) -> str:
+    """What the page's own document becomes in a frame of this width, `probe` run at the end.
+
+    Headless chromium does not go below 500 pixels: a frame of the wanted width does.
+    """
     watched = path.read_text().replace(
         "<head>", "<head><script>window.onerror = () => { window.failed = 1; };</script>", 1
     )
-    (tmp_path / "probed.html").write_text(watched.replace("</body>", probe + "</body>"))
-    # headless chromium does not go below 500 pixels: a frame of the wanted width does
+    told = (
+        '<script>window.addEventListener("load", () => { const told = {};'
+        f'{probe}; document.body.setAttribute("data-probe", JSON.stringify(told)); }});</script>'
+    )
+    (path.parent / "probed.html").write_text(watched.replace("</body>", told + "</body>"))
     frame = (
         f'<iframe src="probed.html" width="{width}" height="900" onload="setTimeout(() => '
         "document.body.append(this.contentDocument.body.getAttribute('data-probe')), 100)\">"
     )
-    (tmp_path / "frame.html").write_text(f"<body>{frame}</body>")
-    shown = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         "--allow-file-access-from-files", "--virtual-time-budget=4000",
-         (tmp_path / "frame.html").as_uri()],
+    (path.parent / "frame.html").write_text(f"<body>{frame}</body>")
+    return subprocess.run(
+        [*CHROMIUM, *options, "--dump-dom", "--allow-file-access-from-files",
+         "--virtual-time-budget=4000", (path.parent / "frame.html").as_uri()],
         capture_output=True, text=True, timeout=120, check=True,
     ).stdout  # fmt: skip
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [375, 1200])
+def test_in_a_real_browser(width: int, tmp_path: Path) -> None:
+    """Sorting works, no error is logged, and a phone's screen needs no sideways scrolling."""
+    path = page.write(results(), tmp_path / "report.html")
+    probe = """
+        const button = document.querySelectorAll("table[data-sort] th button")[3];
+        button.click();
+        told.order = [...document.querySelectorAll("table[data-sort] tbody tr")]
+          .map((r) => r.cells[1].textContent);
+        told.wide = document.documentElement.scrollWidth > window.innerWidth;
+        told.pictures = document.querySelectorAll("figure svg").length;
+        told.errors = window.failed || 0"""
+    shown = browsed(path, width, probe)
     assert '"order":["not private' in shown, shown[-500:]
     assert '"wide":false' in shown
-    assert '"pictures":2' in shown
+    assert '"pictures":5' in shown
     assert '"errors":0' in shown
+
+
+@in_a_browser
+@pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
+def test_light_and_dark(scheme: int, dark: bool, tmp_path: Path) -> None:
+    """The page follows the reader's preference, and its text stands out either way."""
+    path = page.write(results(), tmp_path / "report.html")
+    probe = """
+        const light = (c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765;
+        const style = getComputedStyle(document.body);
+        told.paper = light(style.backgroundColor); told.ink = light(style.color);
+        told.label = light(getComputedStyle(document.querySelector("svg text")).fill)"""
+    shown = browsed(path, 1200, probe, f"--blink-settings=preferredColorScheme={scheme}")
+    told = json.loads(
+        re.search(r"\{&quot;paper.*?\}|\{\"paper.*?\}", shown)[0].replace("&quot;", '"')
+    )  # type: ignore[index]
+    assert (told["paper"] < 0.3) is dark
+    for what in ("ink", "label"):
+        assert abs(told[what] - told["paper"]) > 0.35
+
+
+@in_a_browser
+def test_printed(tmp_path: Path) -> None:
+    """On paper it is light whatever the screen is, and a few pages of A4."""
+    path = page.write(results(), tmp_path / "report.html")
+    made = tmp_path / "report.pdf"
+    subprocess.run(
+        [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
+         "--no-pdf-header-footer", path.as_uri()],
+        capture_output=True, timeout=120, check=True,
+    )  # fmt: skip
+    pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", made.read_bytes()))
+    assert 1 <= pages <= 6
+    assert "@media screen and (prefers-color-scheme: dark)" in path.read_text()

@@ -32,6 +32,9 @@ def compare(
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of results and the page.")] = Path("compare"),
     folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare even where noise outweighs all records.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train, attack and audit every method (and the non-private limit) on the same split.
@@ -39,21 +42,24 @@ def compare(
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
     from privet.experiments import compare as experiment
+    from privet.experiments.plan import check_enough
     from privet.report import page
 
     chosen = dataset(data, folder, label, bounds)
     if records is not None:
         chosen = chosen.subset(records)
-    _folder.make(out)
-    with progress_bar(show=not as_json) as progress:
+    if not anyway:
+        check_enough(
+            records=len(chosen.y_train), numbers=(chosen.n_features + 1) * chosen.n_classes,
+            epsilon=epsilon, delta=delta, hint="--anyway compares all the same",
+        )  # fmt: skip
+    with _folder.begun(out), progress_bar(show=not as_json) as progress:
         results = experiment.compare(
             chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds,
             jobs=jobs, backend=backend, progress=progress,
         )  # fmt: skip
     write_json(out / "results.json", results)
-    results["pictures"] = _pictures(results)
     results["page"] = str(page.write(results, out / "report.html"))
-    results.pop("pictures")
     if as_json:
         print_json(results)
         return
@@ -66,31 +72,13 @@ def _names(given: list[str] | None) -> list[str] | None:
     return None if not given else [name.strip() for part in given for name in part.split(",")]
 
 
-def _pictures(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """What DP-SGD of this budget spends over its steps, and where the closed form is a bound."""
-    from privet import calibrate
-    from privet.loss import SampledGaussian
-    from privet.loss.compare import validity_map
-    from privet.report import plots
-
-    epsilon, delta = results["epsilon"], results["delta"]
-    rate, steps = 0.05, 1000
-    z = calibrate.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
-    run = SampledGaussian(sample_rate=rate, noise_multiplier=z.value, steps=steps)
-    spent = plots.accountants(run, delta, points=10)
-    chart = plots.validity_map(validity_map(steps=steps, delta=delta))
-    told = (
-        (spent, f"Budget over training: {steps} steps at rate {rate:g}, by accountant."),
-        (chart, "Where the paper's closed form is a bound, and where it is not."),
-    )
-    return [(plots.embedded(figure, caption), caption) for figure, caption in told]
-
-
 def table(results: dict[str, Any]) -> None:
     """The results in the terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+
+    from privet.report.figures import number
 
     facts = results["data"]
     title = (
@@ -109,7 +97,7 @@ def table(results: dict[str, Any]) -> None:
         shown.add_row(
             row["method"],
             f"{100 * row['accuracy']:.1f} [{100 * low:.0f}, {100 * high:.0f}]",
-            *(_epsilon(row[f"{k}_epsilon"]) for k in ("claimed", "proved", "audited")),
+            *(number(row[f"{k}_epsilon"]) for k in ("claimed", "proved", "audited")),
             f"{row['attack_auc']:.3f}",
             f"{row['attack_tpr_at_1pct_fpr']:.3f}",
             f"{row['time_ratio']:.1f}x",
@@ -117,9 +105,3 @@ def table(results: dict[str, Any]) -> None:
         )
     needed = Console(width=1000).measure(shown).maximum
     Console(width=max(Console().width, needed)).print(shown)  # numbers are never cut off
-
-
-def _epsilon(value: float | str | None) -> str:
-    if value is None:
-        return "-"
-    return "∞" if value == "inf" else f"{float(value):.3g}"

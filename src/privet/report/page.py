@@ -11,7 +11,9 @@ from typing import Any
 
 from privet._files import write_whole
 from privet.errors import InvalidArgument
-from privet.report.charts import COLOURS, Axis, Line, Mark, chart, legend, powers
+from privet.loss import SampledGaussian
+from privet.report import figures
+from privet.report.figures import number, odds
 
 Results = dict[str, Any]
 VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")
@@ -39,7 +41,7 @@ def html(results: Results) -> str:
             _table(results["rows"]),
             _pictures(results),
             _promises(results["rows"]),
-            _spent(results["rows"]),
+            _ledgers(results["ledgers"]),
             _settings(results),
         )
     )
@@ -69,7 +71,7 @@ def _words(results: Results) -> str:
         "<p><strong>What is promised.</strong> A method with a <em>proved</em> epsilon releases a "
         "model that would look almost the same if any one person's record had not been used. "
         f"At epsilon {epsilon:g}, nothing that anybody concludes from the model about whether "
-        f"somebody was in the data becomes more than {_odds(epsilon)} times as likely, but for a "
+        f"somebody was in the data becomes more than {odds(epsilon)} times as likely, but for a "
         f"chance of about {results['delta']:g}. It holds against attackers with any knowledge and "
         "any computer, for as long as the ledger of these data stays within its cap.</p>"
         "<p><strong>To whom.</strong> To each unit named in the promise: mostly one record, for "
@@ -83,15 +85,11 @@ def _words(results: Results) -> str:
     )
 
 
-def _odds(epsilon: float) -> str:
-    return f"{2.718281828459045**epsilon:.2g}" if epsilon < 20 else "a vast number of"
-
-
 def _table(rows: Sequence[Results]) -> str:
-    names = ("method", "accuracy", "claimed ε", "proved ε", "audited ε", "attack AUC",
+    names = ("", "method", "accuracy", "claimed ε", "proved ε", "audited ε", "attack AUC",
              "TPR at 1%", "time", "verdict")  # fmt: skip
     head = "".join(f'<th scope="col"><button type="button">{n}</button></th>' for n in names)
-    body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{_row(k, row)}</tr>" for k, row in enumerate(rows, 1))
     return (
         '<h2>The table</h2><div class="wide"><table data-sort>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -104,9 +102,10 @@ def _table(rows: Sequence[Results]) -> str:
     )
 
 
-def _row(row: Results) -> str:
+def _row(k: int, row: Results) -> str:
     low, high = row["accuracy_interval"]
     cells = [
+        f'<td data-value="{k}">{k}</td>',
         f"<td>{escape(row['method'])}<br><span class=small>{escape(row['system'])}</span></td>",
         f'<td data-value="{row["accuracy"]:.6f}">{row["accuracy"]:.1%}'
         f"<br><span class=small>{low:.1%} to {high:.1%}</span></td>",
@@ -114,9 +113,12 @@ def _row(row: Results) -> str:
     for kind in ("claimed", "proved", "audited"):
         value = row[f"{kind}_epsilon"]
         cells.append(f'<td data-value="{"" if value is None else value}">{number(value)}</td>')
+    below, above = row["attack"]["auc_interval"]
     cells += [
-        f'<td data-value="{row[key]:.6f}">{row[key]:.3f}</td>'
-        for key in ("attack_auc", "attack_tpr_at_1pct_fpr")
+        f'<td data-value="{row["attack_auc"]:.6f}">{row["attack_auc"]:.3f}'
+        f"<br><span class=small>{below:.2f} to {above:.2f}</span></td>",
+        f'<td data-value="{row["attack_tpr_at_1pct_fpr"]:.6f}">'
+        f"{row['attack_tpr_at_1pct_fpr']:.3f}</td>",
     ]
     cells.append(f'<td data-value="{row["time_ratio"]:.6f}">{row["time_ratio"]:.1f}×</td>')
     verdict = escape(row["verdict"])
@@ -124,76 +126,17 @@ def _row(row: Results) -> str:
     return "".join(cells)
 
 
-def number(value: float | str | None) -> str:
-    """An epsilon as a person reads it.
-
-    >>> number("inf"), number(None), number(0.98765)
-    ('∞', '–', '0.988')
-    """
-    if value is None:
-        return "–"
-    return "∞" if value == "inf" else f"{float(value):.3g}"
-
-
 def _pictures(results: Results) -> str:
-    rows = results["rows"]
-    figures = [
-        _figure(*_utility(rows)),
-        _figure(*_roc(rows)),
-        *(_figure(svg, caption, paper=True) for svg, caption in results.get("pictures", ())),
-    ]
-    return f'<h2>Pictures</h2><div class="pictures">{"".join(figures)}</div>'
-
-
-def _figure(picture: str, caption: str, *, paper: bool = False) -> str:
-    kind = ' class="paper"' if paper else ""
-    return f"<figure{kind}>{picture}<figcaption>{caption}</figcaption></figure>"
-
-
-def _utility(rows: Sequence[Results]) -> tuple[str, str]:
-    x = Axis(low=0.05, high=1e6, log=True, label="epsilon (right edge: no bound)",
-             ticks=[*powers(-1, 5), (1e6, "∞")])  # fmt: skip
-    y = Axis(low=0.0, high=1.0, label="accuracy", ticks=[(k / 5, f"{20 * k}%") for k in range(6)])
-    marks, entries = [], []
-    for row, colour in zip(rows, _colours(rows), strict=True):
-        entries.append((row["method"], colour, False))
-        for kind, hollow in (("proved", False), ("claimed", True)):
-            value = row[f"{kind}_epsilon"]
-            if value is None:
-                continue
-            at = float(value)
-            name = f"{row['method']}: {row['accuracy']:.1%}, {kind} epsilon {number(value)}"
-            marks.append(Mark(x=at, y=row["accuracy"], name=name, colour=colour, hollow=hollow))
-    picture = chart("accuracy against epsilon", x, y, marks=marks)
-    return picture + legend(entries), "Accuracy against epsilon: full proved, hollow only claimed."
-
-
-def _roc(rows: Sequence[Results]) -> tuple[str, str]:
-    axis = {"low": 1e-3, "high": 1.0, "log": True, "ticks": powers(-3, 0)}
-    x = Axis(label="false-positive rate", **axis)  # type: ignore[arg-type]
-    y = Axis(label="true-positive rate", **axis)  # type: ignore[arg-type]
-    lines = [
-        Line(
-            points=[
-                (f, t)
-                for f, t in zip(
-                    row["attack"]["roc"]["fpr"], row["attack"]["roc"]["tpr"], strict=True
-                )
-                if f > 0
-            ],
-            name=f"{row['method']}: AUC {row['attack_auc']:.3f}",
-            colour=colour,
-        )
-        for row, colour in zip(rows, _colours(rows), strict=True)
-    ]
-    picture = chart("membership attack", x, y, lines=lines, diagonal=True)
-    caption = "Who was in the training set? The loss attack on each model; dashed: guessing."
-    return picture + legend([(row["method"], c, False) for row, c in
-                             zip(rows, _colours(rows), strict=True)]), caption  # fmt: skip
-
-
-def _colours(rows: Sequence[Results]) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(len(rows))]
+    rows, delta = results["rows"], results["delta"]
+    drawn = [figures.utility(rows), figures.roc(rows)]
+    drawn += [figures.relevance(r, results["data"]) for r in rows if r["relevance"] is not None]
+    run = SampledGaussian(**results["dpsgd"])
+    drawn += [figures.budget(run, delta), figures.validity(run, delta)]
+    body = "".join(
+        f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+        for picture, caption in drawn
+    )
+    return f'<h2>Pictures</h2><div class="pictures">{body}</div>'
 
 
 def _promises(rows: Sequence[Results]) -> str:
@@ -218,19 +161,29 @@ def _promises(rows: Sequence[Results]) -> str:
     return f'<h2>The promises, and what they rest on</h2><div class="cards">{"".join(cards)}</div>'
 
 
-def _spent(rows: Sequence[Results]) -> str:
-    body = "".join(
-        f"<tr><td>{escape(row['method'])}</td><td>{number(entry['epsilon'])}</td>"
-        f"<td>{escape(entry['what'])}</td></tr>"
-        for row in rows
-        for entry in row["spent"]
+def _ledgers(ledgers: Sequence[Results]) -> str:
+    body = "".join(_account(ledger) for ledger in ledgers)
+    return (
+        '<h2>The ledgers</h2><div class="wide"><table class="plain"><thead><tr><th>account</th>'
+        f"<th>spent ε</th><th>charged</th></tr></thead><tbody>{body}</tbody></table></div>"
+        '<p class="small">Files in the folder <code>ledgers</code>, their chains verified for this '
+        "page; <code>privet ledger show FILE</code> reads one. Each training has an account of its "
+        "own, as if it were the only one, and was charged before it released anything. One that "
+        "was interrupted and run again was charged again. Whoever shows several of these models "
+        "spends all of them: compose them in one ledger. Methods without a proof have no account: "
+        "no finite cost could be charged.</p>"
+    )
+
+
+def _account(ledger: Results) -> str:
+    lines = "<br>".join(
+        f"{number(e['epsilon'])}: {escape(e['what'])}"
+        f"{' (an attempt that was interrupted)' if e['interrupted'] else ''}"
+        for e in ledger["entries"]
     )
     return (
-        '<h2>The ledger</h2><div class="wide"><table><thead><tr><th>method</th><th>epsilon of this '
-        f"release</th><th>what</th></tr></thead><tbody>{body}</tbody></table></div>"
-        '<p class="small">Each method has a ledger of its own here, as if it were the only one. '
-        "Whoever releases several of these models spends all of them: compose them in one "
-        "ledger.</p>"
+        f"<tr><td>{escape(ledger['account'])}</td><td>{number(ledger['spent'])}</td>"
+        f"<td>{lines}</td></tr>"
     )
 
 
@@ -244,7 +197,7 @@ def _settings(results: Results) -> str:
     facts = results["data"]
     lines = (
         f"data fingerprint <code>{escape(facts['fingerprint'])}</code>",
-        f"{facts['features']} features, {facts['classes']} classes",
+        f"{facts['features']} features, {len(facts['classes'])} classes",
         f"noise seeded by cell (an experiment, not a release); {results['seeds']} seeds",
         "this page is not private itself: accuracies, attacks, audits and the fingerprint come "
         "from the records without noise; keep it where the records are",

@@ -21,6 +21,7 @@ from privet.loss.base import Array
 from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import ValidityMap
 from privet.loss.renyi import moments_epsilon, renyi_epsilon
+from privet.report.spending import prefixes
 
 INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 EXACT, CLAIM, RENYI, MOMENTS = "#1b6ca8", "#d1495b", "#8a9a5b", "#b08968"
@@ -56,34 +57,13 @@ def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _prefixes(loss: SampledGaussian, points: int) -> list[tuple[int, SampledGaussian]]:
-    """The run cut off after some of its steps, in the order in which they were given."""
-    q, z, n = (np.asarray(v) for v in (loss.sample_rate, loss.noise_multiplier, loss.steps))
-    ends = np.cumsum(n)
-    total = int(ends[-1])
-    cuts = sorted({max(1, round(total * (k / points) ** 1.5)) for k in range(1, points + 1)})
-    out = []
-    for cut in cuts:
-        last = int(np.searchsorted(ends, cut))
-        m = n[: last + 1].copy()
-        m[last] -= ends[last] - cut
-        part = SampledGaussian(
-            sample_rate=q[: last + 1],
-            noise_multiplier=z[: last + 1],
-            steps=m,
-            adjacency=loss.adjacency,
-        )
-        out.append((cut, part))
-    return out
-
-
 def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     """epsilon as training goes on, by every accountant, and the exact trade against delta."""
     if not isinstance(loss, SampledGaussian):
         raise InvalidArgument("loss", type(loss).__name__, "a SampledGaussian")
     if len(loss.groups[0]) > 2000:
         points = 6
-    run = _prefixes(loss, points)
+    run = prefixes(loss, points)
     steps = [t for t, _ in run]
     exact = np.array([part.epsilon(delta) for _, part in run])
     claim = np.array([closed_form_claim(part, delta).epsilon for _, part in run])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -12,14 +13,32 @@ if TYPE_CHECKING:
     from privet.data import Dataset
     from privet.nets.features import Features
 
+Rows = NDArray[np.float32]
+PROJECTED = 500
+"""Columns of the public features of pictures."""
+FEW = 12
+"""Columns of those methods whose noise grows with every column."""
+_BLOCK = 4096
+
+
+class View(Enum):
+    """How a method sees records; each is a public map of a record by itself."""
+
+    COLUMNS = "columns"
+    """The columns, in [0, 1] by their declared bounds."""
+    FEATURES = "features"
+    """Pictures: scattering coefficients, randomly projected, of length 1. Tables: the columns."""
+    FEW = "few"
+    """A random projection of the features on `FEW` columns, held to [-1, 1]."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bench:
     """A data set cut in three: private records, public unlabelled ones, and a test set.
 
-    Rows are in [0, 1] by the declared bounds. The public part is a third of the test set without
-    its labels: PATE's student needs inputs, the other methods do not look at it.
+    The public part is a third of the test set without its labels: PATE's student needs inputs, the
+    other methods do not look at it.
     """
 
     dataset: Dataset
@@ -32,6 +51,11 @@ class Bench:
         return list(range(self.dataset.n_classes))
 
     @property
+    def records(self) -> int:
+        """The number of private records, which is public."""
+        return len(self.dataset.y_train)
+
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """Of pictures that are large enough to be looked at as such."""
         shape = self.dataset.shape
@@ -39,26 +63,94 @@ class Bench:
 
     @property
     def front(self) -> Features | None:
-        """Public features of pictures: scattering, kept on disk; None for tables."""
+        """The map to public features of pictures; None for tables."""
         if self.shape is None:
             return None
-        from privet.nets.features import Cached, Scattering
+        from privet.nets.features import RandomProjection, Scattering
 
-        return Cached(Scattering(shape=self.shape))
+        scattering = Scattering(shape=self.shape)
+        projection = RandomProjection(n_inputs=scattering.n_features, n_features=PROJECTED)
+        return scattering.then(projection)
+
+    @property
+    def feature_bounds(self) -> float | tuple[float, float]:
+        """What is declared of `View.FEATURES`: the length of a row, or the range of a column."""
+        return (0.0, 1.0) if self.shape is None else 1.0
+
+    @property
+    def feature_box(self) -> tuple[float, float]:
+        """The same as a range of every column."""
+        return (0.0, 1.0) if self.shape is None else (-1.0, 1.0)
 
     @property
     def cut(self) -> int:
         """So many of the test records are public and unlabelled."""
         return len(self.dataset.y_test) // 3
 
-    def train(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def train(self, view: View) -> tuple[Rows, NDArray[np.int64]]:
         """The private records."""
-        return self.dataset.train_rows(), self.dataset.y_train
+        return self._seen(self.dataset.train_rows(), view), self.dataset.y_train
 
-    def public(self) -> NDArray[Any]:
+    def public(self, view: View) -> Rows:
         """Unlabelled records that anybody may see."""
-        return self.dataset.test_rows()[: self.cut]
+        return self._seen(self.dataset.test_rows(), view)[: self.cut]
 
-    def test(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def test(self, view: View) -> tuple[Rows, NDArray[np.int64]]:
         """What accuracy is measured on."""
-        return self.dataset.test_rows()[self.cut :], self.dataset.y_test[self.cut :]
+        return (
+            self._seen(self.dataset.test_rows(), view)[self.cut :],
+            self.dataset.y_test[self.cut :],
+        )
+
+    def prepare(self) -> None:
+        """Make the public features now, so that workers find them."""
+        self._features(self.dataset.train_rows())
+        self._features(self.dataset.test_rows())
+
+    def _seen(self, rows: Rows, view: View) -> Rows:
+        if view is View.COLUMNS:
+            return rows
+        rows = self._features(rows)
+        return rows if view is View.FEATURES else self._few(rows)
+
+    def _features(self, rows: Rows) -> Rows:
+        """From the disk, where they are kept by recipe and content; else made block by block."""
+        from privet.nets.features.base import cache_folder, content_key, stored
+
+        front = self.front
+        if front is None:
+            return rows
+        path = cache_folder() / "features" / f"{content_key(front.recipe, rows)}.npy"
+        return stored(
+            path,
+            lambda: np.concatenate(
+                [front.transform(rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
+            ),
+        )
+
+    def _few(self, rows: Rows) -> Rows:
+        from privet.nets.features import RandomProjection
+
+        low, high = self.feature_box
+        centred = (2.0 * rows - (low + high)) / (high - low)
+        columns = rows.shape[1]
+        if columns <= FEW:
+            return np.asarray(centred, dtype=np.float32)
+        shorter = RandomProjection(n_inputs=columns, n_features=FEW).transform(centred)
+        return np.asarray(np.clip(2.0 * shorter, -1.0, 1.0))
+
+    def told(self) -> dict[str, Any]:
+        """The public facts of the data, as the report shows them."""
+        data = self.dataset
+        return {
+            "name": data.name,
+            "about": data.about,
+            "fingerprint": data.fingerprint,
+            "records": self.records,
+            "features": data.n_features,
+            "shape": list(data.shape),
+            "columns": list(data.feature_names),
+            "classes": list(data.classes),
+            "public_unlabelled": self.cut,
+            "tested_on": len(data.y_test) - self.cut,
+        }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -15,28 +16,59 @@ from scipy import special
 from privet import _check
 from privet.data import Dataset
 from privet.errors import InvalidArgument
-from privet.experiments.compare.bench import Bench
+from privet.experiments.compare import accounts
+from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.entrants import ENTRANTS, LIMIT, Entrant
+from privet.experiments.compare.makers import dpsgd_run
 from privet.experiments.compare.trial import Row, audited, trial
 from privet.experiments.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 4
+VERSION = 5
 """Of what a cell means: cells kept by another version are run again."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A cell: what is done, to which method, with which seed."""
+    """A cell: what is done, to which method, with which seed; kept in a file, with an account."""
 
     what: str
     entrant: Entrant
     seed: int
+    bench: Bench
+    out: Path
 
     def __str__(self) -> str:
         return f"{self.entrant.name}: {self.what}, seed {self.seed}"
+
+    @property
+    def key(self) -> list[Any]:
+        """Everything that its result depends on."""
+        facts = [self.bench.dataset.fingerprint, self.bench.epsilon, self.bench.delta]
+        return [VERSION, self.what, self.entrant.name, self.seed, *facts]
+
+    @property
+    def path(self) -> Path:
+        """Its result."""
+        return path_of(self.out / "cells", self.key)
+
+    @property
+    def account(self) -> Path:
+        """Its ledger."""
+        return accounts.path_for(self.out / "ledgers", str(self), self.path.stem[:8])
+
+    def result(self) -> Row:
+        """From its file, or found now; charged before anything is released."""
+        return kept(self.path.parent, self.key, self._run)
+
+    def _run(self) -> Row:
+        e = self.entrant
+        ledger = accounts.opened(self.account, e, self.bench) if e.charged else None
+        before, began = 0 if ledger is None else len(ledger), time.process_time()
+        row = (trial if self.what == "train" else audited)(e, self.bench, self.seed, ledger)
+        return row | {"charged_before": before, "processor_seconds": time.process_time() - began}
 
 
 def chosen(names: Sequence[str] | None) -> tuple[Entrant, ...]:
@@ -46,8 +78,10 @@ def chosen(names: Sequence[str] | None) -> tuple[Entrant, ...]:
     known = {e.name: e for e in ENTRANTS}
     for name in names:
         if name not in known:
-            raise InvalidArgument("methods", name, f"one of {', '.join(known)}")
-    return (LIMIT, *(known[n] for n in names if n != LIMIT.name))
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else ""
+            raise InvalidArgument("methods", name, f"one of {', '.join(known)}", hint)
+    return (LIMIT, *(known[n] for n in dict.fromkeys(names) if n != LIMIT.name))
 
 
 def compare(
@@ -65,55 +99,51 @@ def compare(
     """Train, attack and audit every method on the same split; returns the results.
 
     Cells are kept in OUT/cells: the same call goes on after a crash and repeats nothing finished.
-    Noise is seeded by the cell, so that a cell run again is the same release, not another one.
+    What they spend is charged in OUT/ledgers before it is released. Noise is seeded by the cell,
+    so that a cell run again is the same release; it is charged again all the same.
     """
     bench = Bench(
         dataset=dataset,
         epsilon=_check.positive("epsilon", epsilon),
         delta=_check.open_unit("delta", delta),
     )
-    cells = [
-        Job(what=what, entrant=entrant, seed=seed)
-        for seed in range(_check.count("seeds", seeds))
-        for entrant in chosen(methods)
-        for what in (("train", "audit") if entrant.private else ("train",))
-    ]
-    folder = out / "cells"
-    missing = [job for job in cells if not path_of(folder, _key(job, bench)).exists()]
+    cells = _cells(bench, out, chosen(methods), _check.count("seeds", seeds))
+    missing = [job for job in cells if not job.path.exists()]
     progress("starting", len(cells) - len(missing), len(cells))
     if missing:
-        _run(missing, bench, folder, jobs, backend, progress, len(cells))
-    rows = [kept(folder, _key(job, bench), partial(_cell, job, bench)) for job in cells]
-    done = list(zip(cells, rows, strict=True))
+        _run(missing, _check.count("jobs", jobs), backend, progress, len(cells))
+    done = [(job, job.result()) for job in cells]
+    limit = [row for job, row in done if job.entrant is LIMIT]
     return {
-        "data": {
-            "name": dataset.name,
-            "about": dataset.about,
-            "fingerprint": dataset.fingerprint,
-            "records": len(dataset.y_train),
-            "features": dataset.n_features,
-            "classes": len(dataset.classes),
-            "public_unlabelled": bench.cut,
-            "tested_on": len(dataset.y_test) - bench.cut,
-        },
+        "data": bench.told(),
         "epsilon": epsilon,
         "delta": delta,
         "seeds": seeds,
-        "rows": [_summary(e, [(j.what, r) for j, r in done if j.entrant is e], done)
-                 for e in dict.fromkeys(j.entrant for j in cells)],
-    }  # fmt: skip
+        "dpsgd": dpsgd_run(bench),
+        "processor_seconds": sum(row["processor_seconds"] for _, row in done),
+        "rows": [
+            _summary(e, [(j, r) for j, r in done if j.entrant is e], limit)
+            for e in dict.fromkeys(job.entrant for job in cells)
+        ],
+        "ledgers": [
+            accounts.told(job.account, str(job), row["charged_before"])
+            for job, row in done
+            if job.entrant.charged
+        ],
+    }
 
 
-def _key(job: Job, bench: Bench) -> list[Any]:
-    facts = [bench.dataset.fingerprint, bench.epsilon, bench.delta]
-    return [VERSION, job.what, job.entrant.name, job.seed, *facts]
+def _cells(bench: Bench, out: Path, entrants: Sequence[Entrant], seeds: int) -> list[Job]:
+    """Every method is trained with every seed, and audited with the first."""
+    return [
+        Job(what=what, entrant=entrant, seed=seed, bench=bench, out=out)
+        for seed in range(seeds)
+        for entrant in entrants
+        for what in (("train", "audit") if entrant.promises and seed == 0 else ("train",))
+    ]
 
 
-def _cell(job: Job, bench: Bench) -> Row:
-    return (trial if job.what == "train" else audited)(job.entrant, bench, job.seed)
-
-
-def _one(job: Job, bench: Bench, folder: Path) -> str:
+def _one(job: Job) -> str:
     """In a worker: one thread each, and the result goes to its file at once."""
     import warnings
 
@@ -122,40 +152,34 @@ def _one(job: Job, bench: Bench, folder: Path) -> str:
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a solver that stops early says so; the score tells
-        kept(folder, _key(job, bench), lambda: _cell(job, bench))
+        job.result()
     return str(job)
 
 
-def _run(
-    missing: list[Job],
-    bench: Bench,
-    folder: Path,
-    jobs: int,
-    backend: str,
-    progress: Progress,
-    total: int,
-) -> None:
+def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total: int) -> None:
     import joblib
 
+    done = total - len(missing)
+    if any(job.entrant.sees is not View.COLUMNS for job in missing):
+        progress("public features", done, total)
+        missing[0].bench.prepare()
     if backend == "ray":
         from ray.util import joblib as ray_joblib
 
         ray_joblib.register_ray()  # type: ignore[no-untyped-call, unused-ignore]
-    done = total - len(missing)
-    with joblib.parallel_config(backend=backend, n_jobs=_check.count("jobs", jobs)):
-        finished = joblib.Parallel(return_as="generator_unordered")(
-            joblib.delayed(_one)(job, bench, folder) for job in missing
+    with joblib.parallel_config(backend=backend, n_jobs=jobs):
+        finished = joblib.Parallel(return_as="generator_unordered", batch_size=1)(
+            joblib.delayed(_one)(job) for job in missing
         )
         for name in finished:
             done += 1
             progress(name, done, total)
 
 
-def _summary(entrant: Entrant, cells: list[tuple[str, Row]], done: list[Any]) -> Row:
+def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -> Row:
     """One row of the table: means over seeds; the audit is that of the first seed."""
-    trained = [r for what, r in cells if what == "train"]
-    audits = [r["finding"] for what, r in cells if what == "audit"]
-    limit = [r for j, r in done if j.entrant is LIMIT and j.what == "train"]
+    trained = [row for job, row in cells if job.what == "train"]
+    audits = [row["finding"] for job, row in cells if job.what == "audit"]
     right, asked = sum(r["right"] for r in trained), sum(r["asked"] for r in trained)
     first = trained[0]
     guarantee, claim = first["guarantee"], first["claim"]
@@ -163,7 +187,7 @@ def _summary(entrant: Entrant, cells: list[tuple[str, Row]], done: list[Any]) ->
     return {
         "method": entrant.name,
         "system": entrant.system,
-        "private": entrant.private,
+        "private": entrant.promises,
         "accuracy": right / asked,
         "accuracy_interval": wilson(right, asked),
         "claimed_epsilon": None if claim is None else claim["epsilon"],
@@ -178,7 +202,7 @@ def _summary(entrant: Entrant, cells: list[tuple[str, Row]], done: list[Any]) ->
         "claim": claim,
         "audit": finding,
         "attack": first["attack"],
-        "spent": first["spent"],
+        "relevance": first["relevance"],
     }
 
 

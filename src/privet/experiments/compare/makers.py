@@ -1,0 +1,293 @@
+"""Estimators from a bench, a seed and a ledger; all settings come from public facts.
+
+Quick settings: what a picture costs a network is bounded by `PASSES`, so that 60,000 of them are
+compared within half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from privet.experiments.compare.baselines import Network, OneAgainstRest, VotingPATE
+from privet.experiments.compare.bench import Bench, View
+from privet.ledger import Ledger
+from privet.loss import gaussian_mu
+from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+from privet.methods.adaptive_laplace.published_nets import PublishedNet
+from privet.methods.autoencoder import PrivateAutoencoderClassifier
+from privet.methods.autoencoder.compared import (
+    FilterPriority,
+    FunctionalMechanism,
+    PerturbedHistogram,
+)
+from privet.methods.base import PublicFacts
+from privet.methods.dpsgd import PrivateNetwork, Wishes
+from privet.methods.dpsgd.automatic import network_plan
+from privet.methods.dpsgd.estimator import DPSGDClassifier
+from privet.methods.dpsgd.networks import SmallCNN
+from privet.methods.pate import PATEClassifier
+from privet.methods.pate.learners import as_learner
+from privet.methods.residual import ResidualPerturbationClassifier
+from privet.methods.residual.estimator import Pictures
+from privet.methods.residual.training import Training
+from privet.nets.residual import DenseResidual, Perturbation, Strategy
+
+if TYPE_CHECKING:
+    from privet.methods.autoencoder.behaviour import BehaviourModel
+
+PASSES = 60_000
+"""So many pictures a residual network is shown in training, the same one counted again."""
+EPOCHS = 20
+"""The most often that a residual network is shown the same record."""
+NO_NOISE = 1e6
+"""An epsilon at which noise no longer matters."""
+AGREED = 0.2
+"""Noise on teachers' votes, as a share of their number; decides how many queries are answered."""
+
+
+def _common(bench: Bench, seed: int, ledger: Ledger | None) -> dict[str, Any]:
+    """What every method is told: classes, ranges, the budget, and where to charge it."""
+    return {
+        "classes": bench.classes,
+        "bounds": (0.0, 1.0),
+        "epsilon": bench.epsilon,
+        "delta": bench.delta,
+        "random_state": seed,
+        "ledger": ledger,
+    }
+
+
+def _counted(bench: Bench, seed: int, ledger: Ledger | None) -> dict[str, Any]:
+    """The same, and the public number of records."""
+    return _common(bench, seed, ledger) | {"n_public": bench.records}
+
+
+def limit(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Logistic regression."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=10.0, max_iter=300, random_state=seed)
+
+
+def network(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """A residual network, trained as usual."""
+    return _trained_as_usual(bench, seed, Perturbation())
+
+
+def strategy_two(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The same with multiplicative noise in its blocks.
+
+    Theorem 2 speaks of one answer of a network whose mappings are bounded: nothing bounds them
+    here, as nothing does in the paper, so it states no epsilon.
+    """
+    return _trained_as_usual(bench, seed, Perturbation(strategy=Strategy.MULTIPLICATIVE, gamma=0.5))
+
+
+def _trained_as_usual(bench: Bench, seed: int, law: Perturbation) -> Network:
+    features, classes = bench.dataset.n_features, bench.dataset.n_classes
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        net: nn.Module
+        if bench.shape is None:
+            net = DenseResidual(features=features, classes=classes, perturbation=law)
+        else:
+            net = Pictures(bench.shape, classes=classes, depth=8, law=law)
+    return Network(net, training=Training(epochs=_epochs(bench), learning_rate=0.02, seed=seed))
+
+
+def _epochs(bench: Bench) -> int:
+    return EPOCHS if bench.shape is None else max(1, min(EPOCHS, PASSES // bench.records))
+
+
+def _members(bench: Bench) -> int:
+    return 5 if bench.shape is None else 2
+
+
+def _small_network(bench: Bench, seed: int) -> nn.Module:
+    """For training with noise on gradients."""
+    features, classes = bench.dataset.n_features, bench.dataset.n_classes
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if bench.shape is None:
+            return nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, classes))
+        return SmallCNN(shape=bench.shape, classes=classes)
+
+
+def dpsgd(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """DP-SGD of a linear model on public features."""
+    return DPSGDClassifier(**_counted(bench, seed, ledger) | {"bounds": bench.feature_bounds})
+
+
+def dpsgd_network(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """DP-SGD of a small network on columns."""
+    return DPSGDClassifier(**_counted(bench, seed, ledger), module=_small_network(bench, seed))
+
+
+def dpsgd_run(bench: Bench) -> dict[str, float]:
+    """The steps of `dpsgd_network`, from public facts."""
+    facts = PublicFacts(
+        records=bench.records,
+        features=bench.dataset.n_features,
+        outputs=bench.dataset.n_classes,
+        epsilon=bench.epsilon,
+        delta=bench.delta,
+    )
+    schedule = network_plan(facts, Wishes()).schedule
+    return {
+        "sample_rate": float(schedule.rates[0]),
+        "noise_multiplier": float(schedule.noise_multipliers[0]),
+        "steps": schedule.steps,
+    }
+
+
+def adaptive(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Moments released once, their noise shaped by relevance."""
+    told = _counted(bench, seed, ledger) | {"bounds": bench.feature_bounds}
+    return AdaptiveLaplaceClassifier(**told)
+
+
+def identical(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The same with the same noise for all."""
+    return adaptive(bench, seed, ledger).set_params(adaptive=False)
+
+
+def adaptive_network(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The small network, trained with noise shaped by relevance that was paid for."""
+    trainer = PrivateNetwork(network=_small_network(bench, seed))
+    return AdaptiveLaplaceClassifier(
+        **_counted(bench, seed, ledger), kind="network", trainer=trainer
+    )
+
+
+def adaptive_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Algorithm 1 (AdLM)."""
+    features, classes = bench.dataset.n_features, bench.dataset.n_classes
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        net = PublishedNet((features,), classes=classes, maps=())
+    common = _common(bench, seed, ledger)
+    return AdaptiveLaplaceClassifier(**common, reading="published", network=net)
+
+
+def identical_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """ILM."""
+    return adaptive_published(bench, seed, ledger).set_params(adaptive=False)
+
+
+def pate(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Noisy means of teachers' probabilities."""
+    teachers, queries = teachers_and_queries(bench)
+    return PATEClassifier(
+        **_common(bench, seed, ledger) | {"bounds": bench.feature_box},
+        n_teachers=teachers,
+        public_inputs=bench.public(View.FEATURES)[:queries],
+    )
+
+
+def pate_by_votes(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """GNMax."""
+    from sklearn.linear_model import LogisticRegression
+
+    teachers, queries = teachers_and_queries(bench)
+    classes = bench.dataset.n_classes
+    return VotingPATE(
+        public_inputs=bench.public(View.FEATURES)[:queries],
+        n_teachers=teachers,
+        classes=classes,
+        epsilon=bench.epsilon,
+        delta=bench.delta,
+        learner=as_learner(LogisticRegression(C=10.0), classes=classes),
+        ledger=ledger,
+        seed=seed,
+    )
+
+
+def teachers_and_queries(bench: Bench) -> tuple[int, int]:
+    """4 sqrt(n) teachers, and as many queries as the budget answers clearly.
+
+    N answers of GNMax cost mu = sqrt(2 N) / sigma; sigma may be `AGREED` of the teachers.
+    """
+    teachers = max(10, min(bench.records // 8, round(4.0 * math.sqrt(bench.records))))
+    mu = gaussian_mu(bench.epsilon, bench.delta)
+    answered = int((AGREED * teachers * mu) ** 2 / 2.0)
+    return teachers, min(bench.cut, max(answered, 2 * bench.dataset.n_classes))
+
+
+def residual(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Noisy inputs, drawn once; labels by randomised response."""
+    return ResidualPerturbationClassifier(**_counted(bench, seed, ledger), **_shown(bench))
+
+
+def residual_ensemble(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """En_k on the same noisy inputs, which costs no more."""
+    return residual(bench, seed, ledger).set_params(members=_members(bench))
+
+
+def residual_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Strategy I: noise in inputs and blocks, new at every epoch."""
+    common = _common(bench, seed, ledger)
+    return ResidualPerturbationClassifier(**common, **_shown(bench), reading="published")
+
+
+def residual_ensemble_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """En_k, each member with noise of its own."""
+    return residual_published(bench, seed, ledger).set_params(members=_members(bench))
+
+
+def _shown(bench: Bench) -> dict[str, Any]:
+    return {"shape": bench.shape, "epochs": _epochs(bench)}
+
+
+def autoencoder(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Moments of every layer, released once."""
+    return PrivateAutoencoderClassifier(**_counted(bench, seed, ledger))
+
+
+def autoencoder_without_noise(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The same truncated losses at an epsilon where noise does not matter."""
+    return autoencoder(bench, seed, None).set_params(epsilon=NO_NOISE)
+
+
+def autoencoder_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """Algorithm 1."""
+    return PrivateAutoencoderClassifier(**_common(bench, seed, ledger), reading="published")
+
+
+def functional(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The functional mechanism with the sensitivity that its coefficients have."""
+    return _regression(bench, seed, ledger, partial(FunctionalMechanism, tight=True))
+
+
+def functional_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """The functional mechanism with the paper's sensitivity."""
+    return _regression(bench, seed, ledger, FunctionalMechanism)
+
+
+def histogram(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """DPME."""
+    return _regression(bench, seed, ledger, PerturbedHistogram)
+
+
+def filter_priority(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+    """FP."""
+    return _regression(bench, seed, ledger, FilterPriority)
+
+
+def _regression(
+    bench: Bench, seed: int, ledger: Ledger | None, kind: Callable[..., BehaviourModel]
+) -> OneAgainstRest:
+    """A private regression of each class against the rest, on few columns."""
+    return OneAgainstRest(
+        kind,
+        records=bench.records,
+        classes=bench.dataset.n_classes,
+        epsilon=bench.epsilon,
+        ledger=ledger,
+        seed=seed,
+    )
