@@ -139,11 +139,11 @@ def test_refusals(run, tmp_path):
     assert "0, or 2 and more" in refused(run, "--references", "1")
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    (other / "config.json").write_text('{"method": "autoencoder", "data": "digits"}')
+    (other / "config.json").write_text('{"method": "another", "data": "digits"}')
     assert "guide on membership" in refused(other)
     (other / "model.safetensors").unlink()
     assert "has not finished" in refused(other)
     (other / "config.json").write_text("{}")
-    assert "with method and data" in refused(other)
+    assert "with its method" in refused(other)
     (other / "config.json").write_text("{")
     assert "JSON" in refused(other)

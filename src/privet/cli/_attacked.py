@@ -38,7 +38,18 @@ class Attacked:
 
 
 def config_of(run: Path) -> Config:
-    """What the run was asked to do."""
+    """What a run of `privet train` was asked to do."""
+    config = settings_of(run)
+    if "data" not in config:
+        raise InvalidArgument(
+            "run", str(run), "one of `privet train`, with its data",
+            "students of `privet pate` are attacked in Python, by those who have the shards",
+        )  # fmt: skip
+    return config
+
+
+def settings_of(run: Path) -> Config:
+    """What is written about the model in a folder."""
     path = run / "config.json"
     if not path.exists():
         raise MissingFile(path, "give the folder of a finished `privet train` run")
@@ -46,8 +57,8 @@ def config_of(run: Path) -> Config:
         config = json.loads(path.read_text())
     except ValueError as e:
         raise InvalidArgument("config.json", str(path), "JSON", str(e)) from None
-    if not isinstance(config, dict) or not {"method", "data"} <= set(config):
-        raise InvalidArgument("config.json", str(path), "that of a run: with method and data")
+    if not isinstance(config, dict) or "method" not in config:
+        raise InvalidArgument("config.json", str(path), "that of a run, with its method")
     if not (run / "model.safetensors").exists():
         raise MissingFile(run / "model.safetensors", "the run has not finished")
     return config
@@ -75,11 +86,13 @@ def seen(run: Path, config: Config, dataset: Dataset) -> Attacked:
             return _residual(run, config, dataset)
         case "pate":
             return _pate(run, config, dataset)
+        case "autoencoder":
+            return _autoencoder(run, config, dataset)
         case other:
             raise InvalidArgument(
                 "run",
                 other,
-                "one of dpsgd, adaptive-laplace, residual, pate",
+                "one of dpsgd, adaptive-laplace, residual, pate, autoencoder",
                 "other models: use Python, see the guide on membership attacks",
             )
 
@@ -213,6 +226,30 @@ def _residual(run: Path, config: Config, dataset: Dataset) -> Attacked:
     target = recipe(0, 1, len(blank[1])).fit(*blank)
     target.model_.load_state_dict(load_file(run / "model.safetensors"))
     return _attacked(dataset, rows, target.predict_proba, confidence, train)
+
+
+def _autoencoder(run: Path, config: Config, dataset: Dataset) -> Attacked:
+    from safetensors.numpy import load_file
+
+    from privet.cli.train_autoencoder import prepared
+    from privet.methods.autoencoder import PrivateAutoencoderClassifier
+
+    x_train, x_test, limits = prepared(dataset, config["reading"], config["features"], False)
+
+    def recipe(seed: int, epochs: int) -> PrivateAutoencoderClassifier:
+        return PrivateAutoencoderClassifier(
+            epsilon=config["epsilon"], delta=config["delta"], reading=config["reading"],
+            layers=tuple(config["layers"]), bounds=limits, classes=range(dataset.n_classes),
+            epochs=epochs, random_state=seed,
+        )  # fmt: skip
+
+    def train(x: Any, y: Any, seed: int) -> Callable[[Any], Any]:
+        answer: Callable[[Any], Any] = recipe(seed, config["epochs"]).fit(x, y).predict_proba
+        return answer
+
+    target = recipe(0, 1).fit(*_nothing(x_train, dataset))
+    target.model_ = target.model_.with_state(load_file(run / "model.safetensors"))
+    return _attacked(dataset, (x_train, x_test), target.predict_proba, confidence, train)
 
 
 def _pate(run: Path, config: Config, dataset: Dataset) -> Attacked:

@@ -169,13 +169,17 @@ def array_of(path: Path, name: str) -> Any:
     try:
         held = np.load(path, allow_pickle=False)
         if isinstance(held, np.ndarray):
-            return held
-        with held:
-            return held[name]
+            found = held
+        else:
+            with held:
+                found = held[name]
     except KeyError:
         raise InvalidArgument("file", str(path), f"one with an array {name!r}") from None
     except (ValueError, OSError, EOFError) as e:
         raise InvalidArgument("file", str(path), "a .npy or .npz file", str(e)) from None
+    if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
+        raise InvalidArgument("file", str(path), "one with finite numbers", "fill or drop the rest")
+    return found
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -21,11 +21,19 @@ def fail(error: PrivetError) -> NoReturn:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn privet's own errors into `fail`; also a decorator. Other errors are bugs and pass."""
+    """Turn privet's own errors, and files that cannot be used, into `fail`; also a decorator.
+
+    Other errors are bugs and pass.
+    """
     try:
         yield
     except PrivetError as e:
         fail(e)
+    except OSError as e:
+        if e.filename is None:
+            raise
+        what = f"{e.filename} cannot be read or written: {e.strerror}"
+        fail(PrivetError(f"{what}; name another place, or make this one accessible"))
 
 
 def print_json(value: Any) -> None:

@@ -116,6 +116,7 @@ class Asked:
         config = {
             "method": method,
             "data": dataset.name,
+            "shape": list(dataset.shape),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "seed": self.seed,

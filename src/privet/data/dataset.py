@@ -119,7 +119,9 @@ class Dataset:
 
     def _rows(self, x: NDArray[Any]) -> NDArray[np.float32]:
         low, width = self.low.astype(np.float32), (self.high - self.low).astype(np.float32)
-        rows: NDArray[np.float32] = ((x.astype(np.float32) - low) / width).reshape(len(x), -1)
+        rows: NDArray[np.float32] = ((x.astype(np.float32) - low) / width).reshape(
+            len(x), self.n_features
+        )
         return np.clip(rows, 0.0, 1.0, out=rows)
 
     def subset(self, n: int) -> Dataset:

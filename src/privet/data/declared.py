@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privet.data.dataset import Dataset
+from privet.data.files import damaged
+from privet.data.pictures import read_npz
 from privet.data.split import BY_CONTENT, kept_for_tests
 from privet.data.table import Columns, check_labels, check_parts, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
@@ -44,6 +47,11 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
             f"`privet data describe {path} --private` writes one to fill in",
         )  # fmt: skip
     told = read_declaration(declaration)
+    if path.is_dir() and next(path.rglob("*.nii*"), None) is not None:
+        raise InvalidArgument(
+            "data", str(path), "a table, arrays or pictures",
+            "volumes go through Python: see `load_volumes` in the guide on PATE for volumes",
+        )  # fmt: skip
     if path.is_dir():
         return load_pictures(path, classes=told["classes"], shape=told.get("shape"))
     if path.suffix == ".npz":
@@ -70,27 +78,15 @@ def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int =
     of their names, whatever their class: the same picture under another class moves no other one,
     to the test part or to another teacher.
     """
-    if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
-        raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
-    from PIL import Image, UnidentifiedImageError
-
-    height, width = int(shape[0]), int(shape[1])
     found: list[tuple[str, int, Path]] = []
     for k, name in enumerate(classes):
         folder = path / str(name)
         if not folder.is_dir():
             raise MissingFile(folder, "every declared class needs a folder of its own")
-        found += [(f.name, k, f) for f in folder.iterdir() if f.suffix.lower() in PICTURES]
-    x, y = [], []
-    for _, k, file in sorted(found):
-        try:
-            with Image.open(file) as opened:
-                picture = opened.convert("RGB" if len(shape) == 3 else "L")
-                x.append(np.asarray(picture.resize((width, height))))
-        except (OSError, UnidentifiedImageError) as e:
-            raise InvalidArgument("picture", str(file), "a readable picture", str(e)) from None
-        y.append(k)
-    if len(x) < 2:
+        found += [(file.name, k, file) for file in picture_files(folder)]
+    x = [_picture(file, shape) for _, _, file in sorted(found)]
+    y = [k for _, k, _ in sorted(found)]
+    if not x:
         raise InvalidArgument("data", str(path), f"a folder with pictures ({', '.join(PICTURES)})")
     rows, labels, names = np.stack(x), np.array(y), tuple(map(str, classes))
     check_labels(path, labels, names)
@@ -128,26 +124,87 @@ def read_declaration(path: Path) -> dict[str, Any]:
 
 
 def rows_of(path: Path, *, label: str | None, declaration: Path) -> Dataset:
-    """New records of a CSV file as declared, without labels: a data set to ask a model about."""
+    """New records as declared, without labels: a data set to ask a model about."""
     told = read_declaration(declaration)
-    bounds = _by_column(told["bounds"])
     classes = tuple(map(str, told["classes"]))
+    if path.is_dir():
+        x = np.array([_picture(file, told.get("shape")) for file in picture_files(path)])
+        return _unlabelled(path, x, classes, low=0.0, high=255.0)
+    if isinstance(told["bounds"], list):
+        low, high = _pair(told["bounds"])
+        return _unlabelled(path, array_of(path), classes, low=low, high=high)
+    bounds = _by_column(told["bounds"])
     columns = Columns(label or "", classes, bounds, told["categories"], tuple(told["ignore"]))
-    x = columns.read_features(path)
-    low, high = columns.limits()
+    limits = columns.limits()
+    return _unlabelled(path, columns.read_features(path), classes, low=limits[0], high=limits[1])
+
+
+def rows_like(known: Dataset, path: Path) -> Dataset:
+    """New records for a model of a data set with a name, from .npy, or .npz with an array x."""
+    return _unlabelled(path, array_of(path), known.classes, low=known.low, high=known.high)
+
+
+def array_of(path: Path) -> NDArray[Any]:
+    """Records from .npy, or the array x of .npz; numbers that are finite, nothing pickled."""
+    if not path.is_file():
+        raise MissingFile(path, "give a .npy file, or an .npz file with an array x")
+    if path.suffix == ".npz":
+        x = read_npz(path, ("x",))["x"]
+    elif path.suffix == ".npy":
+        try:
+            x = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise damaged(path, f"not a readable npy file ({error})") from None
+    else:
+        raise InvalidArgument("file", str(path), "a .npy file, or an .npz file with an array x")
+    if not np.issubdtype(x.dtype, np.number) or not np.isfinite(x).all() or x.ndim < 2:
+        raise damaged(path, "records must be rows of finite numbers")
+    return x
+
+
+def _unlabelled(path: Path, x: Any, classes: tuple[str, ...], *, low: Any, high: Any) -> Dataset:
+    if len(x) == 0:
+        raise InvalidArgument("file", str(path), "one with at least one record")
     none = np.zeros(len(x), dtype=np.int64)
-    return Dataset(
-        name=path.stem, about=path.name, classes=classes, low=low, high=high,
-        feature_names=columns.names(), x_train=x, y_train=none, x_test=x, y_test=none,
-    )  # fmt: skip
+    try:
+        return Dataset(
+            name=path.stem, about=path.name, classes=classes, low=low, high=high,
+            x_train=x, y_train=none, x_test=x[:1], y_test=none[:1],
+        )  # fmt: skip
+    except InvalidArgument as error:
+        raise damaged(path, str(error)) from None
+
+
+def picture_files(folder: Path) -> list[Path]:
+    """The pictures in a folder, by name."""
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+
+
+def _picture(file: Path, shape: Any) -> NDArray[np.uint8]:
+    """A picture, brought to the declared size."""
+    if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
+        raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as opened:
+            picture = opened.convert("RGB" if len(shape) == 3 else "L")
+            return np.asarray(picture.resize((int(shape[1]), int(shape[0]))))
+    except (OSError, UnidentifiedImageError) as e:
+        raise InvalidArgument("picture", str(file), "a readable picture", str(e)) from None
 
 
 def template(path: Path, *, label: str | None) -> dict[str, Any]:
     """A declaration to fill in, from the names of the columns alone: no record is read."""
     if not path.is_file():
         raise MissingFile(path, "give the path of a .csv file")
-    with path.open(newline="") as file:
-        columns = next(csv.reader(file), [])
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            columns = [name.strip() for name in next(csv.reader(file), [])]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise damaged(path, f"not a readable CSV file ({error})") from None
+    if not columns:
+        raise damaged(path, "it is empty; expected a header line")
     if label is not None and label not in columns:
         raise InvalidArgument("--label", label, f"one of the columns: {', '.join(columns)}")
     return {

@@ -115,7 +115,8 @@ def check_labels(path: Path, y: NDArray[np.int64], classes: tuple[str, ...]) -> 
     if len(found) == 0:
         raise damaged(path, "it has no records")
     if len(found) == 1:
-        raise damaged(path, f"all its labels are {classes[found[0]]!r}; there is nothing to learn")
+        problem = f"all its labels are {classes[found[0]]!r}, and there is nothing to learn"
+        raise damaged(path, f"{problem}; see that the right column is named as the label")
 
 
 def check_parts(path: Path, tests: NDArray[np.bool_]) -> None:

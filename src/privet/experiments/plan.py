@@ -93,6 +93,7 @@ def advise(
     _check.positive("epsilon", epsilon)
     if kind not in KINDS:
         raise InvalidArgument("kind", kind, f"one of {', '.join(KINDS)}")
+    check_enough(records=n, numbers=1, epsilon=epsilon, delta=1e-5)
     found = []
     for curve in curves():
         if curve.kind != kind:
@@ -134,6 +135,7 @@ def check_enough(
     at least 0.097 for 100 records, or 780 records for 0.01
     """
     n = _check.count(what, records)
+    _check.positive("epsilon", epsilon)
     length = math.sqrt(_check.count("numbers", numbers))
     pure = _check.delta_or_zero("delta", delta) == 0.0
     mu = epsilon / math.sqrt(2.0) if pure else gaussian_mu(epsilon, delta)
@@ -141,7 +143,7 @@ def check_enough(
         return
     least = length / n**growth
     needed = _up(least * math.sqrt(2.0) if pure else gaussian_epsilon(least, delta))
-    many = int(_up((length / mu) ** (1.0 / growth)))
+    many = round(_up((length / mu) ** (1.0 / growth)))
     raise InvalidArgument(
         "epsilon",
         epsilon,

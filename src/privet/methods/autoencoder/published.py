@@ -9,7 +9,8 @@ Symbols: W (d x b) tied weights, h = sigma(W^T x), Delta the paper's sensitivity
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -127,6 +128,22 @@ class PublishedNetwork:
             found |= {f"layer{k}.weights": np.asarray(w)}
             found |= {f"layer{k}.low": np.asarray(r.low), f"layer{k}.high": np.asarray(r.high)}
         return found
+
+    def with_state(self, found: Mapping[str, Array]) -> PublishedNetwork:
+        """A network of this shape with what was learned as in `state`."""
+
+        def tensor(name: str) -> Tensor:
+            return torch.from_numpy(np.array(found[name]))
+
+        layers = range(len(self.weights))
+        return replace(
+            self,
+            output=tensor("output"),
+            weights=tuple(tensor(f"layer{k}.weights") for k in layers),
+            ranges=tuple(
+                MinMax(low=tensor(f"layer{k}.low"), high=tensor(f"layer{k}.high")) for k in layers
+            ),
+        )
 
 
 @final

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -96,3 +97,17 @@ class ClassifierStack:
                 f"layer{k}.radius": np.array(layer.radius),
             }
         return found
+
+    def with_state(self, found: Mapping[str, Array]) -> ClassifierStack:
+        """A model of this shape with what was learned as in `state`."""
+        layers = tuple(
+            replace(
+                layer,
+                mean=found[f"layer{k}.mean"],
+                basis=found[f"layer{k}.basis"],
+                gain=found[f"layer{k}.gain"],
+                radius=found[f"layer{k}.radius"].item(),
+            )
+            for k, layer in enumerate(self.stack.layers)
+        )
+        return replace(self, stack=replace(self.stack, layers=layers), weights=found["output"])
