@@ -2,10 +2,12 @@
 
     python -m benchmarks.dpsgd [--json] [--quick] [--cases mlp-512 ...] [--methods ours ...]
 
-One thread. The methods of a case take turns, round after round, so that a busy machine slows all of
-them alike; the median step is reported as a multiple of the plain step in channels-first layout in
-the same run. Peak memory growth is measured in a fresh process per method: the highest resident
-size during steps over the size just before them, again as a multiple of plain channels-first's.
+One thread. Every method of a case has a process of its own, so that none works in another's heap;
+they take turns, round after round, so that a busy machine slows all of them alike. A turn is one
+step that is not timed, to warm the caches, and two that are. The median step is reported as a
+multiple of the plain step in channels-first layout in the same run. Peak memory growth is measured
+in a fresh process per method: the highest resident size during steps over the size just before
+them, again as a multiple of plain channels-first's.
 `cpu_ratio` compares processor time instead, which a busy machine disturbs less.
 Noise and the optimiser's step are part of every private step. `ours` is the training loop itself,
 `privet.dpsgd.private`: sampling, float64 sums over micro-batches, secure noise on a grid, the
@@ -17,12 +19,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import multiprocessing
 import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -210,39 +214,94 @@ class Seconds(NamedTuple):
     cpu: float
 
 
+class Worker:
+    """A process that has built one method for one case, and makes steps when told to."""
+
+    def __init__(self, case: Case, method: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(case.name, method, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def turn(self) -> list[Seconds] | str:
+        """The durations of a turn's steps, or why there are none."""
+        try:
+            self._pipe.send("go")
+            answer: list[Seconds] | str = self._pipe.recv()
+        except (EOFError, BrokenPipeError):
+            return "the process ended (out of memory?)"
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join()
+
+
+def _work(case: str, method: str, pipe: Connection) -> None:
+    """What a worker does: a turn for every message, until there are no more."""
+    _quietly()
+    step: Step | None = None
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            return
+        try:
+            if step is None:
+                step = METHODS[method](CASES[case])
+            pipe.send(_turn(step))
+        except NotApplicable:
+            pipe.send([])
+        except Exception as error:  # a peer that cannot do this net is a result
+            pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
+
+
+def _turn(step: Step) -> list[Seconds]:
+    step()
+    out = []
+    for _ in range(2):
+        gc.collect()
+        start, start_cpu = time.perf_counter(), time.process_time()
+        step()
+        cpu = time.process_time() - start_cpu
+        out.append(Seconds(time.perf_counter() - start, cpu))
+    return out
+
+
 def time_case(case: Case, methods: list[str], budget: float) -> dict[str, Seconds | str]:
     """Median seconds a step for each method, or why it failed; the methods take turns."""
-    steps: dict[str, Step] = {}
+    workers = {name: Worker(case, name) for name in methods}
     out: dict[str, Seconds | str] = {}
-    first: dict[str, float] = {}
-    for name in methods:
-        try:
-            steps[name] = METHODS[name](case)
-            steps[name]()
-            start = time.perf_counter()
-            steps[name]()
-            first[name] = time.perf_counter() - start
-        except NotApplicable:
-            steps.pop(name, None)
-        except Exception as error:  # a peer that cannot do this net is a result
-            steps.pop(name, None)
-            out[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
-    wall: dict[str, list[float]] = {name: [] for name in steps}
-    cpu: dict[str, list[float]] = {name: [] for name in steps}
+    seen: dict[str, list[Seconds]] = {}
+    for name in methods:  # the first turn, which builds, is not counted
+        answer = workers[name].turn()
+        if isinstance(answer, str):
+            out[name] = answer
+        elif answer:
+            seen[name] = []
     deadline = time.perf_counter() + budget
     rounds = 0
-    while rounds < 3 or (time.perf_counter() < deadline and rounds < 60):
-        for name, step in steps.items():
-            if rounds >= 3 and first[name] > 20 * first["plain"]:
-                continue
-            gc.collect()
-            start, start_cpu = time.perf_counter(), time.process_time()
-            step()
-            cpu[name].append(time.process_time() - start_cpu)
-            wall[name].append(time.perf_counter() - start)
+    while rounds < 2 or (time.perf_counter() < deadline and rounds < 60):
+        for name, some in seen.items():
+            slow = rounds >= 2 and _median(some).wall > 20 * _median(seen["plain"]).wall
+            answer = [] if slow else workers[name].turn()
+            assert isinstance(answer, list), answer
+            some += answer
         rounds += 1
-    medians = {n: Seconds(statistics.median(wall[n]), statistics.median(cpu[n])) for n in steps}
-    return out | medians
+    for worker in workers.values():
+        worker.close()
+    return out | {name: _median(some) for name, some in seen.items()}
+
+
+def _median(some: list[Seconds]) -> Seconds:
+    return Seconds(*(statistics.median(column) for column in zip(*some, strict=True)))
+
+
+def _quietly() -> None:
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
 
 
 def peak_growth(case: Case, method: str) -> float:
@@ -298,8 +357,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="time for each case")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
+    _quietly()
     if options.memory_of:
         case, method = options.memory_of
         print(peak_growth(CASES[case], method))
