@@ -190,7 +190,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     for _ in range(20):
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=quiet)
-        time.sleep(rng.uniform(1.0, 6.0))
+        time.sleep(rng.uniform(1.0, 4.5))
         child.send_signal(signal.SIGKILL)
         child.wait()
         for path in (tmp_path / "cells").glob("*.json"):

@@ -126,7 +126,7 @@ ENTRANTS: tuple[Entrant, ...] = (
     _noisy(name="residual as published", make=makers.residual_published),
     _noisy(name="residual ensemble as published", make=makers.residual_ensemble_published),
     _unproved(name="residual II as published", make=makers.strategy_two, system=System.RESIDUAL),
-    _autoencoder(name="autoencoder", make=makers.autoencoder),
+    _autoencoder(name="autoencoder", make=makers.autoencoder, sees=View.FEATURES),
     _autoencoder(
         name="autoencoder as published",
         make=makers.autoencoder_published,
@@ -137,6 +137,7 @@ ENTRANTS: tuple[Entrant, ...] = (
         name="autoencoder without noise",
         make=makers.autoencoder_without_noise,
         system=System.AUTOENCODER,
+        sees=View.FEATURES,
     ),
     _regression(name="functional mechanism", make=makers.functional),
     _regression(name="functional mechanism as published", make=makers.functional_published),

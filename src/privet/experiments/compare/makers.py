@@ -246,7 +246,8 @@ def _shown(bench: Bench) -> dict[str, Any]:
 
 def autoencoder(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Moments of every layer, released once."""
-    return PrivateAutoencoderClassifier(**_counted(bench, seed, ledger))
+    told = _counted(bench, seed, ledger) | {"bounds": bench.feature_bounds}
+    return PrivateAutoencoderClassifier(**told)
 
 
 def autoencoder_without_noise(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
