@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -22,6 +23,7 @@ from privet.experiments.compare.entrants import ENTRANTS, LIMIT, Entrant
 from privet.experiments.compare.makers import dpsgd_run
 from privet.experiments.compare.trial import Row, audited, trial
 from privet.experiments.kept import kept, path_of
+from privet.methods.pate.method import cluster
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
@@ -157,23 +159,37 @@ def _one(job: Job) -> str:
 
 
 def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total: int) -> None:
-    import joblib
+    from joblib import Parallel, delayed
 
     done = total - len(missing)
-    if any(job.entrant.sees is not View.COLUMNS for job in missing):
-        progress("public features", done, total)
-        missing[0].bench.prepare()
-    if backend == "ray":
-        from ray.util import joblib as ray_joblib
-
-        ray_joblib.register_ray()  # type: ignore[no-untyped-call, unused-ignore]
-    with joblib.parallel_config(backend=backend, n_jobs=jobs):
-        finished = joblib.Parallel(return_as="generator_unordered", batch_size=1)(
-            joblib.delayed(_one)(job) for job in missing
-        )
+    with _workers(backend, jobs):
+        if any(job.entrant.sees is not View.COLUMNS for job in missing):
+            progress("public features", done, total)
+            missing[0].bench.prepare()
+        told = "list" if backend == "ray" else "generator_unordered"  # Ray's tells only at the end
+        finished = Parallel(return_as=told, batch_size=1)(delayed(_one)(job) for job in missing)
         for name in finished:
             done += 1
             progress(name, done, total)
+
+
+@contextmanager
+def _workers(backend: str, jobs: int) -> Iterator[None]:
+    """joblib's backend by name; Dask gets a cluster on this machine unless there is one."""
+    with ExitStack() as stack:
+        if backend == "dask":
+            import distributed
+
+            here: Any = distributed  # not typed
+            try:
+                here.get_client()
+            except ValueError:
+                local = here.LocalCluster(
+                    n_workers=jobs, threads_per_worker=1, dashboard_address=None
+                )
+                stack.enter_context(here.Client(stack.enter_context(local)))
+        stack.enter_context(cluster(backend, jobs))
+        yield
 
 
 def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -> Row:
