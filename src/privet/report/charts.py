@@ -130,7 +130,7 @@ def powers(low: int, high: int) -> list[tuple[float, str]]:
     """
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     return [
-        (10.0**k, f"{10.0**k:g}" if -3 <= k <= 2 else f"10{str(k).translate(raised)}")
+        (10.0**k, f"{10.0**k:g}" if -4 <= k <= 2 else f"10{str(k).translate(raised)}")
         for k in range(low, high + 1)
     ]
 

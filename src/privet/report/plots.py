@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +32,6 @@ def save(figure: Figure, path: str | Path) -> Path:
     except (OSError, ValueError) as e:
         raise InvalidArgument("picture", str(path), "a file that can be written", str(e)) from None
     return path
-
-
-def embedded(figure: Figure, alt: str) -> str:
-    """A figure as an <img> element that carries its own data, for a page without network."""
-    with io.BytesIO() as file:
-        figure.savefig(file, format="png", dpi=110, bbox_inches="tight", facecolor="white")
-        data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'
 
 
 def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
