@@ -78,6 +78,16 @@ def test_every_extractor_is_a_bounded_map_of_single_records(name: str, tmp_path:
         np.testing.assert_allclose(again.transform(x), rows, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_the_same_to_the_last_bit_whoever_else_is_there(name: str, tmp_path: Path) -> None:
+    """One record more or less must not move another row: a grid would make a whole step of it."""
+    front = extractors(tmp_path)[name]
+    x = np.random.default_rng(0).random((259, 144)).astype(np.float32)
+    rows = front.transform(x)
+    for kept in (slice(1), slice(163), slice(257), slice(1, None)):
+        assert np.array_equal(front.transform(x[kept]), rows[kept]), kept
+
+
 def test_recipes_differ_where_maps_do(tmp_path: Path) -> None:
     recipes = [front.recipe for name, front in extractors(tmp_path).items() if name != "cached"]
     recipes += [RandomProjection(n_inputs=144, n_features=9, seed=1).recipe]

@@ -108,11 +108,10 @@ class RandomConvolutions(Features):
         pictures = images(x, self.shape).reshape(-1, *self.shape[:2], self.colours)
         pictures = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
         bank = self._bank()
-        out = np.empty((len(pictures), self.n_features), dtype=np.float32)
         with torch.no_grad():
-            for start in range(0, len(pictures), 64):
-                part = torch.from_numpy(pictures[start : start + 64])
-                out[start : start + 64] = self._pooled(part, bank).numpy()
+            out = in_parts(
+                lambda part: self._pooled(torch.tensor(part), bank).numpy(), pictures, size=64
+            )
         return group_normalise(out, 2 * self.filters if self.grid > 1 else 1)
 
     def _bank(self) -> Tensor:

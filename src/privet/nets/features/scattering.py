@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.nets.features._morlet import low_pass_rows, wavelets
-from privet.nets.features.base import Array, Features, images
+from privet.nets.features.base import Array, Features, filled, images
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,7 +92,8 @@ class Scattering(Features):
         plan = self._planned()
 
         def run(start: int) -> None:
-            out[start : start + _CHUNK] = plan(pictures[start : start + _CHUNK])
+            part = pictures[start : start + _CHUNK]
+            out[start : start + _CHUNK] = plan(filled(part, _CHUNK))[: len(part)]
 
         starts = range(0, len(pictures), _CHUNK)
         if self.threads == 1:
@@ -150,7 +151,7 @@ class _Plan:
     def __call__(self, pictures: Array) -> Array:
         import torch
 
-        x = torch.from_numpy(np.pad(pictures, self.padding, mode="reflect"))[:, None]
+        x = torch.tensor(np.pad(pictures, self.padding, mode="reflect"))[:, None]
         spectrum = torch.fft.fft2(x)
         first: list[Tensor] = []
         second: list[Tensor] = []

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.nets.features.base import Array, Features, cache_folder, content_key, images, stored
+from privet.nets.features.base import (
+    Array,
+    Features,
+    cache_folder,
+    content_key,
+    images,
+    in_parts,
+    stored,
+)
 from privet.nets.features.strokes import draw_glyphs
 
 if TYPE_CHECKING:
@@ -71,12 +79,10 @@ class StrokeNet(Features):
 
         pictures = images(x, (self.side, self.side))
         body = self._trained()
-        out = np.empty((len(pictures), self.n_features), dtype=np.float32)
         with torch.no_grad():
-            for start in range(0, len(pictures), 256):
-                part = torch.from_numpy(pictures[start : start + 256])
-                out[start : start + 256] = body(_batch(part)).flatten(1).numpy()
-        return out
+            return in_parts(
+                lambda part: body(_batch(torch.tensor(part))).flatten(1).numpy(), pictures
+            )
 
     def _trained(self) -> nn.Module:
         import torch
