@@ -1,4 +1,7 @@
-# Everything happens in .venv, made on first use; needs Python 3.11 and make.
+# Everything happens in .venv, made on first use; needs Python 3.11 and make. `make demo` installs
+# what it runs, the other targets the rest. Where pip would take torch with CUDA, this leaves it out:
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make demo
+#
 #   make demo    accounting, a release and its ledger, then every method compared: demo-output/report.html
 #   make test    every test, slow ones too
 #   make check   format, lint, types, import contracts, quick tests: under a minute
@@ -9,8 +12,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.privet-runs
 READY  := $(VENV)/.privet-ready
-PIP    := $(BIN)/python -m pip --disable-pip-version-check
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 JOBS   ?= 2
 
 # data that cannot be shipped, where it lies beside the project
@@ -21,12 +25,16 @@ endif
 .PHONY: all demo test quick check bench docs format clean
 all: check
 
-$(READY): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -c constraints.txt -e '.[train,plot,segmentation,cluster,test,docs,peers]'
+	$(PIP) -e '.[train,plot]'
 	touch $@
 
-demo: $(READY)
+$(READY): $(RUNS)
+	$(PIP) -e '.[train,plot,segmentation,cluster,test,docs,peers]'
+	touch $@
+
+demo: $(RUNS)
 	$(BIN)/privet demo --out demo-output
 	$(BIN)/privet compare --data digits --epsilon 1 --delta 1e-5 --out demo-output
 

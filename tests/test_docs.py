@@ -1,21 +1,28 @@
 """README and docs do what they say: every Python block and every `privet` line is run.
 
-- ```python blocks of a page run in order, in one namespace;
-- a ```text block that is a schedule is written to plan.csv;
+- ```python blocks of a page run in order, in one namespace; a comment behind a `print(...)` is what
+  it prints (or has the same numbers; `about 0.91`: within 0.05), and so is a ```text block right behind them, line by line;
+- a ```text block that is a schedule is written to plan.csv, a ```json block to bounds.json;
 - in ```shell and ```console blocks, lines that start with `privet` are run; `make` targets must exist;
-- output shown in a ```console block is compared, apart from spacing.
+- output shown in a ```console block is compared, apart from spacing;
+- commands in running text and in tables, many of which take hours, exist and know their options.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import runpy
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from privet.cli.main import main
+from privet.cli.main import app, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -23,6 +30,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts),
 ]
+_NUMBER = re.compile(r"[-+]?[\d.]*\d(?:e[-+]?\d+)?")
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -37,6 +45,18 @@ q, z = 0.01, 1.0
 ledger = Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5)
 ledger.charge(SampledGaussian(sample_rate=q, noise_multiplier=z, steps=300), what="earlier steps")
 Path("ledger.json").write_text(json.dumps(ledger.export()))
+""",
+    "docs/guide/your_own_data.md": """
+from pathlib import Path
+import numpy as np
+draw = np.random.default_rng(0)
+lines = ["id,age,marker,sex,outcome"]
+for i in range(600):
+    marker = draw.normal()
+    state = "ill" if marker + 0.3 * draw.normal() > 0 else "well"
+    lines.append(f"{i},{draw.integers(20, 90)},{marker:.3f},{'fm'[i % 2]},{state}")
+Path("patients.csv").write_text("\\n".join(lines))
+Path("new.csv").write_text("marker,age,sex\\n3.0,50,f\\n-3.0,50,m\\n")
 """,
     "docs/methods/dpsgd.md": """
 import torch
@@ -71,6 +91,9 @@ def _marks(page: Path) -> list[pytest.MarkDecorator]:
         "command_line.md",
         "accounting.md",
         "membership.md",
+        "compare.md",
+        "audit.md",
+        "your_own_data.md",
     )
     return [pytest.mark.slow] if slow else []
 
@@ -96,12 +119,18 @@ def test_page(
     monkeypatch.setenv("COLUMNS", "100")
     names: dict[str, object] = {"__name__": "__docs__"}
     exec(SURROUNDINGS.get(str(page.relative_to(ROOT)), ""), names)
+    printed: list[str] = []
     for block in blocks(page):
         where = f"{page.name} line {block.line}"
         if block.language == "python":
-            exec(compile(block.text, where, "exec"), names)
+            printed = _python(block, where, names, capsys)
+        elif block.language == "json":
+            Path("bounds.json").write_text(block.text)
         elif block.text.startswith("sample_rate,"):
             Path("plan.csv").write_text(block.text)
+        elif block.language == "text":
+            for line in _plain(block.text):
+                assert line in printed, f"{where}: {line!r} is not among {printed}"
         elif block.language == "shell":
             for line in block.text.splitlines():
                 _run(line, None, where, capsys)
@@ -109,6 +138,32 @@ def test_page(
             for call in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                 line, _, shown = call.partition("\n")
                 _run(line, shown, where, capsys)
+
+
+def _python(
+    block: Block, where: str, names: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """Run the statements one by one; returns all lines printed."""
+    lines, printed = block.text.splitlines(), []
+    for statement in ast.parse(block.text).body:
+        code = ast.Module([statement], type_ignores=[])
+        ast.increment_lineno(code, block.line)
+        capsys.readouterr()
+        exec(compile(code, where, "exec"), names)
+        out = _plain(capsys.readouterr().out)
+        printed += out
+        last = lines[(statement.end_lineno or 1) - block.line - 1]
+        if last.startswith("print(") and (told := re.search(r"  # (.+)$", last)):
+            _check_comment(told[1], " ".join(out), where)
+    return printed
+
+
+def _check_comment(told: str, out: str, where: str) -> None:
+    if told.startswith("about "):
+        assert abs(float(told.split()[1]) - float(out)) <= 0.05, f"{where}: {out}"
+    else:
+        same = " ".join(told.split()) == out
+        assert same or (_NUMBER.findall(told) == _NUMBER.findall(out) != []), f"{where}: {out}"
 
 
 def _run(line: str, shown: str | None, where: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +198,70 @@ def test_commands_on_the_start_pages_are_found() -> None:
     assert kinds.count("shell") == 2
     example = next(b for b in blocks(ROOT / "README.md") if b.language == "python")
     assert len([line for line in example.text.splitlines() if line]) <= 12
+
+
+def commands(start: str) -> list[tuple[str, str]]:
+    """All commands in running text, each with its page; alternatives (a | b) one by one."""
+    found = []
+    for page in PAGES:
+        text = re.sub(_FENCE, "", page.read_text(encoding="utf-8"))
+        for command in re.findall(rf"`({start}[^`]*)`", text):
+            plain = command.replace("\\|", "|")
+            if (words := re.split(r"\s+\|\s+", plain))[1:]:
+                stem, first = words[0].rsplit(" ", 1)
+                found += [(page.name, f"{stem} {word}") for word in (first, *words[1:])]
+            else:
+                found.append((page.name, plain))
+    return found
+
+
+def test_commands_in_text_exist_and_know_their_options() -> None:
+    root: Any = typer.main.get_command(app)
+    found = commands("privet ")
+    assert len(found) > 40
+    for page, command in found:
+        where, known = root, set()
+        for word in shlex.split(command.replace("[", "").replace("]", ""))[1:]:
+            if word.startswith("-"):
+                known |= {option for p in where.params for option in p.opts}
+                assert word in known, f"{page}: {command}: no {word}"
+            elif hasattr(where, "commands") and word != "...":
+                assert word in where.commands, f"{page}: {command}: no {word}"
+                where = where.commands[word]
+
+
+@pytest.mark.slow
+def test_benchmarks_in_text_exist_and_know_their_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They take minutes to hours, so here they are only asked for help."""
+    helped: dict[str, str] = {}
+    found = commands("python -m benchmarks")
+    assert len(found) > 20
+    for page, command in found:
+        words = shlex.split(command)
+        module = words[2]
+        if module not in helped:
+            monkeypatch.setattr(sys, "argv", [module, "--help"])
+            with pytest.raises(SystemExit) as leaving:
+                runpy.run_module(module, run_name="__main__")
+            assert not leaving.value.code
+            helped[module] = capsys.readouterr().out
+        for word in words[3:]:
+            if word.startswith("--") or word.isalpha():
+                for part in word.split("|"):
+                    assert part in helped[module], f"{page}: {command}: no {part}"
+
+
+def test_other_commands_in_text_exist() -> None:
+    for page, command in [*commands("python -m pytest "), *commands("pytest ")]:
+        for word in shlex.split(command):
+            if word.startswith("tests"):
+                assert (ROOT / word).exists(), f"{page}: {command}"
+    for page, command in commands("python examples"):
+        assert (ROOT / command.split()[1]).exists(), f"{page}: {command}"
+    for page, command in commands("make "):
+        assert f"\n{command.split()[1]}: " in (ROOT / "Makefile").read_text(), f"{page}: {command}"
 
 
 def test_relative_links_lead_somewhere() -> None:

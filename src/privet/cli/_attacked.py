@@ -256,15 +256,29 @@ def _pate(run: Path, config: Config, dataset: Dataset) -> Attacked:
     from safetensors.torch import load_file
 
     from privet.cli._rows import few
+    from privet.cli.train_pate import taught
     from privet.methods.pate.students import flat_student
+    from privet.noise import seeded
 
     rows = few(dataset, config["features"], False)[:2]
     shape, classes = rows[0].shape[1:], (dataset.n_classes,)
     student = flat_student(input_shape=shape, target_shape=classes).module
     student.load_state_dict(load_file(run / "model.safetensors"))
+    public = rows[0][len(rows[0]) - int(config["queries"]) :]
 
     def train(x: Any, y: Any, seed: int) -> Callable[[Any], Any]:
-        raise InvalidArgument("--references", "some", "0 for a PATE run: teachers are not kept")
+        release = taught(
+            (x, y),
+            public,
+            classes=dataset.n_classes,
+            teachers=min(config["teachers"], len(x)),
+            rng=seeded(seed),
+            epsilon=config["epsilon"],
+            delta=config["delta"],
+            reading=config["reading"],
+        )
+        module: Any = release.model.predict
+        return _logits(module.module)
 
     return _attacked(dataset, rows, _logits(student), confidence_of_logits, train)
 

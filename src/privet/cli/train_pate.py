@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from privet.cli._rows import few
 from privet.cli._run import one_line_errors, progress_bar
 from privet.cli._training import Asked, Cache, Features, training
 from privet.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from privet.methods.base import Release
+    from privet.noise import Source
 
 
 @one_line_errors()
@@ -41,12 +45,9 @@ def pate(
     _check.open_unit("--delta", asked.delta)
     one_of("--reading", reading, ("sound", "published"))
     from safetensors.torch import save
-    from sklearn.linear_model import LogisticRegression
 
     from privet.guarantee import Adjacency, Unit
     from privet.methods.base import assuming, source_of
-    from privet.methods.pate import PATE, EstimatorLearner, IdentityReducer
-    from privet.methods.pate.students import flat_student
 
     dataset = asked.dataset()
     n, classes = len(dataset.y_train), dataset.n_classes
@@ -59,17 +60,14 @@ def pate(
         )  # fmt: skip
     asked.check_enough(count, classes, what="teachers")
     x_train, x_test, _ = few(dataset, features, cache)
-    private_x, private_y = x_train[: n - public], dataset.y_train[: n - public]
     charged = asked.charged(adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)
     with progress_bar(show=not asked.as_json) as told, charged as ledger:
-        method = PATE(
-            teachers=EstimatorLearner(
-                estimator=LogisticRegression(C=10.0, max_iter=200), classes=classes
-            ),
-            student=flat_student(
-                input_shape=x_train.shape[1:], target_shape=(classes,), learning_rate=3e-3
-            ),
-            reducer=IdentityReducer(shape=(classes,)),
+        release = taught(
+            (x_train[: n - public], dataset.y_train[: n - public]),
+            x_train[n - public :],
+            classes=classes,
+            teachers=count,
+            rng=source_of(asked.seed),
             epsilon=asked.epsilon,
             delta=asked.delta,
             ledger=ledger,
@@ -78,8 +76,6 @@ def pate(
             workers=workers,
             watcher=lambda done, of: told("teachers", done, of),
         )
-        shards = [(private_x[k::count], private_y[k::count]) for k in range(count)]
-        release = method.fit(shards, x_train[n - public :], rng=source_of(asked.seed))
     predict: Any = release.model.predict
     asked.leave(
         "pate",
@@ -93,3 +89,32 @@ def pate(
         guarantee=assuming(release.guarantee, f"the last {public} training inputs are public"),
         claim=release.claim,
     )  # fmt: skip
+
+
+def taught(
+    private: tuple[Any, Any],
+    public: Any,
+    *,
+    classes: int,
+    teachers: int,
+    rng: Source,
+    **settings: Any,
+) -> Release[Any]:
+    """A linear student of logistic teachers, the k-th of whom has every K-th private record."""
+    from sklearn.linear_model import LogisticRegression
+
+    from privet.methods.pate import PATE, EstimatorLearner, IdentityReducer
+    from privet.methods.pate.students import flat_student
+
+    method = PATE(
+        teachers=EstimatorLearner(
+            estimator=LogisticRegression(C=10.0, max_iter=200), classes=classes
+        ),
+        student=flat_student(
+            input_shape=public.shape[1:], target_shape=(classes,), learning_rate=3e-3
+        ),
+        reducer=IdentityReducer(shape=(classes,)),
+        **settings,
+    )
+    x, y = private
+    return method.fit([(x[k::teachers], y[k::teachers]) for k in range(teachers)], public, rng=rng)
