@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -140,6 +141,44 @@ def test_a_fork_of_a_secure_source_draws_its_own_noise() -> None:
     words = np.concatenate([own, *children, below])
     assert len(words) == 5000
     assert len(np.unique(words)) == 5000
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_fork_of_a_secure_source_draws_its_own_bulk_and_floats() -> None:
+    """What is derived from the key first after a fork is derived from the new key."""
+    source = secure()
+
+    def bulk() -> np.ndarray:
+        out = np.empty(1000, dtype=np.uint64)
+        source.stream.bulk().fill(out)
+        return out
+
+    def floats() -> np.ndarray:
+        return source.gaussian(1000).view(np.uint64)
+
+    for draw in (bulk, floats, lambda: source.stream.split().words(1000)):
+        words = np.concatenate([draw(), *(in_fork(draw) for _ in range(2))])
+        assert len(words) == 3000 and len(np.unique(words)) == 3000
+
+
+def test_threads_of_a_forked_process_agree_on_one_new_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two new keys would let one thread's counter be set back while another draws."""
+    stream, keys, draws = secure().stream, [], []
+    real = os.urandom
+
+    def slow(n: int) -> bytes:
+        keys.append(n)
+        time.sleep(0.02)
+        return real(n)
+
+    monkeypatch.setattr(os, "urandom", slow)
+    monkeypatch.setattr(stream, "_pid", -1)  # as after a fork
+    threads = [threading.Thread(target=lambda: draws.append(stream.words(8))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(keys) == 1 and len(np.unique(np.concatenate(draws))) == 32
 
 
 def test_threads_never_share_bits() -> None:

@@ -16,6 +16,16 @@ from privet.errors import InvalidArgument, PrivetError
 
 Words = NDArray[np.uint64]
 _ZEROS = bytes(1 << 16)
+_forked = threading.Lock()
+"""Held while a stream is given its key after a fork; made anew in every forked process."""
+
+
+def _renew_forked() -> None:
+    global _forked
+    _forked = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_forked)
 
 
 class NoiseReuse(PrivetError, TypeError):
@@ -68,16 +78,19 @@ class Stream:
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._cipher: CipherContext | None = None
+        self._pid = os.getpid()
 
     def _guard(self) -> None:
         """Notice a fork: a new lock (a thread that is gone may hold the old one), a new key."""
-        if self._pid != os.getpid():
-            if self.secret:
-                self._key = derive(self._key, b"fork", os.getpid(), os.urandom(32))
-                self._counter = self._serial = 0
-            self._renew()
+        if self._pid == os.getpid():
+            return
+        with _forked:
+            if self._pid != os.getpid():  # no other thread was first
+                if self.secret:
+                    self._key = derive(self._key, b"fork", os.getpid(), os.urandom(32))
+                    self._counter = self._serial = 0
+                self._renew()
 
     def words(self, n: int) -> Words:
         """The next n words of the key stream (each call starts on a fresh 16-byte cipher block)."""
@@ -104,22 +117,27 @@ class Stream:
 
     def split(self) -> Stream:
         """A fresh independent stream; the n-th split of equal seeded streams is equal."""
-        return Stream(derive(self._key, b"split", self._next()), secret=self.secret)
+        key, serial = self._next()
+        return Stream(derive(key, b"split", serial), secret=self.secret)
 
     def bulk(self) -> Bulk:
         """A fresh independent key stream for one large request, made and used up in one call."""
-        return Bulk(derive(self._key, b"bulk", self._next()))
+        key, serial = self._next()
+        return Bulk(derive(key, b"bulk", serial))
 
     def child(self, *label: str | int | bytes) -> Stream:
         """The stream named by a label; of a secret stream, a new one at every call."""
-        once = (self._next(),) if self.secret else ()
-        return Stream(derive(self._key, b"child", *once, *label), secret=self.secret)
+        if not self.secret:
+            return Stream(derive(self._key, b"child", *label), secret=False)
+        key, serial = self._next()
+        return Stream(derive(key, b"child", serial, *label), secret=True)
 
-    def _next(self) -> int:
+    def _next(self) -> tuple[bytes, int]:
+        """The key, which a fork has changed by now, and a number that was never used with it."""
         self._guard()
         with self._lock:
             self._serial += 1
-            return self._serial
+            return self._key, self._serial
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.secret:
