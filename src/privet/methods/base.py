@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.noise import Source, secure, seeded
 
@@ -52,9 +52,30 @@ class Release(Generic[Model]):
 
 def check_per_record(ledger: Ledger) -> None:
     """Refuse a ledger that promises for users or others what is charged for single records."""
-    if ledger.unit is not Unit.RECORD:
+    check_unit(ledger, Unit.RECORD)
+
+
+def check_unit(ledger: Ledger, unit: Unit) -> None:
+    """Refuse a ledger that promises for another unit than what is charged."""
+    if ledger.unit is not unit:
+        raise InvalidArgument("ledger", f"one per {ledger.unit.value}", f"one per {unit.value}")
+
+
+def check_terms(ledger: Ledger, adjacency: Adjacency, unit: Unit) -> None:
+    """Refuse a ledger that promises for other neighbours, or another unit, than what is charged.
+
+    >>> from privet.ledger import Ledger
+    >>> ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
+    >>> check_terms(ledger, Adjacency.ADD_REMOVE, Unit.USER)
+    Traceback (most recent call last):
+    ...
+    privet.errors.InvalidArgument: ledger must be one for add-remove, per user, got 'one for ...'
+    """
+    if ledger.adjacency is not adjacency or ledger.unit is not unit:
         raise InvalidArgument(
-            "ledger", f"one per {ledger.unit.value}", f"one per {Unit.RECORD.value}"
+            "ledger",
+            f"one for {ledger.adjacency.value}, per {ledger.unit.value}",
+            f"one for {adjacency.value}, per {unit.value}",
         )
 
 

@@ -205,3 +205,14 @@ def test_a_picture_that_is_no_row_costs_nothing():
     with pytest.raises(InvalidArgument, match=r"\(rows, channels, height, width\)"):
         ServedModel.of(network(), account).predict_proba(X[0])
     assert len(account) == 0
+
+
+@pytest.mark.parametrize("unit", [Unit.RECORD, Unit.USER])
+def test_a_ledger_that_promises_for_something_else_is_refused(unit):
+    other = Ledger.in_memory(cap_epsilon=60.0, cap_delta=1e-5, unit=unit)
+    expected = f"ledger must be one per query, got 'one per {unit.value}'"
+    with pytest.raises(InvalidArgument, match=expected):
+        ServedModel(network=network(), ledger=other)
+    with pytest.raises(InvalidArgument, match=expected):
+        ServedModel.of(network(), other)
+    assert ServedModel.of(network(), ledger()).guarantee().unit is Unit.QUERY

@@ -36,7 +36,7 @@ from privet.ledger import Entry, Ledger
 from privet.mechanisms import Gaussian, KNorm, release_moments
 from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver, shape_of
-from privet.methods.base import Method, PublicFacts, Release
+from privet.methods.base import Method, PublicFacts, Release, check_terms
 from privet.nets.features import in_parts, unit_rows
 from privet.noise import Source
 
@@ -226,12 +226,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         weights = None if groups is None else user_weights(groups, share=self.user_share)
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
-            if ledger.adjacency is not plan.adjacency or ledger.unit is not plan.unit:
-                raise InvalidArgument(
-                    "ledger",
-                    f"{ledger.adjacency.value}, per {ledger.unit.value}",
-                    f"one for {plan.adjacency.value}, per {plan.unit.value}",
-                )
+            check_terms(ledger, plan.adjacency, plan.unit)
             entries = (ledger.charge(plan.loss, what="one-shot moments"),)
         first = self.class_means(x, y, plan, weights, rng.child("first"))
         model = self._rule(x, y, plan, weights, first, rng.child("second"))

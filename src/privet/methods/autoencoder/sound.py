@@ -33,7 +33,7 @@ from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
 from privet.methods.autoencoder.layers import Frozen, Layer, Learner
 from privet.methods.autoencoder.records import Block, Records, Scaling
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
-from privet.methods.base import PublicFacts, Release
+from privet.methods.base import PublicFacts, Release, check_terms
 from privet.nets.features import in_parts
 from privet.noise import Source, grid
 
@@ -192,12 +192,7 @@ class SoundStack:
         """One pass and one release for each layer and for the output."""
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
-            if ledger.adjacency is not plan.adjacency or ledger.unit is not plan.unit:
-                raise InvalidArgument(
-                    "ledger",
-                    f"{ledger.adjacency.value}, per {ledger.unit.value}",
-                    f"one for {plan.adjacency.value}, per {plan.unit.value}",
-                )
+            check_terms(ledger, plan.adjacency, plan.unit)
             entries = (ledger.charge(plan.loss, what="auto-encoder moments"),)
         layers: tuple[Layer, ...] = ()
         for k, (learner, frozen) in enumerate(zip(self.learners, plan.frozen, strict=True)):

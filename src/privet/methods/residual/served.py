@@ -16,6 +16,7 @@ from privet.guarantee import Assumption, Backing, Guarantee, Unit
 from privet.ledger import Ledger
 from privet.loss import PrivacyLoss
 from privet.mechanisms.base import SECRET_KEY
+from privet.methods.base import check_unit
 from privet.methods.residual.budgets import QueryBudget
 from privet.nets.residual import Perturbation, ResidualNoise, Strategy
 from privet.nets.residual.noise import standard_normal
@@ -139,8 +140,8 @@ class ServedModel:
     """Answers queries until the ledger refuses: each one is charged before it is computed.
 
     A query is one row; a batch of k rows costs sqrt(k) times the mu of one and is answered whole
-    or not at all. The counter *is* the ledger: with a ledger file it survives restarts and is
-    shared by all processes that serve the model.
+    or not at all. The counter *is* the ledger, which must be one per query: with a ledger
+    file it survives restarts and is shared by all processes that serve the model.
 
     **Guarantee** `guarantee()`: all answers ever given are together (cap_epsilon,
     cap_delta)-private for any change of the training data, as long as nobody gets the weights.
@@ -166,6 +167,7 @@ class ServedModel:
     ledger: Ledger
 
     def __post_init__(self) -> None:
+        check_unit(self.ledger, Unit.QUERY)
         self.network.eval()
         if self.network.source is None:  # torch's own noise can be drawn again by its seed
             self.network.use(secure())
@@ -211,7 +213,6 @@ class ServedModel:
         stated = self.ledger.guarantee()
         return replace(
             stated,
-            unit=Unit.QUERY,
             theorem="one Gaussian release a residual mapping and one for the last layer, composed",
             assumptions=(
                 *(Assumption(text=text, backing=Backing.ENFORCED) for text in _HELD),

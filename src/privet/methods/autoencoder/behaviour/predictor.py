@@ -29,7 +29,7 @@ from privet.methods.autoencoder.behaviour.influence import (
 from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
 from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
-from privet.methods.base import source_of
+from privet.methods.base import check_terms, source_of
 from privet.noise import Source
 
 Array = NDArray[np.float64]
@@ -199,12 +199,7 @@ class BehaviourPredictor(BehaviourModel):
     def _charge(self, plan: BehaviourPlan) -> Entry | None:
         if self.ledger is None:
             return None
-        if self.ledger.unit is not self.unit or self.ledger.adjacency is not Adjacency.ADD_REMOVE:
-            raise InvalidArgument(
-                "ledger",
-                f"{self.ledger.adjacency.value}, per {self.ledger.unit.value}",
-                f"one for add-remove, per {self.unit.value}",
-            )
+        check_terms(self.ledger, Adjacency.ADD_REMOVE, self.unit)
         return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)")
 
     def _guarantee(self, plan: BehaviourPlan, bound: Assumption) -> Guarantee:

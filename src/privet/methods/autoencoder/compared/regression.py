@@ -16,6 +16,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.autoencoder.behaviour.examples import Examples
+from privet.methods.base import check_terms
 
 Array = NDArray[np.float64]
 
@@ -43,14 +44,8 @@ def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
     """Refuse rows without a status, which would count thrice, and ledgers of another unit."""
     if not np.isin(examples.status, (0, 1)).all():
         raise InvalidArgument("examples", examples, "examples whose statuses are known")
-    if ledger is None:
-        return
-    if ledger.unit is not unit or ledger.adjacency is not Adjacency.ADD_REMOVE:
-        raise InvalidArgument(
-            "ledger",
-            f"{ledger.adjacency.value}, per {ledger.unit.value}",
-            f"one for add-remove, per {unit.value}",
-        )
+    if ledger is not None:
+        check_terms(ledger, Adjacency.ADD_REMOVE, unit)
 
 
 def weights_for(examples: Examples, unit: Unit) -> Array:
