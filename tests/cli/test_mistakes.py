@@ -123,7 +123,9 @@ def refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("mistake", [*COMMON, *OF_TRAINING])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", ["dpsgd", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[1:])]
+)
 def test_training(
     method: str, mistake: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +238,7 @@ def test_pate_by_files(
     refused(["pate", *words], says, capsys)
 
 
+@pytest.mark.slow
 def test_drowned_records_can_be_trained_on_anyway(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,6 +249,7 @@ def test_drowned_records_can_be_trained_on_anyway(
     assert json.loads(capsys.readouterr().out)["guarantee"]["epsilon"] <= 0.001
 
 
+@pytest.mark.slow
 def test_what_a_refusal_advises_is_accepted(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

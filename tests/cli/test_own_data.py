@@ -71,7 +71,7 @@ def test_train_leaves_a_whole_folder(
     assert not list((clinic / "run").glob("*.part"))
 
 
-@pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace"])
+@pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace", "autoencoder", "pate"])
 def test_predict_without_the_training_file(
     method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +82,48 @@ def test_predict_without_the_training_file(
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [r["predicted"] for r in rows] == ["ill", "well"]
     assert float(rows[0]["ill"]) + float(rows[0]["well"]) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("marker,sex\n3.0,f\n", "no column 'age'"),
+        ("marker,age,sex\nhigh,50,f\n", "'high' is not a number"),
+        ("marker,age,sex\n3.0,nan,f\n", "is not finite"),
+        ("marker,age,sex\n3.0,50,x\n", "'x' is not among f, m"),
+        ("marker,age,sex,height\n3.0,50,f,1.8\n", "declared for every column"),
+        ("marker,age,sex\n", "at least one record"),
+        ("", "it is empty"),
+        (None, "no such file"),
+    ],
+)
+@pytest.mark.parametrize("method", ["adaptive-laplace", "autoencoder"])
+def test_mistakes_in_new_records(
+    method: str, text: str | None, says: str, clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(method) == 0
+    if text is None:
+        (clinic / "new.csv").unlink()
+    else:
+        (clinic / "new.csv").write_text(text)
+    capsys.readouterr()
+    assert run("predict", "run", "new.csv", "--out", "said.csv") == 2
+    said = capsys.readouterr().err
+    assert says in said and said.startswith("error: ") and said.count("\n") == 1
+    assert not (clinic / "said.csv").exists()
+
+
+@pytest.mark.parametrize("command", ["attack", "audit"])
+def test_a_training_file_that_is_gone(
+    command: str, clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The data of a run are looked for where they were."""
+    assert train("adaptive-laplace") == 0
+    (clinic / "patients.csv").unlink()
+    capsys.readouterr()
+    assert run(command, "run") == 2
+    said = capsys.readouterr().err
+    assert "no such file" in said and said.count("\n") == 1
 
 
 def test_describe_reads_the_header_alone(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:

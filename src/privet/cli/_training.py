@@ -146,12 +146,6 @@ def training(command: Callable[..., None]) -> Callable[..., None]:
     """A command with its own options and with those that all trainings share, given as `Asked`."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(Asked, eval_str=True).parameters
-    empty = inspect.Parameter.empty
-    parts = (
-        [p for p in shared.values() if p.default is empty],
-        [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own],
-        [p for p in shared.values() if p.default is not empty],
-    )
 
     def run(**given: Any) -> None:
         asked = Asked(**{name: given.pop(name) for name in shared})
@@ -160,5 +154,7 @@ def training(command: Callable[..., None]) -> Callable[..., None]:
 
     told: Any = run
     told.__name__, told.__doc__ = command.__name__, command.__doc__
-    told.__signature__ = inspect.Signature([p for part in parts for p in part])
+    told.__signature__ = inspect.Signature(
+        [*shared.values(), *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
+    )
     return run
