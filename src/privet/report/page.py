@@ -158,7 +158,12 @@ def _promises(rows: Sequence[Results]) -> str:
             f'<div class="card"><h3>{escape(row["method"])}</h3><p>{escape(stated["text"])}</p>'
             f"{other}{theorem}<ul>{premises}</ul></div>"
         )
-    return f'<h2>The promises, and what they rest on</h2><div class="cards">{"".join(cards)}</div>'
+    return (
+        "<h2>The promises, and what they rest on</h2>"
+        "<p>Of a release. Here all noise comes from the seed of its cell, so that the comparison "
+        "can be repeated: whoever knows the seed can take it off again.</p>"
+        f'<div class="cards">{"".join(cards)}</div>'
+    )
 
 
 def _ledgers(ledgers: Sequence[Results]) -> str:

@@ -14,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from privet.guarantee import Guarantee
+from privet.guarantee import Assumption, Backing, Guarantee
 from privet.ledger import Ledger
+from privet.mechanisms import Laplace
+from privet.mechanisms.base import SECRET_KEY
 from privet.methods.autoencoder.behaviour import BehaviourModel, Examples
 from privet.methods.pate import GNMax
 from privet.methods.pate.learners import Learner, Predictor
@@ -147,7 +149,15 @@ class OneAgainstRest(_Classifier):
         assert stated is not None
         total = sum(m.guarantee_.epsilon for m in self.models if m.guarantee_ is not None)
         self.guarantee_ = replace(
-            stated, epsilon=total, theorem=f"{stated.theorem}; {len(asked)} of them, added up"
+            stated,
+            epsilon=total,
+            theorem=f"{stated.theorem}; {len(asked)} of them, added up",
+            assumptions=(
+                Assumption(text="columns are held in [-1, 1]", backing=Backing.ENFORCED),
+                Laplace(scale=1.0).law,
+                SECRET_KEY,
+                Assumption(text="the number of records is public", backing=Backing.ASSUMED),
+            ),
         )
         return self
 
