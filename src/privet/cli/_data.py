@@ -16,6 +16,7 @@ Bounds = Annotated[
     Path | None,
     typer.Option(help="JSON file that declares ranges, categories and classes of your file."),
 ]
+Folder = Annotated[Path | None, typer.Option(help="Where data sets lie.")]
 SUFFIXES = (".csv", ".npz")
 DECLARATION = "declaration.json"
 

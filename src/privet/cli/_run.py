@@ -6,11 +6,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from privet.errors import PrivetError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def fail(error: PrivetError) -> NoReturn:

@@ -15,8 +15,8 @@ import typer
 
 from privet import _check
 from privet.cli import _folder
-from privet.cli._data import Bounds, Label, dataset, remembered
-from privet.cli._run import print_json
+from privet.cli._data import Bounds, Folder, Label, dataset, remembered
+from privet.cli._run import Json, print_json
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class Asked:
     records: Annotated[
         int | None, typer.Option(help="Train on the first so many records only.")
     ] = None
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None
+    folder: Folder = None
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Train even where noise outweighs all records.")
     ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    as_json: Json = False
     begun: float = field(default_factory=time.perf_counter, init=False)
 
     def check(self) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privet import _check
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ def attack(
     ] = 4,
     seed: Annotated[int, typer.Option(help="Of the reference models.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Reference models at a time.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    folder: Folder = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder that keeps what references say, to go on with.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the ROC curves, log axes.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Attack the membership of a run: training records against test records.
 

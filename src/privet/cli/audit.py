@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
-from privet.cli._data import of_run
-from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.cli._data import Folder, of_run
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def audit(
     delta: Annotated[float, typer.Option(help="At this delta.")] = 1e-5,
     trials: Annotated[int, typer.Option(help="Draws a side of releases made once.")] = TRIALS,
     seed: Annotated[int, typer.Option(help="Of the audit's own coins and noise.")] = 0,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Attack a promise: claimed, proved, audited, and what to make of it.
 

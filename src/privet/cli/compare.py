@@ -9,8 +9,8 @@ import typer
 
 from privet._files import write_json
 from privet.cli import _folder
-from privet.cli._data import Bounds, Label, dataset
-from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.cli._data import Bounds, Folder, Label, dataset
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 
 
 @one_line_errors()
@@ -31,11 +31,11 @@ def compare(
     backend: Annotated[str, typer.Option(help="loky, ray, dask or threading.")] = "loky",
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of results and the page.")] = Path("compare"),
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
+    folder: Folder = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare even where noise outweighs all records.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train, attack and audit every method (and the non-private limit) on the same split.
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument, MissingFile
 
 app = typer.Typer(
@@ -19,8 +20,8 @@ app = typer.Typer(
 @app.command("list")
 @one_line_errors()
 def list_(
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """The data sets known by name, and whether their files are here."""
     from privet.data import NAMES, load

@@ -22,7 +22,7 @@ from privet.cli._pate import (
     shard_ledger,
     target_space,
 )
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
 
 app = typer.Typer(
@@ -37,7 +37,6 @@ Teachers = Annotated[int, typer.Option(help="K, how many sites answer.")]
 Queries = Annotated[int, typer.Option(help="N, how many public inputs are answered in all.")]
 Epsilon = Annotated[float, typer.Option(help="The budget for all N answers.")]
 Delta = Annotated[float, typer.Option(help="At this delta.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Inputs = Annotated[Path, typer.Option(help="The public inputs: .npy, or .npz with an array x.")]
 ReducerFile = Annotated[Path, typer.Option(help="The file of `privet pate reducer`.")]
 

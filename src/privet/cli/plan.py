@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._run import Json, one_line_errors, print_json
 
 
 @one_line_errors()
@@ -15,7 +15,7 @@ def plan(
     kind: Annotated[str, typer.Option(help="pictures, table or volumes.")],
     epsilon: Annotated[float, typer.Option(help="The budget.")],
     minutes: Annotated[float | None, typer.Option(help="The time you have, on two cores.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Read our measured curves at your n times epsilon; no data is needed and nothing is spent."""
     from privet.experiments.plan import advise

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privet.cli._run import one_line_errors, print_json
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; standard output unless told.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Predict the class of every record, with probabilities.
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from privet import _check
-from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 app = typer.Typer(
@@ -44,8 +45,8 @@ def adaptive_laplace(
     ] = None,
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Accuracy of AdLM, ILM, pSGD and the sound reading; relevance; the claim tested.
 
@@ -97,8 +98,8 @@ def pate(
     out: Annotated[Path, typer.Option(help="Folder of results and pictures.")] = Path("pate"),
     data: Annotated[str, typer.Option(help="hippocampus, or spheres (generated).")] = "hippocampus",
     seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Segmentation by PATE: teachers, ensemble, students, DP-SGD and the control; Dice by class.
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from privet import _check
-from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 
@@ -31,8 +32,8 @@ def autoencoder(
     seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
     users: Annotated[int | None, typer.Option(help="Users of the generated network.")] = None,
     days: Annotated[int | None, typer.Option(help="Days of the generated network.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Figures 2 and 3: accuracy against sampling rate and epsilon; the paper's orderings tested.
 

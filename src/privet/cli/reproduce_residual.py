@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from privet import _check
-from privet.cli._run import one_line_errors, print_json, progress_bar
+from privet.cli._data import Folder
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 
@@ -24,8 +25,8 @@ def residual(
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of every network.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many targets of each kind.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    folder: Folder = None,
+    as_json: Json = False,
 ) -> None:
     """Tables I-III and V, Figs. 1-12 but for CIFAR-100, and LiRA and RMIA on the same models.
 
