@@ -19,9 +19,14 @@ from privet.audit.conformance import (
     gaussian_cdf,
     laplace_cdf,
 )
+from privet.ledger import Ledger
 from privet.loss import gaussian_epsilon
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import Schedule, private
+from privet.methods.dpsgd.automatic import Wishes
+from privet.methods.dpsgd.linear import LinearHead
+from privet.methods.dpsgd.method import PrivateLinear, _Attempt
 from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.nets.per_example import FlatClipping, PerExampleGradients
 from privet.noise import seeded
@@ -106,6 +111,36 @@ def updates(seed: int, steps: int, rate: float, micro_batch: int) -> Any:
     return np.array(seen)
 
 
+class PrivateMean:
+    """The mean that DP-SGD on rows releases before its steps."""
+
+    def __init__(self, features: int) -> None:
+        self.method = PrivateLinear(wishes=Wishes(steps=1, centre=0.5))
+        facts = PublicFacts(records=50, features=features, outputs=2, epsilon=2.0, delta=1e-5)
+        self.plan, self.features = self.method.plan(facts), features
+        self.ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+
+    def released(self, rows: Any, seed: int) -> Any:
+        """The noisy sum of these rows and a row of zeros, and what was charged for it as mu."""
+        with np.errstate(over="ignore"):
+            x = np.concatenate([np.zeros((1, self.features)), rows]).astype(np.float32)
+        head = LinearHead(features=self.features, outputs=2, constant=1.0)
+        attempt = _Attempt(plan=self.plan, ledger=self.ledger, rng=seeded(seed), run="one")
+        self.method._centre(head, torch.from_numpy(x), attempt)
+        (charged,) = self.ledger.entries()  # once a run, however often it is resumed
+        return head.mean.double().numpy() * 50, charged.loss.mu
+
+    def total(self, rows: Any) -> Any:
+        """Without the noise, which is the same in both: replayed, up to rounding to float32."""
+        return self.released(rows, 1)[0] - self.released(rows[:0], 1)[0]
+
+    def updates(self, seed: int, steps: int, rate: float, micro_batch: int) -> Any:
+        """One release a step; the noise times the mu that was charged is standard normal."""
+        none = np.zeros((0, self.features))
+        each = (self.released(none, 100 * seed + k) for k in range(steps))
+        return np.array([noise * mu for noise, mu in each])
+
+
 SUBJECTS: tuple[Subject, ...] = (
     MechanismSubject(name="Laplace", make=lambda s: Laplace(scale=s), bound=l1, cdf=laplace_cdf, epsilon=pure, norm=1),
     MechanismSubject(name="Gaussian", make=lambda s: Gaussian(scale=s), bound=l2, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
@@ -116,4 +151,6 @@ SUBJECTS: tuple[Subject, ...] = (
     PoissonSubject(name="PoissonSampler", make=lambda n, public, q, steps, rng: PoissonSampler(n=n, n_public=public, rates=[q] * steps, rng=rng)),
     SumSubject(name="clipped gradients", total=gradients, bound=1.0, width=4),
     NoiseSubject(name="DP-SGD steps", updates=updates),
+    SumSubject(name="the private mean of DP-SGD", total=PrivateMean(4).total, bound=1.0, width=4, slack=3e-6),
+    NoiseSubject(name="noise of the private mean", updates=PrivateMean(4000).updates),
 )  # fmt: skip
