@@ -12,13 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from privet.cli.main import main
-from privet.data import load
+from privet.data import Dataset, load
 from privet.errors import InvalidArgument, LedgerError
 from privet.experiments.compare import ENTRANTS, Entrant, accounts, compare
-from privet.experiments.compare.bench import Bench
+from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.trial import attacked, trial
 from privet.experiments.kept import kept
 from privet.ledger import Ledger
@@ -136,6 +137,56 @@ def test_a_cell_run_again_is_the_same_release(entrant: Entrant) -> None:
         assert row["guarantee"] is None
 
 
+def pictures(records: int = 40) -> Dataset:
+    draw = np.random.default_rng(0)
+    x, y = draw.uniform(size=(records, 16, 16)), np.arange(records) % 2
+    return Dataset(
+        name="pictures", about="noise", classes=("no", "yes"), low=0.0, high=1.0,
+        x_train=x, y_train=y, x_test=x[:12], y_test=y[:12],
+    )  # fmt: skip
+
+
+def test_views_are_public_maps_of_a_record_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVET_CACHE", str(tmp_path))
+    whole = Bench(dataset=pictures(), epsilon=1.0, delta=1e-5)
+    part = Bench(dataset=pictures().subset(7), epsilon=1.0, delta=1e-5)
+    for view in View:
+        rows, few = whole.train(view)[0], part.train(view)[0]
+        assert np.array_equal(rows[:7], few)
+    assert np.linalg.norm(whole.train(View.FEATURES)[0], axis=1).max() <= 1.0
+    assert np.abs(whole.train(View.FEW)[0]).max() <= 1.0
+    assert len(whole.public(View.COLUMNS)) + len(whole.test(View.COLUMNS)[1]) == 12
+
+
+@pytest.mark.parametrize(("data", "name"), [
+    ("blobs", "adaptive-laplace"), ("blobs", "adaptive-laplace network"),
+    ("pictures", "adaptive-laplace network"),
+])  # fmt: skip
+def test_relevance_looks_at_public_records_only(data: str, name: str) -> None:
+    """After training, other private records in the bench change nothing in the picture."""
+    entrant = next(e for e in ENTRANTS if e.name == name)
+    assert entrant.relevance is not None
+    whole = pictures() if data == "pictures" else load("blobs").subset(300)
+    bench = Bench(dataset=whole, epsilon=1.0, delta=1e-5)
+    model = entrant.make(bench, 0, None).fit(*bench.train(entrant.sees))
+    shown = entrant.relevance(model, bench)
+    other = replace_records(whole)
+    assert shown == entrant.relevance(model, Bench(dataset=other, epsilon=1.0, delta=1e-5))
+    assert shown is not None
+    assert np.shape(shown["maps"]) == (whole.n_classes, whole.n_features)
+    assert sum(shown["records"]) == bench.cut and np.any(shown["maps"])
+
+
+def replace_records(whole: Dataset) -> Dataset:
+    return Dataset(
+        name=whole.name, about="", classes=whole.classes, low=whole.low, high=whole.high,
+        x_train=np.zeros_like(whole.x_train), y_train=np.zeros_like(whole.y_train),
+        x_test=whole.x_test, y_test=whole.y_test,
+    )  # fmt: skip
+
+
 def test_half_a_cell_is_no_cell(tmp_path: Path) -> None:
     def dies() -> dict[str, object]:
         raise KeyboardInterrupt
@@ -234,3 +285,15 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     interrupted = sum(e["interrupted"] for a in told["ledgers"] for e in a["entries"])
     finished = len(list((tmp_path / "cells").glob("*.json")))
     assert finished == 7 and interrupted <= 20  # a kill costs at most the cell that it met
+
+
+def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Path) -> None:
+    """Logistic regression is the same with every seed: so is the interval of its accuracy."""
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["not private"], "jobs": 1}
+    data = load("blobs").subset(100)
+    one, three = (
+        compare(data, tmp_path, **settings, seeds=n, backend="sequential")["rows"][0]
+        for n in (1, 3)
+    )
+    assert three["accuracy"] == one["accuracy"]
+    assert three["accuracy_interval"] == one["accuracy_interval"]
