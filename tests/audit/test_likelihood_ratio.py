@@ -140,6 +140,25 @@ def test_what_could_not_have_been_reached_is_uninformative():
     assert blind.control < 1.0 and blind.verdict is Verdict.UNINFORMATIVE
 
 
+@pytest.mark.parametrize(
+    ("claimed", "proved", "audited", "verdict"),
+    [
+        (1.0, 0.74, 0.9, Verdict.FALSIFIED),  # below the claim, but the proof is refuted
+        (1.0, 0.74, 0.66, Verdict.CONSISTENT),
+        (1.0, math.inf, 1.1, Verdict.FALSIFIED),
+        (1.0, math.inf, 0.9, Verdict.CONSISTENT),
+        (None, 1.0, 1.1, Verdict.FALSIFIED),
+        (5.0, 4.0, 0.9, Verdict.UNINFORMATIVE),
+    ],
+)
+def test_the_verdict_is_on_the_smaller_of_claim_and_proof(claimed, proved, audited, verdict):
+    finding = Finding(
+        what="x", claimed=claimed, proved=proved, audited=audited, ceiling=3.0, control=3.0,
+        delta=0.0, confidence=0.95, trials=10, method="m", parametric=False, seconds=0.1,
+    )  # fmt: skip
+    assert finding.verdict is verdict
+
+
 def test_finding_is_json_with_the_keys_scripts_rely_on():
     finding = Finding(
         what="x", claimed=None, proved=math.inf, audited=0.5, ceiling=3.0, control=3.0, delta=0.0,

@@ -23,8 +23,8 @@ class Finding:
 
     `audited` is a lower bound of the true epsilon with probability `confidence`; `ceiling` is the
     most that so many trials could ever show, `control` what they show of a release without noise.
-    The verdict is on the claim, or on the proof where there is no claim: *falsified* when audited
-    is above it, *uninformative* when ceiling or control could not have reached it.
+    The verdict is on the smaller of claim and proof: *falsified* when audited is above it,
+    *uninformative* when ceiling or control could not have reached it.
     `parametric`: the bound also assumes the shape of the noise. `threat`: what the attacker sees.
 
     >>> Finding(what="x", claimed=1.0, proved=math.inf, audited=1.4, ceiling=9.0, control=9.0,
@@ -50,7 +50,7 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Falsified, consistent or uninformative."""
-        stated = self.proved if self.claimed is None else self.claimed
+        stated = self.proved if self.claimed is None else min(self.claimed, self.proved)
         if self.audited > stated:
             return Verdict.FALSIFIED
         if min(self.ceiling, self.control) < stated:

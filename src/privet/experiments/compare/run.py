@@ -205,7 +205,7 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
         "system": entrant.system,
         "private": entrant.promises,
         "accuracy": right / asked,
-        "accuracy_interval": wilson(right, asked),
+        "accuracy_interval": wilson(right / len(trained), asked / len(trained)),
         "claimed_epsilon": None if claim is None else claim["epsilon"],
         "proved_epsilon": "inf" if guarantee is None else guarantee["epsilon"],
         "audited_epsilon": None if finding is None else finding["audited"],
@@ -222,8 +222,8 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
     }
 
 
-def wilson(right: int, asked: int, confidence: float = 0.95) -> list[float]:
-    """Wilson's interval of a rate.
+def wilson(right: float, asked: float, confidence: float = 0.95) -> list[float]:
+    """Wilson's interval of a rate; all seeds answer the same questions, which count once.
 
     >>> [round(x, 3) for x in wilson(90, 100)]
     [0.826, 0.945]
