@@ -75,6 +75,13 @@ def test_newcomers_mistakes(
         load_declared(csv_file, label="outcome", declaration=declare(tmp_path, **changes))
 
 
+def test_templates_of_arrays_and_pictures_read_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"never opened")
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    assert template(tmp_path / "a.npz", label=None) == {"bounds": [None, None], "classes": []}
+    assert template(tmp_path / "pets", label=None) == {"classes": [], "shape": [None, None]}
+
+
 def test_what_is_not_given(csv_file: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="privet data describe"):
         load_declared(csv_file, label="outcome", declaration=None)
@@ -98,13 +105,21 @@ def test_a_folder_of_pictures(tmp_path: Path) -> None:
     told = tmp_path / "pets.json"
     told.write_text(json.dumps({"classes": ["cat", "dog"], "shape": [8, 8]}))
     data = load_declared(tmp_path / "pets", label=None, declaration=told)
-    assert data.shape == (8, 8) and len(data.y_train) + len(data.y_test) == 40 and 0 < len(data.y_test) < 20 and float(data.high.max()) == 255.0
+    assert (
+        data.shape == (8, 8)
+        and len(data.y_train) + len(data.y_test) == 40
+        and 0 < len(data.y_test) < 20
+        and float(data.high.max()) == 255.0
+    )
     told.write_text(json.dumps({"classes": ["cat", "cow"], "shape": [8, 8]}))
     with pytest.raises(MissingFile, match="a folder of its own"):
         load_declared(tmp_path / "pets", label=None, declaration=told)
-    told.write_text(json.dumps({"classes": ["cat", "dog"]}))
-    with pytest.raises(InvalidArgument, match="height, width"):
-        load_declared(tmp_path / "pets", label=None, declaration=told)
+    for shape in (None, [None, None], [8], [8, 0], [8, 8, 4], ["8", "8"]):
+        told.write_text(
+            json.dumps({"classes": ["cat", "dog"]} | ({"shape": shape} if shape else {}))
+        )
+        with pytest.raises(InvalidArgument, match="height, width"):
+            load_declared(tmp_path / "pets", label=None, declaration=told)
     (tmp_path / "pets" / "cat" / "9.png").write_text("not a picture")
     told.write_text(json.dumps({"classes": ["cat", "dog"], "shape": [8, 8, 3]}))
     with pytest.raises(InvalidArgument, match="a readable picture"):

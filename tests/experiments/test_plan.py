@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from privet.cli.main import main
 from privet.errors import InvalidArgument
-from privet.experiments.plan import KINDS, advise, curves
+from privet.experiments.plan import KINDS, advise, check_enough, curves
 
 
 def test_what_was_measured_is_told_as_it_was() -> None:
@@ -49,3 +50,53 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert left.value.code == 2 and "one of pictures" in capsys.readouterr().err
     with pytest.raises(InvalidArgument):
         advise(records=10, kind="sounds", epsilon=1.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("growth", [1.0, 0.5])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01])
+def test_a_refusal_says_what_would_do(delta: float, growth: float, epsilon: float) -> None:
+    told = {"numbers": 650, "delta": delta, "growth": growth}
+    with pytest.raises(InvalidArgument) as refusal:
+        check_enough(records=20, epsilon=epsilon, **told)
+    words = refusal.value.expected.replace(",", "").split()
+    needed, many = float(words[2]), int(words[7])
+    check_enough(records=20, epsilon=needed, **told)
+    check_enough(records=many, epsilon=epsilon, **told)
+    for fewer in ({"records": 20, "epsilon": 0.8 * needed}, {"records": int(0.8 * many), "epsilon": epsilon}):  # fmt: skip
+        with pytest.raises(InvalidArgument, match="noise would be longer"):
+            check_enough(**fewer, **told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "drowned", "enough"),
+    [("digits", 0.03, 1.0), ("breast_cancer", 0.03, 2.0), ("blobs", 0.003, 0.3)],
+)
+def test_what_is_refused_could_only_have_guessed(name: str, drowned: float, enough: float) -> None:
+    """Mean accuracy of three seeds, by three methods; seeds are fixed, so there is no false alarm."""
+    from privet import (
+        AdaptiveLaplaceClassifier,
+        DPSGDClassifier,
+        PrivateAutoencoderClassifier,
+        data,
+    )
+
+    found = data.load(name)
+    n, numbers = len(found.y_train), (found.n_features + 1) * found.n_classes
+    guess = np.bincount(found.y_test).max() / len(found.y_test)
+    with pytest.raises(InvalidArgument):
+        check_enough(records=n, numbers=numbers, epsilon=drowned, delta=1e-5)
+    check_enough(records=n, numbers=numbers, epsilon=enough, delta=1e-5)
+    for method in (DPSGDClassifier, AdaptiveLaplaceClassifier, PrivateAutoencoderClassifier):
+
+        def accuracy(epsilon: float, seeds: int, method: type = method) -> float:
+            told = {"epsilon": epsilon, "bounds": (0, 1), "classes": range(found.n_classes)}
+            models = (method(**told, random_state=s) for s in range(seeds))
+            return float(np.mean([
+                m.fit(found.train_rows(), found.y_train).score(found.test_rows(), found.y_test)
+                for m in models
+            ]))  # fmt: skip
+
+        assert accuracy(drowned, 3) < guess + 0.08
+        assert accuracy(enough, 1) > guess + 0.15

@@ -75,7 +75,7 @@ class Asked:
     def check_enough(
         self, records: int, numbers: int, *, what: str = "records", growth: float = 1.0
     ) -> None:
-        """Refuse a budget whose noise outweighs all records together, unless told to go on."""
+        """Refuse a budget whose noise is longer than all records together, unless told to go on."""
         from privet.experiments.plan import check_enough
 
         if not self.anyway:

@@ -43,7 +43,12 @@ def list_(
 @app.command()
 @one_line_errors()
 def describe(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file with a header line, an .npz file, or a folder of pictures."
+        ),
+    ],
     private: Annotated[
         bool, typer.Option("--private", help="Read the header line only (the only way there is).")
     ] = False,
@@ -70,6 +75,6 @@ def describe(
         raise InvalidArgument("--out", str(out), "a file that does not exist yet")
     out.write_text(text + "\n")
     typer.echo(
-        f"{out}: fill in every [low, high]; move text columns to `categories` with all their "
-        "values, columns not to be used to `ignore`; list the labels in `classes`"
+        f"{out}: fill in every null and list the labels in `classes`; in a table, move text "
+        "columns to `categories` with all their values, columns not to be used to `ignore`"
     )

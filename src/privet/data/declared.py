@@ -182,7 +182,8 @@ def picture_files(folder: Path) -> list[Path]:
 
 def _picture(file: Path, shape: Any) -> NDArray[np.uint8]:
     """A picture, brought to the declared size."""
-    if not (isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])):
+    given = isinstance(shape, list) and len(shape) in (2, 3) and shape[2:] in ([], [3])
+    if not given or not all(isinstance(side, int) and side > 0 for side in shape):
         raise InvalidArgument("shape", shape, "[height, width] or [height, width, 3], declared")
     from PIL import Image, UnidentifiedImageError
 
@@ -196,8 +197,12 @@ def _picture(file: Path, shape: Any) -> NDArray[np.uint8]:
 
 def template(path: Path, *, label: str | None) -> dict[str, Any]:
     """A declaration to fill in, from the names of the columns alone: no record is read."""
+    if path.is_dir():
+        return {"classes": [], "shape": [None, None]}
     if not path.is_file():
-        raise MissingFile(path, "give the path of a .csv file")
+        raise MissingFile(path, "give the path of a .csv or .npz file, or a folder of pictures")
+    if path.suffix == ".npz":
+        return {"bounds": [None, None], "classes": []}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             columns = [name.strip() for name in next(csv.reader(file), [])]
