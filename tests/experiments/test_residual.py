@@ -76,9 +76,9 @@ def test_targets_and_references_are_split_as_they_should(tmp_path):
 def test_networks_depend_on_their_settings(tmp_path):
     one, two = Bench(TINY, tmp_path), Bench(replace(TINY, epochs=4), tmp_path)
     three = Bench(replace(TINY, gammas=(9.0,), seeds=2), tmp_path)
-    assert one._digest(run.PLAIN) != two._digest(run.PLAIN)
-    assert one._digest(run.PLAIN) == three._digest(run.PLAIN)
-    assert len({one._digest(j) for j in run.networks(one)}) == len(run.networks(one))
+    assert one._key(run.PLAIN) != two._key(run.PLAIN)
+    assert one._key(run.PLAIN) == three._key(run.PLAIN)
+    assert len({str(one._key(j)) for j in run.networks(one)}) == len(run.networks(one))
 
 
 def test_the_report_shows_theorem_one_beside_what_is_printed():

@@ -8,13 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from privet._files import write_whole
+import numpy as np
+from numpy.typing import NDArray
+
+from privet._files import replacing, write_whole
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def path_of(folder: Path, key: Any) -> Path:
+def path_of(folder: Path, key: Any, ending: str = "json") -> Path:
     """Where the result of these settings lies; `key` is anything that JSON can write."""
     text = json.dumps(key, sort_keys=True, allow_nan=False)
-    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{ending}"
 
 
 def kept(folder: Path, key: Any, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -34,3 +39,22 @@ def kept(folder: Path, key: Any, run: Callable[[], dict[str, Any]]) -> dict[str,
     value = run()
     write_whole(path, json.dumps(value, allow_nan=False))
     return value
+
+
+def kept_arrays(folder: Path, key: Any, run: Callable[[], Arrays]) -> Arrays:
+    """The same for arrays by name.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> kept_arrays(place, "squares", lambda: {"x": np.arange(3) ** 2})["x"].tolist()
+    [0, 1, 4]
+    >>> kept_arrays(place, "squares", lambda: {})["x"].tolist()
+    [0, 1, 4]
+    """
+    path = path_of(folder, key, "npz")
+    if not path.exists():
+        found = run()
+        with replacing(path) as file:
+            np.savez(file, **found)  # type: ignore[arg-type]
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import data as datasets
-from privet._files import replacing
 from privet.audit.membership import Splits, halves
+from privet.experiments.kept import Arrays, kept_arrays
 from privet.experiments.residual.settings import Job, Settings
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.residual.training import Training, probabilities
@@ -79,18 +77,13 @@ class Bench:
 
     def answers(self, job: Job) -> Answers:
         """From the disk, or from a network trained now."""
-        path = self.out / "models" / f"{self._digest(job)}.npz"
-        if not path.exists():
-            answers = self._trained(job)
-            with replacing(path) as file:
-                np.savez(file, **answers)
-        with np.load(path, allow_pickle=False) as kept:
-            return Answers(
-                part=kept["part"].astype(np.float64),
-                repeated=kept["repeated"].astype(np.float64),
-                test=kept["test"].astype(np.float64),
-                seconds=float(kept["seconds"]),
-            )
+        found = kept_arrays(self.out / "models", self._key(job), lambda: self._trained(job))
+        return Answers(
+            part=found["part"].astype(np.float64),
+            repeated=found["repeated"].astype(np.float64),
+            test=found["test"].astype(np.float64),
+            seconds=float(found["seconds"]),
+        )
 
     def ensemble(self, job: Job, members: int) -> Answers:
         """En_k: answers averaged over members that differ in their seeds only."""
@@ -101,11 +94,7 @@ class Bench:
         }
         return Answers(**means, seconds=sum(a.seconds for a in each))
 
-    def is_done(self, job: Job) -> bool:
-        """Whether the network is on disk already."""
-        return (self.out / "models" / f"{self._digest(job)}.npz").exists()
-
-    def _trained(self, job: Job) -> dict[str, Any]:
+    def _trained(self, job: Job) -> Arrays:
         began = time.process_time()
         mine = torch.from_numpy(np.ascontiguousarray(self.where[job.part]))
         inputs = self.pictures[mine]
@@ -121,7 +110,7 @@ class Bench:
             "part": once.astype(np.float32),
             "repeated": again.astype(np.float32),
             "test": probabilities(network, self.test, seed=3).astype(np.float32),
-            "seconds": time.process_time() - began,
+            "seconds": np.asarray(time.process_time() - began),
         }
 
     def _plainly(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
@@ -162,7 +151,7 @@ class Bench:
             )
         return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def _digest(self, job: Job) -> str:
+    def _key(self, job: Job) -> list[dict[str, Any]]:
         """Everything that a trained network depends on."""
         s = self.settings
         kept = ("data", "records", "test_records", "epochs", "batch_size", "learning_rate", "depth")
@@ -170,7 +159,7 @@ class Bench:
         if job.dpsgd:
             facts["epsilon"] = s.dpsgd_epsilon
         asked = asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
-        return hashlib.sha256(json.dumps([facts, asked], sort_keys=True).encode()).hexdigest()[:16]
+        return [facts, asked]
 
 
 def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...]) -> Tensor:
