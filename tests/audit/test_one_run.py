@@ -11,7 +11,7 @@ import pytest
 from privet.audit import Canaries, OneRunAudit, Verdict, one_run_bound
 from privet.audit.one_run import p_value
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
+from privet.guarantee import Adjacency, Protects
 from privet.noise import seeded
 
 
@@ -97,3 +97,13 @@ def test_replaced_canaries_keep_their_places() -> None:
     assert np.array_equal(rows, x)
     assert np.array_equal(labels[-8:] != y[-8:], canaries.included)
     assert len(canaries.training_set(Adjacency.ADD_REMOVE)[1]) == 12 + canaries.included.sum()
+
+
+def test_where_labels_are_public_coins_move_features_alone() -> None:
+    """A model that shows every label it was given is private for features: no coin may tell."""
+    x, y = 1.0 + np.arange(20.0)[:, None], np.arange(20) % 2
+    canaries = Canaries.mislabelled(x, y, classes=2, count=8, rng=seeded(1))
+    rows, labels = canaries.training_set(Adjacency.REPLACE_ONE, Protects.FEATURES)
+    assert np.array_equal(labels, np.concatenate([y[:12], canaries.y]))
+    assert np.array_equal(rows[:12], x[:12])
+    assert np.array_equal(rows[12:] == x[12:], canaries.included[:, None])

@@ -28,7 +28,7 @@ from privet import _check
 from privet.audit.finding import Finding
 from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
+from privet.guarantee import Adjacency, Protects
 from privet.noise import Source
 
 _HIGHEST = 60.0
@@ -198,14 +198,20 @@ class Canaries:
         wrong = (y[-m:] + shift) % classes
         return cls(x=x[-m:], y=wrong, otherwise=y[-m:], included=coins, records=(x[:-m], y[:-m]))
 
-    def training_set(self, adjacency: Adjacency) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def training_set(
+        self, adjacency: Adjacency, protects: Protects = Protects.RECORD
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The records, and each canary if its coin says "in".
 
         A coin that says "out" leaves the canary out (add-remove), or puts the record with its own
-        label in the same place (replace-one): one coin makes one neighbour of the adjacency.
+        label in the same place (replace-one), or zeros with the canary's label (replace-one, where
+        only features are protected): one coin makes one neighbour of the promise.
         """
         x, y = self.records
         inside = self.included
+        if adjacency is Adjacency.REPLACE_ONE and protects is Protects.FEATURES:
+            shown = np.where(inside.reshape(-1, *[1] * (self.x.ndim - 1)), self.x, 0)
+            return np.concatenate([x, shown.astype(self.x.dtype)]), np.concatenate([y, self.y])
         if adjacency is Adjacency.REPLACE_ONE:
             labels = np.where(inside, self.y, self.otherwise)
             return np.concatenate([x, self.x]), np.concatenate([y, labels])

@@ -18,7 +18,7 @@ from privet.errors import InvalidArgument, MissingFile
 if TYPE_CHECKING:
     from privet.audit import Finding
     from privet.cli._attacked import Attacked
-    from privet.guarantee import Adjacency
+    from privet.guarantee import Adjacency, Protects
     from privet.noise import Source
 
 CANARIES, TRIALS = 5_000, 20_000
@@ -87,7 +87,7 @@ def _of_run(run: Path, folder: Path | None, seed: int) -> Finding:
     from privet.cli._attacked import config_of, opened
     from privet.noise import seeded
 
-    config, (claimed, proved, adjacency) = config_of(run), _promised(run)
+    config, (claimed, proved, promised) = config_of(run), _promised(run)
     method, name = config["method"], f"{config['method']} on {config['data']}, as in {run}"
     if method in ("autoencoder", "pate"):
         reading = config["reading"]
@@ -99,13 +99,13 @@ def _of_run(run: Path, folder: Path | None, seed: int) -> Finding:
         found = _by_dirac_canaries(config, attacked, of_run(run, config, folder).shape, rng)
     else:
         control = opened(run, config | {"epsilon": NO_BUDGET}, folder)
-        found = _by_mislabelled_canaries(config["delta"], adjacency, attacked, control, rng)
+        found = _by_mislabelled_canaries(config["delta"], promised, attacked, control, rng)
     return replace(found, what=name, claimed=claimed, proved=proved)
 
 
-def _promised(run: Path) -> tuple[float | None, float, Adjacency]:
-    """What the run's own guarantee.json claims and proves, and between which neighbours."""
-    from privet.guarantee import Adjacency
+def _promised(run: Path) -> tuple[float | None, float, tuple[Adjacency, Protects]]:
+    """What the run's own guarantee.json claims and proves; the neighbours of the smaller one."""
+    from privet.guarantee import Adjacency, Protects
 
     path = run / "guarantee.json"
     if not path.exists():
@@ -116,7 +116,9 @@ def _promised(run: Path) -> tuple[float | None, float, Adjacency]:
         claimed = None
         if claim is not None and claim["standing"] == "claimed":
             claimed = float(claim["epsilon"])
-        return claimed, float(proved["epsilon"]), Adjacency(proved["adjacency"])
+        most = float(proved["epsilon"])
+        stated = claim if claimed is not None and claimed < most else proved
+        return claimed, most, (Adjacency(stated["adjacency"]), Protects(stated["protects"]))
     except (ValueError, KeyError, TypeError) as e:
         raise InvalidArgument("guarantee.json", str(path), "that of a run", str(e)) from None
 
@@ -161,7 +163,11 @@ def _by_dirac_canaries(
 
 
 def _by_mislabelled_canaries(
-    delta: float, adjacency: Adjacency, attacked: Attacked, control: Attacked, rng: Source
+    delta: float,
+    promised: tuple[Adjacency, Protects],
+    attacked: Attacked,
+    control: Attacked,
+    rng: Source,
 ) -> Finding:
     """A third of the records mislabelled, each in by a coin; the model's answers are the scores."""
     import numpy as np
@@ -176,7 +182,7 @@ def _by_mislabelled_canaries(
     seed = int(rng.child("seed").integers(2**31, 1)[0])
 
     def scores(recipe: Attacked) -> Any:
-        answer = recipe.train(*canaries.training_set(adjacency), seed)
+        answer = recipe.train(*canaries.training_set(*promised), seed)
         return recipe.read(answer(canaries.x), canaries.y)
 
     return OneRunAudit(

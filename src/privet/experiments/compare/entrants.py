@@ -13,7 +13,7 @@ from privet.experiments.autoencoder.audit import audit_output_layer
 from privet.experiments.compare import makers
 from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.relevance import Relevance, of_network, of_rule
-from privet.guarantee import Adjacency, Unit
+from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger
 from privet.noise import seeded
 
@@ -53,6 +53,7 @@ class Entrant:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     """Of its promise, and so of the canaries that test it."""
     unit: Unit = Unit.RECORD
+    protects: Protects = Protects.RECORD
     audit: Audit | None = None
     """An audit of its own; None: mislabelled canaries in one training run."""
     relevance: Relevance | None = None
@@ -95,7 +96,7 @@ _pate = partial(
     unit=Unit.SHARD,
 )
 _residual = partial(Entrant, system=System.RESIDUAL)
-_noisy = partial(_residual, adjacency=Adjacency.REPLACE_ONE)
+_noisy = partial(_residual, adjacency=Adjacency.REPLACE_ONE, protects=Protects.FEATURES)
 _autoencoder = partial(Entrant, system=System.AUTOENCODER)
 _regression = partial(Entrant, system=System.REGRESSION, sees=View.FEW)
 

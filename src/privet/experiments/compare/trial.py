@@ -64,12 +64,15 @@ def canaries_in_one_run(
     entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None
 ) -> Finding:
     """A one-run audit by mislabelled canaries; the control is the non-private limit."""
-    canaries = _canaries(bench, entrant.sees, seed)
+    canaries, neighbours = (
+        _canaries(bench, entrant.sees, seed),
+        (entrant.adjacency, entrant.protects),
+    )
     began = time.perf_counter()
-    model = entrant.make(bench, seed, ledger).fit(*canaries.training_set(entrant.adjacency))
+    model = entrant.make(bench, seed, ledger).fit(*canaries.training_set(*neighbours))
     seconds = time.perf_counter() - began
     same = _canaries(bench, LIMIT.sees, seed)
-    without = LIMIT.make(bench, seed, None).fit(*same.training_set(entrant.adjacency))
+    without = LIMIT.make(bench, seed, None).fit(*same.training_set(*neighbours))
     guesses = 2 * max(1, round(GUESSES * len(canaries.y) / 2))
     return OneRunAudit(guesses=guesses, delta=bench.delta).run(
         canaries.scores(model.predict_proba),
