@@ -96,7 +96,7 @@ def leave(
     from privet.report.card import card
 
     if guarantee.adjacency is not Adjacency.ADD_REMOVE:  # a replaced record may change sides
-        split_assumes = FIXED_SPLIT
+        split_assumes = split_assumes or FIXED_SPLIT
     seeded = SEEDED if config.get("noise") == "seeded" else ""
     guarantee = assuming(guarantee, *filter(None, [COUNTED, split_assumes, seeded]))
     out.mkdir(parents=True, exist_ok=True)

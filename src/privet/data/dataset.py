@@ -14,6 +14,8 @@ from privet.errors import InvalidArgument
 
 FIXED_SPLIT = "which records are kept for tests is public"
 """What a promise rests on where one record more or less could move others to the test part."""
+FIRST_ONES = "which records are trained on, and which are kept for tests, is public"
+"""The same where only the first ones are used: without one of them, the next would be."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,6 +142,7 @@ class Dataset:
             y_train=self.y_train[:n],
             x_test=self.x_test,
             y_test=self.y_test,
+            split_assumes=FIRST_ONES,
         )
 
     def __repr__(self) -> str:

@@ -61,7 +61,8 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     round_g(round_g(v) + n) + M, and M is taken away exactly.
 
     **Guarantee** that of the ideal Gaussian mechanism at sensitivity
-    `grid.l2_after_rounding(sensitivity, dimension=tensor.numel(), step=grid.spacing(scale))`.
+    `grid.l2_after_rounding(sensitivity, dimension=max(2, tensor.numel()),
+    step=grid.spacing(scale))`: halves go to even here, and one coordinate has no better bound.
 
     **Assumes** the tensor is finite and has the sensitivity that the caller declares; not checked.
     """
