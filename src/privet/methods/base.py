@@ -116,6 +116,14 @@ def source_of(random_state: int | Source | np.random.RandomState | None) -> Sour
     return seeded(int(random_state))
 
 
+def class_list(classes: Any) -> NDArray[Any]:
+    """The classes, sorted and each once."""
+    names = np.unique(np.asarray(classes))
+    if len(names) < 2:
+        raise InvalidArgument("classes", names.tolist(), "at least two; y has only one class in it")
+    return names
+
+
 def class_numbers(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The sorted list of classes, and the number of each label in it, -1 for a label outside.
 
@@ -125,11 +133,27 @@ def class_numbers(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[
     >>> names.tolist(), numbers.tolist()
     (['a', 'b'], [1, -1, 0])
     """
-    names = np.unique(y if classes is None else np.asarray(classes))
-    if len(names) < 2:
-        raise InvalidArgument("classes", names.tolist(), "at least two; y has only one class in it")
+    names = class_list(y if classes is None else classes)
     place = np.searchsorted(names, y).clip(0, len(names) - 1)
     return names, np.where(names[place] == y, place, -1).astype(np.int64)
+
+
+def column_bounds(bounds: Any, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Public (low, high) of every column, from two numbers or two lists.
+
+    >>> [b.tolist() for b in column_bounds((0, [1, 2]), 2)]
+    [[0.0, 0.0], [1.0, 2.0]]
+    """
+    expected = f"two numbers, or two lists of {columns}, finite, each low below its high"
+    try:
+        low, high = (
+            np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), columns) for b in bounds
+        )
+    except (TypeError, ValueError):
+        raise InvalidArgument("bounds", bounds, expected) from None
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise InvalidArgument("bounds", bounds, expected)
+    return low, high
 
 
 def assuming(guarantee: Guarantee, *texts: str) -> Guarantee:

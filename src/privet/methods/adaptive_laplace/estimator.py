@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Guarantee, Unit
-from privet.ledger import Entry, Ledger
+from privet.guarantee import Adjacency, Unit
 from privet.methods.adaptive_laplace.as_published import (
     READINGS,
     NetworkRule,
@@ -30,9 +29,9 @@ from privet.methods.adaptive_laplace.shaped_training import EXPONENT as TRAINING
 from privet.methods.adaptive_laplace.shaped_training import SHARE as TRAINING_SHARE
 from privet.methods.adaptive_laplace.shaped_training import RelevanceShapedTraining, Trainer
 from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
-from privet.methods.base import PublicFacts, Release, assuming, class_numbers, source_of
+from privet.methods.base import PublicFacts, Release, class_numbers, source_of
+from privet.methods.estimators import LogitClassifier
 from privet.nets.features import Features, unit_rows
-from privet.noise import Source
 
 Array = NDArray[Any]
 
@@ -40,7 +39,8 @@ EXPONENT = 0.25
 """How strongly relevance shapes the noise when `adaptive`."""
 
 
-class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class AdaptiveLaplaceClassifier(LogitClassifier):
     """A linear classifier on public features from noise that is added once, whatever the epochs.
 
     - `epsilon`, `delta`: the budget, all of which is spent; delta = 0 gives pure epsilon.
@@ -86,54 +86,21 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     privet.errors.InvalidArgument: bounds must be given when there are no features, got None; ...
     """
 
-    guarantee_: Guarantee
-    claim_: Guarantee | None
-    ledger_entry_: Entry | None
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        reading: str = "sound",
-        kind: str = "moments",
-        network: PublishedNet | None = None,
-        trainer: Trainer | None = None,
-        features: Features | None = None,
-        bounds: Bounds = None,
-        classes: Any = None,
-        adaptive: bool = True,
-        components: int | None = None,
-        objective: str = "discriminant",
-        ridge: float = 0.4,
-        epochs: int | None = None,
-        share: float | None = None,
-        adjacency: str = "add-remove",
-        user_share: float = 1.0,
-        n_public: int | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | Source | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.reading = reading
-        self.kind = kind
-        self.network = network
-        self.trainer = trainer
-        self.features = features
-        self.bounds = bounds
-        self.classes = classes
-        self.adaptive = adaptive
-        self.components = components
-        self.objective = objective
-        self.ridge = ridge
-        self.epochs = epochs
-        self.share = share
-        self.adjacency = adjacency
-        self.user_share = user_share
-        self.n_public = n_public
-        self.ledger = ledger
-        self.random_state = random_state
+    reading: str = "sound"
+    kind: str = "moments"
+    network: PublishedNet | None = None
+    trainer: Trainer | None = None
+    features: Features | None = None
+    bounds: Bounds = None
+    classes: Any = None
+    adaptive: bool = True
+    components: int | None = None
+    objective: str = "discriminant"
+    ridge: float = 0.4
+    epochs: int | None = None
+    share: float | None = None
+    adjacency: str = "add-remove"
+    user_share: float = 1.0
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Release the moments of these records and solve; the whole budget is spent.
@@ -155,16 +122,8 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             delta=_check.delta_or_zero("delta", self.delta),
         )
         release = self._release(rows, labels, facts, groups)
-        assumed = []
-        if self.classes is None:
-            assumed.append("the list of classes, read from y, is public")
-        if self.n_public is None:
-            assumed.append("the number of records is public")
-        self.guarantee_ = assuming(release.guarantee, *assumed)
-        self.claim_ = release.claim
-        self.ledger_entry_ = release.entry
-        self.model_ = release.model
-        return self
+        read = () if self.classes is not None else ("the list of classes, read from y, is public",)
+        return self._keep(release, *read)
 
     def _release(
         self, rows: Array, labels: Array, facts: PublicFacts, groups: Array | None
@@ -247,29 +206,10 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             epochs=None if self.epochs is None else _check.count("epochs", self.epochs),
         )
 
-    def decision_function(self, X: Array) -> Array:
-        """Logits: one column a class, or one number (for the second class) when there are two."""
-        z = self._logits(X)
-        return np.asarray(z[:, 1] - z[:, 0]) if z.shape[1] == 2 else z
-
-    def predict_proba(self, X: Array) -> Array:
-        """Probabilities of the classes under the model of `objective`."""
-        z = self._logits(X)
-        p: Array = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-    def predict(self, X: Array) -> Array:
-        """The most probable class of each row."""
-        best = self._logits(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
     def _logits(self, X: Array) -> Array:
-        check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
-        )
+        rows = self._rows(self._more(X))
         model: LinearRule | NetworkRule = self.model_
-        return model.logits(self._rows(X))
+        return model.logits(rows)
 
     def _rows(self, X: Array) -> Array:
         if self.reading != "sound":
@@ -290,10 +230,3 @@ class AdaptiveLaplaceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ):
             if value not in allowed:
                 raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
-        tags.classifier_tags.poor_score = True  # thirty records under epsilon 1 teach nothing
-        tags.non_deterministic = False
-        return tags

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
+from privet.methods.base import column_bounds
 from privet.nets.features import Features, unit_rows
 
 Array = NDArray[Any]
@@ -43,7 +44,7 @@ def public_rows(x: Array, *, features: Features | None, bounds: Bounds) -> Array
             "they are never read from the data",
         )
     flat = np.asarray(x).reshape(len(x), -1)
-    pair = _pair(bounds, flat.shape[1]) if isinstance(bounds, tuple | list) else None
+    pair = column_bounds(bounds, flat.shape[1]) if isinstance(bounds, tuple | list) else None
     length = 1.0 if isinstance(bounds, tuple | list) else _check.positive("bounds", bounds)
     out = np.empty(flat.shape, dtype=np.float32)
     for start in range(0, len(flat), _BLOCK):
@@ -59,7 +60,7 @@ def boxed_rows(x: Array, bounds: tuple[Any, Any] | list[Any]) -> Array:
     [[0.5, 1.0]]
     """
     flat = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    return np.asarray(_to_unit_box(flat, _pair(bounds, flat.shape[1])), dtype=np.float32)
+    return np.asarray(_to_unit_box(flat, column_bounds(bounds, flat.shape[1])), dtype=np.float32)
 
 
 def _shortened(part: Array, length: float) -> Array:
@@ -84,16 +85,3 @@ def _to_unit_box(part: Array, pair: tuple[Array, Array]) -> Array:
     good = np.isfinite(part).all(axis=1, keepdims=True)
     scaled = (np.clip(np.where(good, part, low), low, high) - low) / (high - low)
     return np.asarray(np.where(good, scaled, 0.0))
-
-
-def _pair(bounds: tuple[Any, Any] | list[Any], columns: int) -> tuple[Array, Array]:
-    expected = f"two numbers, or two lists of {columns}, finite, each low below its high"
-    try:
-        low, high = (
-            np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), columns) for b in bounds
-        )
-    except (TypeError, ValueError):
-        raise InvalidArgument("bounds", bounds, expected) from None
-    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-        raise InvalidArgument("bounds", bounds, expected)
-    return low, high

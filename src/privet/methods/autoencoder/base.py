@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Self, final
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from privet import _check
 from privet.bounds import user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
-from privet.ledger import Entry
+from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import Noise
 from privet.methods.autoencoder.layers import Activation, Learner
-from privet.methods.autoencoder.records import Block, Records, Scaling, Stream
-from privet.methods.autoencoder.sound import SoundStack
+from privet.methods.autoencoder.records import Block, Bounds, Records, Scaling, Stream
+from privet.methods.autoencoder.sound import SoundStack, Watcher
 from privet.methods.autoencoder.stack import OutputLayer
-from privet.methods.base import PublicFacts, Release
+from privet.methods.base import PublicFacts, class_numbers
+from privet.methods.estimators import PrivateEstimator
+from privet.nets.features import Features
 
 Array = NDArray[Any]
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
-    """What the transformer and the classifier share: checks, public facts, the release."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(PrivateEstimator):
+    """What the transformer and the classifier share: settings, checks, public facts."""
 
-    guarantee_: Guarantee
-    claim_: Guarantee | None
-    ledger_entry_: Entry | None
-    release_: Release[Any]
+    bounds: Bounds = None
+    features: Features | None = None
+    layers: tuple[int, ...] = (200,)
+    activation: str = "radial"
+    noise: str | None = None
+    shares: tuple[float, ...] | None = None
+    adjacency: str = "add-remove"
+    user_share: float = 1.0
+    watcher: Watcher | None = None
 
     def _facts(self, columns: int, records: int | None, outputs: int) -> PublicFacts:
         if self.n_public is None and records is None:
@@ -90,32 +97,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument("groups", users.shape, f"the user of each of {n} records")
         return user_weights(users, share=self.user_share)
 
-    def _keep(self, release: Release[Any], assumed: list[str]) -> Self:
-        if self.n_public is None:
-            assumed = [*assumed, "the number of records is public"]
-        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
-        stated = release.guarantee
-        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
-        self.claim_ = release.claim
-        self.ledger_entry_ = release.entry
-        self.model_ = release.model
-        self.release_ = release
-        return self
-
-    def _more_checked(self, X: Array) -> Array:
-        check_is_fitted(self)
-        return np.asarray(
-            validate_data(
-                self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
-            )
-        )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
-        tags.non_deterministic = False
-        return tags
-
 
 @final
 class Labelled(Records):
@@ -129,20 +110,7 @@ class Labelled(Records):
         for block in self.stream.blocks():
             if block.labels is None:
                 raise InvalidArgument("stream", "rows alone", "(rows, labels) for a classifier")
-            yield Block(rows=block.rows, labels=class_numbers(block.labels, self.classes))
-
-
-def class_list(given: Any) -> Array:
-    classes = np.unique(np.asarray(given))
-    if len(classes) < 2:
-        raise InvalidArgument("classes", classes.tolist(), "at least two; y has only one class")
-    return classes
-
-
-def class_numbers(y: Array, classes: Array) -> NDArray[np.int64]:
-    """Class numbers, -1 for a label outside the public list."""
-    place = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-    return np.where(classes[place] == y, place, -1).astype(np.int64)
+            yield Block(rows=block.rows, labels=class_numbers(block.labels, self.classes)[1])
 
 
 def layer_sizes(layers: Any) -> tuple[int, ...]:

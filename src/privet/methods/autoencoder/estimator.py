@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.ledger import Ledger
 from privet.methods.autoencoder.base import (
     Estimator,
     Labelled,
     checked_rows,
-    class_list,
-    class_numbers,
     layer_sizes,
     no_groups,
 )
 from privet.methods.autoencoder.published import PublishedStack
-from privet.methods.autoencoder.records import Bounds, Held, Records, Scaling, Stream
-from privet.methods.autoencoder.sound import Watcher
+from privet.methods.autoencoder.records import Held, Records, Scaling, Stream
 from privet.methods.autoencoder.stack import OutputLayer
-from privet.methods.base import PublicFacts, Release, source_of
-from privet.nets.features import Features
-from privet.noise import Source
+from privet.methods.base import PublicFacts, Release, class_list, class_numbers, source_of
+from privet.methods.estimators import LogitClassifier
 
 Array = NDArray[Any]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
     """A stack of private auto-encoders: codes that were learned from moments released once.
 
@@ -63,39 +60,6 @@ class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        bounds: Bounds = None,
-        features: Features | None = None,
-        layers: tuple[int, ...] = (200,),
-        activation: str = "radial",
-        noise: str | None = None,
-        shares: tuple[float, ...] | None = None,
-        adjacency: str = "add-remove",
-        user_share: float = 1.0,
-        n_public: int | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | Source | None = None,
-        watcher: Watcher | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.features = features
-        self.layers = layers
-        self.activation = activation
-        self.noise = noise
-        self.shares = shares
-        self.adjacency = adjacency
-        self.user_share = user_share
-        self.n_public = n_public
-        self.ledger = ledger
-        self.random_state = random_state
-        self.watcher = watcher
-
     def fit(self, X: Array | Stream, y: object = None, groups: Array | None = None) -> Self:
         """Release every layer's moments; `groups` names the user of each record."""
         records: Records
@@ -112,11 +76,11 @@ class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
         found = method.fit(
             records, self.plan_, ledger=self.ledger, rng=source_of(self.random_state)
         )
-        return self._keep(found, [])
+        return self._keep(found)
 
     def transform(self, X: Array) -> NDArray[np.float32]:
         """The codes of the last layer; each has length below 1."""
-        X = self._more_checked(X)
+        X = self._more(X)
         codes: NDArray[np.float32] = self.model_.encode(X)
         return codes
 
@@ -136,7 +100,8 @@ class PrivateAutoencoder(TransformerMixin, Estimator):  # type: ignore[misc]
         return tags
 
 
-class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
     """A classifier on a stack of private auto-encoders, its output layer private too.
 
     Settings as for `PrivateAutoencoder`, and
@@ -161,46 +126,10 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        classes: Any = None,
-        bounds: Bounds = None,
-        features: Features | None = None,
-        layers: tuple[int, ...] = (200,),
-        reading: str = "sound",
-        activation: str = "radial",
-        noise: str | None = None,
-        shares: tuple[float, ...] | None = None,
-        ridge: float = 0.5,
-        epochs: int = 50,
-        adjacency: str = "add-remove",
-        user_share: float = 1.0,
-        n_public: int | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | Source | None = None,
-        watcher: Watcher | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.bounds = bounds
-        self.features = features
-        self.layers = layers
-        self.reading = reading
-        self.activation = activation
-        self.noise = noise
-        self.shares = shares
-        self.ridge = ridge
-        self.epochs = epochs
-        self.adjacency = adjacency
-        self.user_share = user_share
-        self.n_public = n_public
-        self.ledger = ledger
-        self.random_state = random_state
-        self.watcher = watcher
+    classes: Any = None
+    reading: str = "sound"
+    ridge: float = 0.5
+    epochs: int = 50
 
     def fit(self, X: Array | Stream, y: Array | None = None, groups: Array | None = None) -> Self:
         """Release the moments of every layer and of the output; `groups` names each record's user.
@@ -210,7 +139,7 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
         if self.reading not in ("sound", "published"):
             raise InvalidArgument("reading", self.reading, "sound or published")
         records: Records
-        assumed: list[str] = []
+        read: tuple[str, ...] = ()
         if isinstance(X, Stream):
             if self.classes is None or y is not None:
                 raise InvalidArgument("X", "a stream", "used with classes= and without y")
@@ -225,14 +154,14 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
             rows = rows.reshape(len(rows), -1)
             check_classification_targets(y)
             if self.classes is None:
-                assumed = ["the list of classes, read from y, is public"]
-            self.classes_ = class_list(np.unique(y) if self.classes is None else self.classes)
+                read = ("the list of classes, read from y, is public",)
+            self.classes_, labels = class_numbers(y, self.classes)
             weights = self._weights(groups, len(rows))
-            records = Held(rows=rows, labels=class_numbers(y, self.classes_), weights=weights)
+            records = Held(rows=rows, labels=labels, weights=weights)
             columns, n = rows.shape[1], len(rows)
         facts = self._facts(columns, n, len(self.classes_))
         if self.reading == "published":
-            return self._keep(self._published(records, facts, groups), assumed)
+            return self._keep(self._published(records, facts, groups), *read)
         output = OutputLayer(
             classes=len(self.classes_), ridge=_check.non_negative("ridge", self.ridge)
         )
@@ -241,7 +170,7 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
         found = method.fit(
             records, self.plan_, ledger=self.ledger, rng=source_of(self.random_state)
         )
-        return self._keep(found, assumed)
+        return self._keep(found, *read)
 
     def _published(
         self, records: Records, facts: PublicFacts, groups: Array | None
@@ -263,27 +192,6 @@ class PrivateAutoencoderClassifier(ClassifierMixin, Estimator):  # type: ignore[
             rng=source_of(self.random_state),
         )
 
-    def decision_function(self, X: Array) -> Array:
-        """Logits: one column a class, or one number (for the second class) when there are two."""
-        z = self._logits(X)
-        return np.asarray(z[:, 1] - z[:, 0]) if z.shape[1] == 2 else np.asarray(z)
-
-    def predict_proba(self, X: Array) -> Array:
-        """Softmax of the logits."""
-        z = self._logits(X)
-        p = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-    def predict(self, X: Array) -> Array:
-        """The most probable class of each row."""
-        z = self._logits(X)
-        return np.asarray(self.classes_[z.argmax(axis=1)])
-
     def _logits(self, X: Array) -> NDArray[np.float64]:
-        X = self._more_checked(X)
+        X = self._more(X)
         return np.asarray(self.model_.logits(X))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # thirty records under epsilon 1 teach nothing
-        return tags

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
+from privet.methods.base import column_bounds
 from privet.nets.features import Features
 
 Array = NDArray[Any]
@@ -130,7 +131,7 @@ class Scaling:
         if self.features is None and not isinstance(self.bounds, tuple | list):
             _check.positive("bounds", self.bounds)
         elif self.features is None:
-            object.__setattr__(self, "bounds", _pair(self.bounds, self.columns))
+            object.__setattr__(self, "bounds", column_bounds(self.bounds, self.columns))
 
     @property
     def size(self) -> int:
@@ -184,16 +185,3 @@ def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:
     z = np.asarray(z, dtype=np.float64)
     room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
     return np.asarray(radius * z / np.sqrt(room))
-
-
-def _pair(bounds: Any, columns: int) -> tuple[Array, Array]:
-    expected = f"two numbers, or two lists of {columns}, finite, each low below its high"
-    try:
-        low, high = (
-            np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), columns) for b in bounds
-        )
-    except (TypeError, ValueError):
-        raise InvalidArgument("bounds", bounds, expected) from None
-    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-        raise InvalidArgument("bounds", bounds, expected)
-    return low, high

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee
-from privet.ledger import Entry, Ledger
-from privet.methods.base import PublicFacts, source_of
+from privet.methods.base import PublicFacts, class_numbers, column_bounds, source_of
+from privet.methods.estimators import PrivateClassifier
 from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs, PublishedInputs
 from privet.methods.residual.training import Training, Watcher
 from privet.nets.residual import DenseResidual, Perturbation, ResNet
-from privet.noise import Source
 
 Array = NDArray[Any]
 READINGS = ("sound", "published")
 
 
-class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class ResidualPerturbationClassifier(PrivateClassifier):
     """An ensemble of residual networks trained on noisy inputs, with or without noisy blocks.
 
     Columns are scaled to [-1, 1] by `bounds`, rows clipped to the radius R, and normal noise pi is
@@ -62,63 +60,30 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
     (True, True)
     """
 
-    guarantee_: Guarantee
-    claim_: Guarantee | None
-    ledger_entry_: Entry | None
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 8.0,
-        delta: float = 1e-5,
-        reading: str = "sound",
-        members: int = 1,
-        gamma: float | None = None,
-        input_noise: float | None = None,
-        bounds: tuple[Any, Any] | None = None,
-        shape: tuple[int, ...] | None = None,
-        depth: int = 8,
-        radius: float | None = None,
-        labels: str = "randomised",
-        classes: Sequence[Any] | None = None,
-        n_public: int | None = None,
-        noise_draws: int = 1,
-        epochs: int = 20,
-        batch_size: int = 64,
-        learning_rate: float = 0.02,
-        ledger: Ledger | None = None,
-        random_state: int | Source | None = None,
-        watcher: Watcher | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.reading = reading
-        self.members = members
-        self.gamma = gamma
-        self.input_noise = input_noise
-        self.bounds = bounds
-        self.shape = shape
-        self.depth = depth
-        self.radius = radius
-        self.labels = labels
-        self.classes = classes
-        self.n_public = n_public
-        self.noise_draws = noise_draws
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.ledger = ledger
-        self.random_state = random_state
-        self.watcher = watcher
+    epsilon: float = 8.0
+    reading: str = "sound"
+    members: int = 1
+    gamma: float | None = None
+    input_noise: float | None = None
+    bounds: tuple[Any, Any] | None = None
+    shape: tuple[int, ...] | None = None
+    depth: int = 8
+    radius: float | None = None
+    labels: str = "randomised"
+    classes: Sequence[Any] | None = None
+    noise_draws: int = 1
+    epochs: int = 20
+    batch_size: int = 64
+    learning_rate: float = 0.02
+    watcher: Watcher | None = None
 
     def fit(self, X: Array, y: Array) -> Self:
         """Draw the noisy inputs, charge for them, and train on them."""
         self._check_settings()
         X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True)
         check_classification_targets(y)
-        numbers, assumed = self._numbers(y)
-        if self.n_public is None:
-            assumed.append("the number of records is public")
+        self.classes_, numbers = class_numbers(y, self.classes)
+        numbers = np.maximum(numbers, 0)  # a label outside the public list counts as the first
         rows = self._rows(X)
         facts = PublicFacts(
             records=_check.count("n_public", self.n_public or len(rows)),
@@ -131,24 +96,15 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
         self._random = source_of(self.random_state)
         self.plan_ = method.plan(facts)
         release = method.fit(rows, numbers, self.plan_, ledger=self.ledger, rng=self._random)
-        self.model_ = release.model
-        more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in assumed)
-        stated = release.guarantee
-        self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, *more))
-        self.claim_ = release.claim
-        self.ledger_entry_ = release.entry
-        return self
+        assumed = () if self.classes is not None else ("the list of classes, from y, is public",)
+        return self._keep(release, *assumed)
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes, averaged over members and draws of noise.
 
         With a `random_state` the same noise is drawn at every call.
         """
-        check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
-        )
-        rows = torch.from_numpy(self._rows(X).astype(np.float32))
+        rows = torch.from_numpy(self._rows(self._more(X)).astype(np.float32))
         fixed = not self._random.secret
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(0) if fixed else torch.seed()
@@ -196,31 +152,11 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
             raise InvalidArgument(
                 "bounds", None, "a pair (low, high)", "what is publicly known of each column"
             )
-        try:
-            low, high = (
-                np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), flat.shape[1])
-                for b in self.bounds
-            )
-        except (TypeError, ValueError):
-            low = high = np.zeros(1)
-        if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-            expected = f"two numbers, or two lists of {flat.shape[1]}, each low below its high"
-            raise InvalidArgument("bounds", self.bounds, expected)
+        low, high = column_bounds(self.bounds, flat.shape[1])
         good = np.isfinite(flat).all(axis=1, keepdims=True)
         middle = (low + high) / 2.0
         inside = np.clip(np.where(good, flat, middle), low, high)
         return np.asarray((inside - middle) / ((high - low) / 2.0))
-
-    def _numbers(self, y: Array) -> tuple[Array, list[str]]:
-        """Class numbers (a label outside the public list counts as the first), what is assumed."""
-        assumed = [] if self.classes is not None else ["the list of classes, from y, is public"]
-        self.classes_ = np.unique(np.asarray(y if self.classes is None else self.classes))
-        if len(self.classes_) < 2:
-            raise InvalidArgument(
-                "classes", self.classes_.tolist(), "at least two; y has only one class in it"
-            )
-        place = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
-        return np.where(self.classes_[place] == y, place, 0).astype(np.int64), assumed
 
     def _check_settings(self) -> None:
         for name, value, allowed in (
@@ -229,13 +165,6 @@ class ResidualPerturbationClassifier(ClassifierMixin, BaseEstimator):  # type: i
         ):
             if value not in allowed:
                 raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a bad row counts as zero: failing would tell about it
-        tags.classifier_tags.poor_score = True  # thirty records under local noise teach nothing
-        tags.non_deterministic = False
-        return tags
 
 
 def _builder(shape: tuple[int, ...] | None, depth: int, law: Perturbation) -> Build:
