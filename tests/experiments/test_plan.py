@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privet.cli.main import main
 from privet.errors import InvalidArgument
-from privet.experiments.plan import KINDS, advise, check_enough, curves
+from privet.experiments.plan import KINDS, Curve, advise, check_enough, curves, linear_numbers
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_what_was_measured_is_told_as_it_was() -> None:
@@ -20,6 +24,21 @@ def test_what_was_measured_is_told_as_it_was() -> None:
             assert within and told == pytest.approx(accuracy)
             assert 0.0 < accuracy < 1.0
         assert list(curve.points) == sorted(curve.points)
+
+
+@pytest.mark.parametrize("curve", curves(), ids=lambda c: f"{c.method} {c.settings} {c.data}")
+def test_every_figure_stands_on_a_page_beside_the_command_that_gives_it(curve: Curve) -> None:
+    words = curve.command.split()
+    assert words[:3] == ["python", "-m", words[2]]
+    program = (ROOT / (words[2].replace(".", "/") + ".py")).read_text()
+    asked = words[words.index("--epsilon") + 1 :]
+    assert [float(e) for e in asked] == [e for e, _ in curve.points]
+    known = program + (ROOT / "benchmarks/trained.py").read_text()
+    assert all(f'"{word}"' in known for word in words if word.startswith("--"))
+    page = (ROOT / "docs/methods" / f"{curve.method.replace('-', '_')}.md").read_text()
+    assert words[2] in page
+    for _, accuracy in curve.points:
+        assert re.search(rf"(?<![\d.]){100 * accuracy:.2f}(?!\d)", page), accuracy
 
 
 def test_half_the_records_need_twice_the_budget() -> None:
@@ -83,7 +102,7 @@ def test_what_is_refused_could_only_have_guessed(name: str, drowned: float, enou
     )
 
     found = data.load(name)
-    n, numbers = len(found.y_train), (found.n_features + 1) * found.n_classes
+    n, numbers = len(found.y_train), linear_numbers(found.n_features, found.n_classes)
     guess = np.bincount(found.y_test).max() / len(found.y_test)
     with pytest.raises(InvalidArgument):
         check_enough(records=n, numbers=numbers, epsilon=drowned, delta=1e-5)

@@ -138,7 +138,10 @@ class Asked:
         if self.as_json:
             print_json(answer)
         else:
-            claimed = "" if claim is None else f"; {claim}"
+            from privet.guarantee import Standing
+
+            is_claim = claim is not None and claim.standing is Standing.CLAIMED
+            claimed = f"; {claim}" if is_claim else ""
             typer.echo(f"{self.out}: test accuracy {accuracy:.2%}, {guarantee}{claimed}")
 
 

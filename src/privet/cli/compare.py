@@ -42,7 +42,7 @@ def compare(
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
     from privet.experiments import compare as experiment
-    from privet.experiments.plan import check_enough
+    from privet.experiments.plan import check_enough, linear_numbers
     from privet.report import page
 
     chosen = dataset(data, folder, label, bounds)
@@ -50,7 +50,8 @@ def compare(
         chosen = chosen.subset(records)
     if not anyway:
         check_enough(
-            records=len(chosen.y_train), numbers=(chosen.n_features + 1) * chosen.n_classes,
+            records=len(chosen.y_train),
+            numbers=linear_numbers(chosen.n_features, chosen.n_classes),
             epsilon=epsilon, delta=delta, hint="--anyway compares all the same",
         )  # fmt: skip
     with _folder.begun(out), progress_bar(show=not as_json) as progress:

@@ -63,13 +63,13 @@ def dpsgd(
     _folder_is_right(asked.out, resume)
     from safetensors.torch import save
 
+    from privet.experiments.plan import linear_numbers
     from privet.methods.base import PublicFacts, source_of
     from privet.methods.dpsgd import Checkpoints, Wishes
 
     dataset = asked.dataset()
     x_train, x_test = centred(dataset, model, features, cache)
-    inputs = min(dataset.n_features, x_train.shape[1])
-    asked.check_enough(len(x_train), (inputs + 1) * dataset.n_classes)
+    asked.check_enough(len(x_train), linear_numbers(dataset.n_features, dataset.n_classes))
     wishes = Wishes(
         steps=steps,
         sample_rate=sample_rate,

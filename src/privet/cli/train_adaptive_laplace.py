@@ -46,14 +46,14 @@ def adaptive_laplace(
     import numpy as np
     from safetensors.numpy import save
 
+    from privet.experiments.plan import linear_numbers
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier, LinearRule
 
     dataset = asked.dataset()
     x_train, x_test, settings = prepared(dataset, reading, kind, features, cache)
     sound = reading == "sound"
     if sound:
-        inputs = min(dataset.n_features, x_train.shape[1])
-        asked.check_enough(len(x_train), (inputs + 1) * dataset.n_classes)
+        asked.check_enough(len(x_train), linear_numbers(dataset.n_features, dataset.n_classes))
     with asked.charged() if sound else asked.uncharged() as ledger:
         classifier = AdaptiveLaplaceClassifier(
             epsilon=asked.epsilon, delta=asked.delta, reading=reading, kind=kind,

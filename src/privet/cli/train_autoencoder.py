@@ -41,14 +41,14 @@ def autoencoder(
     import numpy as np
     from safetensors.numpy import save
 
+    from privet.experiments.plan import linear_numbers
     from privet.methods.autoencoder import PrivateAutoencoderClassifier
 
     dataset = asked.dataset()
     x_train, x_test, limits = prepared(dataset, reading, features, cache)
     sound = reading == "sound"
     if sound:
-        inputs = min(dataset.n_features, x_train.shape[1])
-        asked.check_enough(len(x_train), (inputs + 1) * dataset.n_classes)
+        asked.check_enough(len(x_train), linear_numbers(dataset.n_features, dataset.n_classes))
     if not sizes:
         sizes = (min(300, x_train.shape[1]) if sound else 20,)
     charged = asked.charged() if sound else asked.uncharged()

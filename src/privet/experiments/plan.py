@@ -156,6 +156,16 @@ def check_enough(
     )
 
 
+def linear_numbers(features: int, classes: int) -> int:
+    """Numbers of a linear model, K (d + 1), for `check_enough`; no more than 100 columns count.
+
+    The many columns of pictures go together, so that less than all of them has to be learned: 300
+    pictures of MNIST at epsilon 1, outweighed if all 784 pixels counted, still teach DP-SGD a
+    little (21% right), 100 do not.
+    """
+    return classes * (min(features, 100) + 1)
+
+
 def _up(x: float) -> float:
     """Rounded up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
