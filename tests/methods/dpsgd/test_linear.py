@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from privet.errors import BudgetExceeded
+from privet.errors import BudgetExceeded, InvalidArgument
 from privet.ledger import Ledger
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import (
@@ -173,3 +173,11 @@ def test_network_method():
     method = PrivateNetwork(network=network, wishes=Wishes(steps=10))
     release = method.fit(x.numpy(), y.numpy(), method.plan(FACTS), ledger=None, rng=seeded(0))
     assert 1.98 < release.guarantee.epsilon <= 2.0 and release.steps == 10
+
+
+@pytest.mark.parametrize("wish", ["steps", "sample_rate", "clipping_bound", "learning_rate"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_wish_that_means_nothing_is_refused(wish: str, value: int) -> None:
+    """Not taken for "by rule", which would spend the budget on what nobody asked for."""
+    with pytest.raises(InvalidArgument, match=wish):
+        Wishes(**{wish: value})

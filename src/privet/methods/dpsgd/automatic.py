@@ -8,6 +8,7 @@ from typing import final
 
 import numpy as np
 
+from privet import _check
 from privet.loss import Gaussian, PrivacyLoss, compose, gaussian_mu
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.release import noise_scale
@@ -24,6 +25,13 @@ class Wishes:
     learning_rate: float | None = None
     momentum: float | None = None
     centre: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            _check.count("steps", self.steps)
+        for name in ("sample_rate", "clipping_bound", "learning_rate"):
+            if (value := getattr(self, name)) is not None:
+                _check.positive(name, value)
 
 
 @final
