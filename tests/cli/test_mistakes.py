@@ -133,6 +133,26 @@ def test_training(
     refused(command(["train", method], changes), says, capsys)
 
 
+SETTINGS = {
+    "dpsgd": ("--steps 0", "--sample-rate 0", "--sample-rate 2", "--clipping-bound 0", "--learning-rate nan", "--model tree", "--model cnn", "--features x", "--resume"),
+    "adaptive-laplace": ("--kind x", "--reading x", "--epochs 0", "--features strokes"),
+    "autoencoder": ("--reading x", "--layers 0", "--layers many"),
+    "residual": ("--reading x", "--labels x", "--members 0", "--noise-draws 0", "--epochs 0", "--learning-rate 0", "--epsilon 1e9"),
+    "pate": ("--reading x", "--teachers 0", "--teachers 999", "--queries 0", "--queries 999", "--workers 0", "--backend x"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "option"), [(m, option) for m, options in SETTINGS.items() for option in options]
+)
+def test_settings(
+    method: str, option: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Known before anything is charged."""
+    refused([*command(["train", method], {}), *option.split()], "", capsys)
+
+
 @pytest.mark.parametrize("mistake", COMMON)
 def test_compare(mistake: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes, says = COMMON[mistake]

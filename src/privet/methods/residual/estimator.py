@@ -165,6 +165,8 @@ class ResidualPerturbationClassifier(PrivateClassifier):
         ):
             if value not in allowed:
                 raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
+        _check.count("members", self.members)
+        _check.count("noise_draws", self.noise_draws)
 
 
 def _builder(shape: tuple[int, ...] | None, depth: int, law: Perturbation) -> Build:
