@@ -10,7 +10,7 @@ from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger
 from privet.mechanisms import Noise, RandomisedResponse, mechanism_for, release_moments
-from privet.mechanisms.functional import positive_part, standard_deviation
+from privet.mechanisms.functional import standard_deviation
 from privet.noise import seeded
 
 
@@ -62,19 +62,6 @@ def test_the_released_objective_is_solved_alike_by_both_solvers() -> None:
         closed = objective.minimum(ridge=released.ridge)
         assert np.allclose(closed, objective.descend(ridge=released.ridge, epochs=3000), atol=1e-6)
         assert closed[0, 1] > 5 * np.abs(closed[1:, 1]).max()  # the feature that decides
-
-
-def test_repair_gives_the_nearest_positive_matrix() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(5, 5))
-    a = a + a.T
-    fixed = positive_part(a)
-    assert np.linalg.eigvalsh(fixed).min() > -1e-12
-    for _ in range(20):
-        other = rng.normal(size=(5, 5))
-        other = other @ other.T
-        assert np.linalg.norm(a - fixed) <= np.linalg.norm(a - other) + 1e-12
-    assert np.linalg.eigvalsh(positive_part(a, floor=0.5)).min() >= 0.5 - 1e-12
 
 
 def test_only_vector_noise_has_a_standard_deviation() -> None:

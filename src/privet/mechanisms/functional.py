@@ -18,7 +18,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.bounds import Bounded, MomentSum, Quadratic, cross_entropy, squared_error
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
@@ -112,10 +111,6 @@ class Coefficients:
         """
         return math.sqrt(2.0 * len(self.gram)) * self.gram_noise
 
-    def repaired(self) -> Array:
-        """The nearest positive semi-definite matrix to the noisy second moment."""
-        return positive_part(self.gram)
-
     def squared_error(self) -> Quadratic:
         """The least-squares loss with these coefficients."""
         return squared_error(gram=self.gram, cross=self.cross)
@@ -158,14 +153,3 @@ def release_moments(
         gram_noise=sd / shape.second if shape.second else 0.0,
         cross_noise=sd / shape.cross if shape.outputs else 0.0,
     )
-
-
-def positive_part(matrix: Array, *, floor: float = 0.0) -> Array:
-    """The symmetric matrix with its eigenvalues raised to at least `floor`.
-
-    >>> positive_part(np.diag([2.0, -1.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
-    _check.non_negative("floor", floor)
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

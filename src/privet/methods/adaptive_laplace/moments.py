@@ -270,35 +270,20 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
     ) -> LinearRule:
         if plan.second is None or plan.second_mechanism is None:
             return self.solver.means_only(first)
-        if plan.projected:
-            return self._projected_rule(x, y, plan, weights, first, rng)
         shape = shape_of(first.relevance, self.exponent)
+        basis = first.span(plan.second.features) if plan.projected else None
         total = plan.second.sum()
         for part, residual in _residuals(x, y, first):
-            directions = unit_rows(residual * shape.astype(np.float32))
-            total.add(directions, None, None if weights is None else weights[part])
-        found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
-        return self.solver.solve(first, found.gram, gram_noise=found.gram_noise, shape=shape)
-
-    def _projected_rule(
-        self,
-        x: Array,
-        y: Array,
-        plan: MomentPlan,
-        weights: Array | None,
-        first: ClassMeans,
-        rng: Source,
-    ) -> LinearRule:
-        """As `_rule`, in the span of the class means; residuals keep their length there."""
-        assert plan.second is not None and plan.second_mechanism is not None
-        total, basis = plan.second.sum(), first.span(plan.second.features)
-        for part, residual in _residuals(x, y, first):
-            rows = in_parts(lambda h: h @ basis, residual)
+            if basis is None:
+                rows = unit_rows(residual * shape.astype(np.float32))
+            else:  # residuals keep their length in the span of the class means
+                rows = in_parts(lambda h: h @ basis, residual)
             total.add(rows, None, None if weights is None else weights[part])
         found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
-        return self.solver.solve_projected(
-            first, found.gram, gram_noise=found.gram_noise, basis=basis
-        )
+        noise = found.gram_noise
+        if basis is None:
+            return self.solver.solve(first, found.gram, gram_noise=noise, shape=shape)
+        return self.solver.solve_projected(first, found.gram, gram_noise=noise, basis=basis)
 
 
 def _residuals(x: Array, y: Array, first: ClassMeans) -> Iterator[tuple[slice, Array]]:
