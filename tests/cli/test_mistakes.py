@@ -135,7 +135,7 @@ def test_training(
 
 SETTINGS = {
     "dpsgd": ("--steps 0", "--sample-rate 0", "--sample-rate 2", "--clipping-bound 0", "--learning-rate nan", "--model tree", "--model cnn", "--features x", "--resume"),
-    "adaptive-laplace": ("--kind x", "--reading x", "--epochs 0", "--features strokes"),
+    "adaptive-laplace": ("--kind x", "--reading x", "--epochs 0", "--reading published --epochs 0", "--features strokes"),
     "autoencoder": ("--reading x", "--layers 0", "--layers many"),
     "residual": ("--reading x", "--labels x", "--members 0", "--noise-draws 0", "--epochs 0", "--learning-rate 0", "--epsilon 1e9"),
     "pate": ("--reading x", "--teachers 0", "--teachers 999", "--queries 0", "--queries 999", "--workers 0", "--backend x"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privet import _check
 from privet.cli._rows import few
 from privet.cli._run import one_line_errors
 from privet.cli._training import Asked, Cache, Features, training
@@ -43,6 +44,8 @@ def adaptive_laplace(
     for name, value, allowed in (("--kind", kind, KINDS), ("--reading", reading, READINGS)):
         if value not in allowed:
             raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")
+    if epochs is not None:
+        _check.count("--epochs", epochs)
     import numpy as np
     from safetensors.numpy import save
 
