@@ -37,17 +37,29 @@ def records(images: Array, maps: Array, *, volumes: int = 1) -> Tensor:
 
 
 def one_less_dice(logits: Tensor, targets: Tensor) -> Tensor:
-    """For each volume: 1 - mean soft Dice of the classes but the background.
+    """For each volume: 1 - mean soft Dice of all classes.
 
     Without cross-entropy, whose gradient is at first that of calling everything background: scaled
-    to length 1 and repeated for as many steps as a budget allows, that is all that is learned.
+    to length 1 and repeated for as many steps as a budget allows, that is all that is learned. With
+    the background among the classes, or one of the others takes its place.
     """
     axes = (2, 3, 4)
     probabilities = logits.softmax(1)
     both = (probabilities * targets).sum(axes)
     dice = (2.0 * both + 1.0) / (probabilities.sum(axes) + targets.sum(axes) + 1.0)
-    out: Tensor = 1.0 - dice[:, 1:].mean(1)
+    out: Tensor = 1.0 - dice.mean(1)
     return out
+
+
+def start_at(network: nn.Module, frequencies: Array) -> nn.Module:
+    """The U-Net whose last biases are the logarithms of public class frequencies.
+
+    So that no step, and no privacy, is spent on learning that most voxels are background.
+    """
+    last = list(network.parameters())[-1]
+    with torch.no_grad():
+        last.copy_(torch.as_tensor(frequencies).clamp(min=1e-6).log())
+    return network
 
 
 def train_privately(

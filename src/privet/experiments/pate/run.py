@@ -152,17 +152,26 @@ def findings(rows: list[Row], epsilon: float) -> list[Row]:
 def table(results: dict[str, Any]) -> str:
     """The summary as Markdown."""
     classes = results["classes"]
-    head = ["method", "epsilon", *(f"Dice {c}" for c in classes), "mean", "s.e.", "unit protected"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    head = [
+        "method", "epsilon", *(f"Dice {c}" for c in classes), "mean", "s.e.", "each seed",
+        "unit protected",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in results["summary"]:
         error = row["standard_error"]
         cells = [
             row["method"],
             "none" if row["epsilon"] == "inf" else f"{row['epsilon']:g}",
-            *(f"{x:.3f}" for x in row["dice"]),
-            f"{row['mean_dice']:.3f}",
-            "" if error is None else f"{error:.3f}",
+            *(_short(x) for x in row["dice"]),
+            _short(row["mean_dice"]),
+            "" if error is None else _short(error),
+            " ".join(map(_short, row["by_seed"])),
             row["unit"] or "nothing",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _short(x: float) -> str:
+    """.812 rather than 0.812."""
+    return f"{x:.3f}".removeprefix("0")

@@ -30,12 +30,12 @@ class PrivateRecipe:
     bound: float = 1.0
 
 
-FRESH = PrivateRecipe(channels=(4, 8, 16), steps=60, sample_rate=0.5, learning_rate=1e-2)
+FRESH = PrivateRecipe(channels=(4, 8, 16), steps=100, sample_rate=0.2, learning_rate=2e-2)
 GOING_ON = PrivateRecipe(
-    channels=(8, 16, 32, 64), steps=100, sample_rate=0.2, learning_rate=5e-3
+    channels=(8, 16, 32, 64), steps=50, sample_rate=0.2, learning_rate=1e-3
 )  # fmt: skip
 BY_SHARD = PrivateRecipe(
-    channels=(4, 8, 16), steps=30, sample_rate=1.0, learning_rate=1e-2, views=16
+    channels=(4, 8, 16), steps=30, sample_rate=1.0, learning_rate=2e-2, views=16
 )  # fmt: skip
 
 

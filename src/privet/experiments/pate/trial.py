@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from privet._files import write_whole
 from privet.data.nifti import Volumes
-from privet.experiments.pate.dpsgd import Budget, records, train_privately
+from privet.experiments.pate.dpsgd import Budget, records, start_at, train_privately
 from privet.experiments.pate.reducer import ShapeReducer
 from privet.experiments.pate.settings import PrivateRecipe, Settings
 from privet.guarantee import Adjacency, Guarantee, Unit
@@ -241,7 +241,7 @@ class Trial:
         """From fresh weights on private and public volumes: the paper's baseline."""
         recipe = self.settings.dpsgd
         return self._private(
-            f"DP-SGD {epsilon:g}", self.fresh(300, recipe.channels), recipe,
+            f"DP-SGD {epsilon:g}", self._untrained(recipe), recipe,
             records(*self._all()), self._budget(epsilon, Adjacency.ADD_REMOVE, Unit.RECORD),
         )  # fmt: skip
 
@@ -257,10 +257,15 @@ class Trial:
         """From fresh weights, a teacher's shard is a record: the unit that PATE protects."""
         recipe = self.settings.dpsgd_by_shard
         return self._private(
-            f"DP-SGD by shard {epsilon:g}", self.fresh(300, recipe.channels), recipe,
+            f"DP-SGD by shard {epsilon:g}", self._untrained(recipe), recipe,
             records(*self._hidden(), volumes=self.settings.shard),
             self._budget(epsilon, Adjacency.REPLACE_ONE, Unit.SHARD),
         )  # fmt: skip
+
+    def _untrained(self, recipe: PrivateRecipe) -> nn.Module:
+        """A U-Net that knows how frequent the classes are in public labels."""
+        frequencies = self.truth.mean(axis=(0, 2, 3, 4), dtype=np.float64)
+        return start_at(self.fresh(300, recipe.channels), frequencies)
 
     def _budget(self, epsilon: float, adjacency: Adjacency, unit: Unit) -> Budget:
         return Budget(epsilon=epsilon, delta=self.settings.delta, adjacency=adjacency, unit=unit)
