@@ -98,6 +98,14 @@ def test_every_folder_is_complete():
     assert not missing, "missing: " + ", ".join(missing)
 
 
+@pytest.mark.parametrize("case", [c for c in METHODS if c.name != "pate"], ids=lambda c: c.name)
+def test_no_declared_number_of_records_is_taken_from_the_data(case):
+    """0 is not "read it from the records", which would go unsaid in the promise."""
+    made = case.make(epsilon=1.0, delta=1e-5, random_state=0).set_params(n_public=0)
+    with pytest.raises(InvalidArgument, match="n_public"):
+        made.fit(*two_clouds())
+
+
 def test_methods_do_not_import_each_other():
     names = [case.name for case in METHODS]
     for name in names:

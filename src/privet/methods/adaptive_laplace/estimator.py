@@ -115,7 +115,7 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
         self.classes_, labels = class_numbers(y, self.classes)
         rows = self._rows(X)
         facts = PublicFacts(
-            records=_check.count("n_public", self.n_public or len(rows)),
+            records=_check.count("n_public", len(rows) if self.n_public is None else self.n_public),
             features=int(np.prod(rows.shape[1:])),
             outputs=len(self.classes_),
             epsilon=_check.positive("epsilon", self.epsilon),

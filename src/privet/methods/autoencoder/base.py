@@ -45,7 +45,7 @@ class Estimator(PrivateEstimator):
         if self.n_public is None and records is None:
             raise InvalidArgument("n_public", None, "given with a stream, whose length is unknown")
         return PublicFacts(
-            records=_check.count("n_public", self.n_public or records),
+            records=_check.count("n_public", records if self.n_public is None else self.n_public),
             features=columns,
             outputs=outputs,
             epsilon=_check.positive("epsilon", self.epsilon),

@@ -61,7 +61,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, rows: Array, targets: Array, outputs: int, *, classification: bool) -> None:
         facts = PublicFacts(
-            records=_check.count("n_public", self.n_public or len(rows)),
+            records=_check.count("n_public", len(rows) if self.n_public is None else self.n_public),
             features=int(np.prod(rows.shape[1:])),
             outputs=outputs,
             epsilon=_check.positive("epsilon", self.epsilon),

@@ -86,7 +86,7 @@ class ResidualPerturbationClassifier(PrivateClassifier):
         numbers = np.maximum(numbers, 0)  # a label outside the public list counts as the first
         rows = self._rows(X)
         facts = PublicFacts(
-            records=_check.count("n_public", self.n_public or len(rows)),
+            records=_check.count("n_public", len(rows) if self.n_public is None else self.n_public),
             features=rows.shape[1],
             outputs=len(self.classes_),
             epsilon=_check.positive("epsilon", self.epsilon),
