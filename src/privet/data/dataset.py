@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 
-FIXED_SPLIT = "which records are trained on, and which are kept for tests, is public"
+FIXED_SPLIT = "which records are kept for tests is public"
 """What a promise rests on where one record more or less could move others to the test part."""
 FIRST_ONES = "which records are trained on, and which are kept for tests, is public"
 """The same where only the first ones are used: without one of them, the next would be."""
