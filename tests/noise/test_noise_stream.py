@@ -161,6 +161,15 @@ def test_a_fork_of_a_secure_source_draws_its_own_bulk_and_floats() -> None:
         assert len(words) == 3000 and len(np.unique(words)) == 3000
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_process_id_that_is_given_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grandchild may have the id of the process that made the source."""
+    monkeypatch.setattr(os, "getpid", lambda: 4)
+    source = secure()
+    words = np.concatenate([in_fork(lambda: source.uint64(1000)), source.uint64(1000)])
+    assert len(words) == 2000 and len(np.unique(words)) == 2000
+
+
 def test_threads_of_a_forked_process_agree_on_one_new_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two new keys would let one thread's counter be set back while another draws."""
     stream, keys, draws = secure().stream, [], []
@@ -172,7 +181,7 @@ def test_threads_of_a_forked_process_agree_on_one_new_key(monkeypatch: pytest.Mo
         return real(n)
 
     monkeypatch.setattr(os, "urandom", slow)
-    monkeypatch.setattr(stream, "_pid", -1)  # as after a fork
+    monkeypatch.setattr(stream, "_process", (-1, 0))  # as after a fork
     threads = [threading.Thread(target=lambda: draws.append(stream.words(8))) for _ in range(4)]
     for t in threads:
         t.start()

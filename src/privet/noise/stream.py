@@ -16,16 +16,22 @@ from privet.errors import InvalidArgument, PrivetError
 
 Words = NDArray[np.uint64]
 _ZEROS = bytes(1 << 16)
-_forked = threading.Lock()
-"""Held while a stream is given its key after a fork; made anew in every forked process."""
+_forked, _forks = threading.Lock(), 0
+"""Held while a stream is given its key after a fork, and how many forks led to this process."""
 
 
-def _renew_forked() -> None:
-    global _forked
-    _forked = threading.Lock()
+def _after_fork() -> None:
+    global _forked, _forks
+    _forked, _forks = threading.Lock(), _forks + 1
 
 
-os.register_at_fork(after_in_child=_renew_forked)
+if sys.platform != "win32":  # where there is no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _process() -> tuple[int, int]:
+    """This process and no other: its id alone could be that of a forebear who has died."""
+    return os.getpid(), _forks
 
 
 class NoiseReuse(PrivetError, TypeError):
@@ -69,7 +75,7 @@ class Stream:
     twice repeats noise; this cannot be seen from inside).
     """
 
-    __slots__ = ("_cipher", "_counter", "_key", "_lock", "_pid", "_serial", "secret")
+    __slots__ = ("_cipher", "_counter", "_key", "_lock", "_process", "_serial", "secret")
 
     def __init__(self, key: bytes, *, secret: bool, counter: int = 0, serial: int = 0) -> None:
         self._key, self.secret = key, secret
@@ -79,14 +85,14 @@ class Stream:
     def _renew(self) -> None:
         self._lock = threading.Lock()
         self._cipher: CipherContext | None = None
-        self._pid = os.getpid()
+        self._process = _process()
 
     def _guard(self) -> None:
         """Notice a fork: a new lock (a thread that is gone may hold the old one), a new key."""
-        if self._pid == os.getpid():
+        if self._process == _process():
             return
         with _forked:
-            if self._pid != os.getpid():  # no other thread was first
+            if self._process != _process():  # no other thread was first
                 if self.secret:
                     self._key = derive(self._key, b"fork", os.getpid(), os.urandom(32))
                     self._counter = self._serial = 0
