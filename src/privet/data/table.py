@@ -41,8 +41,9 @@ def load_csv(
     accident. The test part is `test_path`, or the rows that a hash of their own cells, those of
     `ignore` too and the label not, sends there: about `test_fraction` of them.
 
-    **Assumes**: bounds, categories and classes are known apart from the data. Values outside the
-    bounds are kept as they are and clipped by `Dataset.train_rows`.
+    **Assumes**: bounds, categories and classes are known apart from the data; a record's cells are
+    its own, none of them its place in the file. Values outside the bounds are kept as they are and
+    clipped by `Dataset.train_rows`.
     """
     bounds, categories = dict(bounds or {}), dict(categories or {})
     for name, pair in bounds.items():
@@ -123,7 +124,7 @@ def check_parts(path: Path, tests: NDArray[np.bool_]) -> None:
     """Refuse a split that leaves a part empty."""
     if tests.all() or not tests.any():
         problem = f"too few different records ({len(tests)}) to keep some for tests"
-        raise damaged(path, f"{problem}; a column of numbers under `ignore` tells copies apart")
+        raise damaged(path, f"{problem}; a number of its own, under `ignore`, tells copies apart")
 
 
 def _check_pair(name: str, pair: Any) -> None:
