@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from privet.cli.audit import _promised
 from privet.cli.main import main
+from privet.guarantee import Adjacency, Guarantee, Protects, Standing
 
 KEYS = {"claimed", "proved", "audited", "ceiling", "verdict", "control", "confidence", "threat"}
 
@@ -103,3 +105,28 @@ def test_a_run_of_another_method(capsys, tmp_path: Path) -> None:
     assert code == 0, err
     found = json.loads(out)
     assert found["verdict"] in ("consistent", "uninformative") and found["audited"] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("claimed", "neighbours"),
+    [
+        (None, (Adjacency.REPLACE_ONE, Protects.FEATURES)),
+        (812.0, (Adjacency.REPLACE_ONE, Protects.FEATURES)),
+        (1.0, (Adjacency.ADD_REMOVE, Protects.RECORD)),
+    ],
+)
+def test_canaries_are_neighbours_of_the_smaller_promise(tmp_path, claimed, neighbours) -> None:
+    """Labels that a proof takes as public must not be what refutes it."""
+    proved = Guarantee(
+        epsilon=8.0, delta=1e-5, adjacency=Adjacency.REPLACE_ONE, protects=Protects.FEATURES,
+        standing=Standing.PROVED, theorem="T",
+    )  # fmt: skip
+    claim = None
+    if claimed is not None:
+        claim = Guarantee(
+            epsilon=claimed, delta=1e-5, adjacency=Adjacency.ADD_REMOVE,
+            standing=Standing.CLAIMED, theorem="T",
+        ).to_dict()  # fmt: skip
+    told = {"guarantee": proved.to_dict(), "claim": claim}
+    (tmp_path / "guarantee.json").write_text(json.dumps(told))
+    assert _promised(tmp_path) == (claimed, 8.0, neighbours)
