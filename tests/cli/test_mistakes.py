@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -226,6 +228,28 @@ def test_other_commands(
     words: list[str], says: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused(words, says, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "extra", "words"),
+    [
+        ("ray", "cluster", ["train", "pate", "--backend", "ray"]),
+        ("torch", "train", ["train", "dpsgd"]),
+        ("sklearn", "train", ["train", "adaptive-laplace"]),
+    ],
+)
+def test_a_package_that_is_not_installed(
+    module: str, extra: str, words: list[str], place: Path
+) -> None:
+    start = f"import sys; sys.modules[{module!r}] = None; from privet.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", start, *command(words, {})],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"error: this needs {module}: pip install 'privet[{extra}]'\n"
+    assert not (place / "run").exists()
 
 
 PATE_OPTIONS = ["--teachers", "4", "--queries", "3", "--epsilon", "8"]

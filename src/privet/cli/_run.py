@@ -12,6 +12,13 @@ import typer
 
 from privet.errors import PrivetError
 
+EXTRAS = {
+    "train": ("torch", "sklearn", "safetensors", "joblib", "kymatio", "PIL", "numba"),
+    "plot": ("matplotlib",),
+    "segmentation": ("monai", "nibabel"),
+    "cluster": ("ray", "dask", "distributed"),
+}
+"""What has to be installed for modules that not every command needs."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -23,14 +30,20 @@ def fail(error: PrivetError) -> NoReturn:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn privet's own errors, and files that cannot be used, into `fail`; also a decorator.
+    """Turn privet's own errors, and files and packages that are not there, into `fail`.
 
-    Other errors are bugs and pass.
+    Also a decorator. Other errors are bugs and pass.
     """
     try:
         yield
     except PrivetError as e:
         fail(e)
+    except ModuleNotFoundError as e:
+        missing = (e.name or "").partition(".")[0]
+        extra = next((name for name, modules in EXTRAS.items() if missing in modules), None)
+        if extra is None:
+            raise
+        fail(PrivetError(f"this needs {missing}: pip install 'privet[{extra}]'"))
     except OSError as e:
         if e.filename is None:
             raise
