@@ -23,13 +23,7 @@ from privet.methods.dpsgd import loop as loop_module
 from privet.methods.dpsgd.canaries import fair_coins, train_with_canaries
 from privet.noise import seeded
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def digits(q: float, steps: int, z: float, records: int | None = None) -> Target:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from privet.experiments import adaptive_laplace as experiment
 from privet.experiments.adaptive_laplace import pictures
@@ -19,12 +18,7 @@ TINY = replace(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.slow

@@ -16,12 +16,7 @@ pytest.importorskip("monai")
 SMALL = Recipe(steps=60, patch=(16, 16, 16), learning_rate=1e-2)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_the_unet_does_not_mix_examples():

@@ -31,13 +31,7 @@ from privet.noise import seeded
 MNIST = PublicFacts(records=60_000, features=784, outputs=10, epsilon=1.5, delta=0.0)
 
 
-@pytest.fixture(autouse=True)
-def _repeatable():
-    torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("repeatable")
 
 
 def small(**settings) -> Published:

@@ -23,13 +23,7 @@ from privet.methods.autoencoder.published import (
 from privet.methods.base import PublicFacts
 from privet.noise import seeded
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stack(layers=(3,), d: int = 4, **settings) -> PublishedStack:
