@@ -68,6 +68,8 @@ def test_train_leaves_a_whole_folder(
     assert split == (answer["guarantee"]["adjacency"] == "replace-one")  # it may change sides
     card = (clinic / "run" / "README.md").read_text()
     assert card.startswith(f"# {method} on patients") and "What is not promised" in card
+    assert str(clinic).encode() not in (clinic / "run" / "model.safetensors").read_bytes()
+    assert str(clinic) not in card and "- label: " in card  # where records lie is not shown
     assert not list((clinic / "run").glob("*.part"))
 
 

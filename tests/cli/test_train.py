@@ -73,11 +73,12 @@ def test_resume_after_a_crash(tmp_path, monkeypatch):
     monkeypatch.setattr(method_module, "add_softmax", fails)
     crashed = runner.invoke(app, [*COMMAND, "--out", str(tmp_path / "run"), "--seed", "1"])
     assert crashed.exit_code != 0
+    assert "another seed" in train(tmp_path / "run", "--seed", "2", "--resume", code=2)
     again = train(tmp_path / "run", "--seed", "1", "--resume")
     assert again["guarantee"]["epsilon"] == whole["guarantee"]["epsilon"]
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert models[0] == models[1]
-    assert "another seed" in train(tmp_path / "run", "--seed", "2", "--resume", code=2)
+    assert "without a run" in train(tmp_path / "run", "--seed", "1", "--resume", code=2)
 
 
 def test_secure_resume_pays_again_and_keeps_the_promise(tmp_path, monkeypatch):

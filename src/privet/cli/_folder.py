@@ -80,12 +80,15 @@ def leave(
     *,
     model: bytes,
     config: dict[str, Any],
+    here: dict[str, Any],
     metrics: dict[str, Any],
     guarantee: Guarantee,
     claim: Guarantee | None,
     split_assumes: str,
 ) -> dict[str, Any]:
     """Write everything, the guarantee last; returns what scripts may rely on.
+
+    `here` is where the records lie: in config.json, but neither in the model nor on its card.
 
     A command counts the training records; where they were told from test records otherwise than
     each by itself, one record more or less could move others, and the guarantee rests on that too.
@@ -107,7 +110,8 @@ def leave(
     text = card(config, metrics, promise["guarantee"] or {}, promise["claim"])
     write_whole(out / "model.safetensors", model)
     write_whole(out / "README.md", text)
-    for name, value in (("config", config), ("metrics", metrics), ("guarantee", promise)):
+    whole = config | here
+    for name, value in (("config", whole), ("metrics", metrics), ("guarantee", promise)):
         write_json(out / f"{name}.json", value)
     about = {"method": config["method"], "data": config["data"]}
     return {**about, **metrics, **promise, "out": str(out)}

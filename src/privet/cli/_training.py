@@ -122,12 +122,14 @@ class Asked:
             "seed": self.seed,
             "noise": "secure" if self.seed is None else "seeded",
             **settings,
-            **remembered(self.out, self.data, self.label, self.bounds),
+            **({} if self.label is None else {"label": self.label}),
         }
+        here = remembered(self.out, self.data, self.label, self.bounds)  # not for the model's users
         answer = _folder.leave(
             self.out,
             model=model({"privet": json.dumps(config)}),
             config=config,
+            here=here,
             metrics={
                 "test_accuracy": accuracy, "seconds": time.perf_counter() - self.begun, **metrics
             },
