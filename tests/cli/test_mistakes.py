@@ -17,6 +17,7 @@ from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 
 METHODS = ("dpsgd", "adaptive-laplace", "autoencoder", "residual", "pate")
+ONE_QUICK = ["dpsgd", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[1:])]
 DECLARED = {
     "bounds": {"age": [0, 120], "marker": [-5, 5]},
     "categories": {"sex": ["f", "m"]},
@@ -125,9 +126,7 @@ def refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("mistake", [*COMMON, *OF_TRAINING])
-@pytest.mark.parametrize(
-    "method", ["dpsgd", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[1:])]
-)
+@pytest.mark.parametrize("method", ONE_QUICK)
 def test_training(
     method: str, mistake: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +167,7 @@ def test_delta_0_where_it_cannot_be(
     refused(command(["train", method], {"--delta": "0"}), "a number in (0, 1)", capsys)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ONE_QUICK)
 def test_a_budget_that_is_spent(
     method: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,7 +179,7 @@ def test_a_budget_that_is_spent(
     assert Ledger.open(place / "clinic.ledger").spent() == 0.0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ONE_QUICK)
 def test_a_ledger_that_another_process_holds(
     method: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
