@@ -57,7 +57,7 @@ class Settings:
     recipe: Recipe = field(default_factory=lambda: Recipe(steps=400, learning_rate=1e-2))
     epsilon: float = 8.0
     delta: float = 1e-3
-    sweep: tuple[float, ...] = (2.0, 4.0, 16.0, math.inf)
+    sweep: tuple[float, ...] = (2.0, 4.0, 16.0)
     seeds: tuple[int, ...] = (0, 1, 2)
     dimension: int = 4
     """Numbers in an autoencoder's code."""
