@@ -106,7 +106,7 @@ def test_maps_for_pictures() -> None:
     facts = told["data"] | {"shape": [1, 2], "columns": []}
     drawn, caption = figures.relevance(told["rows"][1], facts)
     assert drawn.count('<img alt="relevance for') == 2
-    assert "No private record was looked at" in caption
+    assert "No other record was looked at" in caption
 
 
 def test_png_is_read_back() -> None:

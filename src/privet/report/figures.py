@@ -209,7 +209,7 @@ def relevance(row: Row, facts: Row) -> Figure:
     shape = tuple(facts["shape"])
     why = (
         f"{row['method']}: layer-wise relevance of the released model, which was paid for, "
-        f"on {sum(seen):,} public records. No private record was looked at for this."
+        f"on {sum(seen):,} records treated as public. No other record was looked at for this."
     )
     if len(shape) >= 2:
         return _maps(maps, seen, facts["classes"], shape), f"{why} Red for the class, blue against."

@@ -58,8 +58,8 @@ def _head(results: Results) -> str:
     return (
         f"<h1>{escape(facts['name'])}: every method at epsilon {results['epsilon']:g}</h1>"
         f'<p class="lead">{escape(facts["about"])}. {facts["records"]:,} records treated as '
-        f"private, {facts['tested_on']:,} to test on, {facts['public_unlabelled']:,} public and "
-        f"unlabelled. delta {results['delta']:g}; {results['seeds']} seed"
+        f"private, {facts['tested_on']:,} to test on, {facts['public_unlabelled']:,} treated "
+        f"as public, without labels. delta {results['delta']:g}; {results['seeds']} seed"
         f"{'s' if results['seeds'] > 1 else ''}.</p>"
     )
 
