@@ -97,8 +97,8 @@ def _table(rows: Sequence[Results]) -> str:
         "what we can prove. Audited: what an attack has shown (a lower bound, 95%), by canaries in "
         "one training run. Verdict: <em>falsified</em> if audited is above the claim or the proof, "
         "<em>uninformative</em> if the audit could not have reached them, "
-        "else <em>consistent</em>. AUC 0.5 is guessing. Time: training, in multiples of the "
-        "non-private limit. Click a heading to sort.</p>"
+        "else <em>consistent</em>. AUC 0.5 is guessing. Time: of the processor in training, in "
+        "multiples of the non-private limit. Click a heading to sort.</p>"
     )
 
 
