@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -30,6 +31,15 @@ class View(Enum):
     """Pictures: scattering coefficients, randomly projected, of length 1. Tables: the columns."""
     FEW = "few"
     """A random projection of the features on `FEW` columns, held to [-1, 1]."""
+
+
+@lru_cache(maxsize=2)
+def _front(shape: tuple[int, ...]) -> Features:
+    """Once for each process: its random matrix takes a second for colour pictures."""
+    from privet.nets.features import RandomProjection, Scattering
+
+    scattering = Scattering(shape=shape)
+    return scattering.then(RandomProjection(n_inputs=scattering.n_features, n_features=PROJECTED))
 
 
 @final
@@ -64,13 +74,7 @@ class Bench:
     @property
     def front(self) -> Features | None:
         """The map to public features of pictures; None for tables."""
-        if self.shape is None:
-            return None
-        from privet.nets.features import RandomProjection, Scattering
-
-        scattering = Scattering(shape=self.shape)
-        projection = RandomProjection(n_inputs=scattering.n_features, n_features=PROJECTED)
-        return scattering.then(projection)
+        return None if self.shape is None else _front(self.shape)
 
     @property
     def feature_bounds(self) -> float | tuple[float, float]:
