@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.noise import grid
-from privet.noise.source import Source
+from privet.noise.source import Source, seeded
 from privet.noise.stream import Bulk
 from privet.noise.ziggurat import Floats, candidates, compiled, settle
 
@@ -76,6 +76,12 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     for part, noise in _parts(flat, source):
         add(part, noise, scale, limit, middle)
     return tensor
+
+
+def make_ready() -> None:
+    """Compile the loops now, so that what can fail there fails before a budget is charged."""
+    for dtype in (torch.float32, torch.float64):
+        add_gaussian_(torch.zeros(8, dtype=dtype), 1.0, seeded(0))
 
 
 @compiled

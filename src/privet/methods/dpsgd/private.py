@@ -23,6 +23,7 @@ from privet.methods.dpsgd.summing import LONGEST_SUM, longest
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
 from privet.nets.per_example.choice import KernelChoice
 from privet.noise import Source
+from privet.noise.tensor import make_ready
 
 
 def flat_clipping(bound: float) -> Clipping:
@@ -140,6 +141,7 @@ def private(
     views = _check.count("views", views)
     engine = PerExampleGradients(model, kernel_choice=how)
     engine.prepare()
+    make_ready()
     return Training(
         model=model,
         optimizer=optimizer,
