@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from privet import _check
+from privet._files import number_to_json
 from privet.errors import Incomparable
 
 
@@ -142,7 +143,7 @@ class Guarantee:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
         return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "epsilon": number_to_json(self.epsilon),
             "delta": self.delta,
             "adjacency": self.adjacency.value,
             "unit": self.unit.value,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, final
+
+from privet._files import number_to_json
 
 
 class Verdict(Enum):
@@ -27,6 +28,7 @@ class Finding:
     *uninformative* when ceiling or control could not have reached it.
     `parametric`: the bound also assumes the shape of the noise. `threat`: what the attacker sees.
 
+    >>> import math
     >>> Finding(what="x", claimed=1.0, proved=math.inf, audited=1.4, ceiling=9.0, control=9.0,
     ...         delta=0.0, confidence=0.95, trials=10_000, method="", parametric=False,
     ...         seconds=0.1).verdict
@@ -59,17 +61,13 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
-
-        def number(x: float | None) -> float | str | None:
-            return x if x is None or math.isfinite(x) else "inf"
-
         return {
             "what": self.what,
-            "claimed": number(self.claimed),
-            "proved": number(self.proved),
-            "audited": number(self.audited),
-            "ceiling": number(self.ceiling),
-            "control": number(self.control),
+            "claimed": None if self.claimed is None else number_to_json(self.claimed),
+            "proved": number_to_json(self.proved),
+            "audited": number_to_json(self.audited),
+            "ceiling": number_to_json(self.ceiling),
+            "control": number_to_json(self.control),
             "verdict": self.verdict.value,
             "delta": self.delta,
             "confidence": self.confidence,

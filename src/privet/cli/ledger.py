@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet._files import number_to_json
 from privet.cli._run import one_line_errors, print_json
 from privet.errors import InvalidArgument, LedgerError
 from privet.guarantee import Adjacency, Unit
@@ -231,17 +232,13 @@ def _summary(ledger: Ledger) -> dict[str, Any]:
     cap, spent = ledger.cap_epsilon, guarantee.epsilon
     return {
         "file": ledger.name,
-        "cap": {"epsilon": _finite(cap), "delta": ledger.cap_delta},
+        "cap": {"epsilon": number_to_json(cap), "delta": ledger.cap_delta},
         "dataset": ledger.dataset,
         "count": len(ledger),
         "head": ledger.head,
-        "remaining": _finite(max(0.0, cap - spent)) if math.isfinite(spent) else 0.0,
+        "remaining": number_to_json(max(0.0, cap - spent)) if math.isfinite(spent) else 0.0,
         "guarantee": guarantee.to_dict(),
     }
-
-
-def _finite(x: float) -> float | str:
-    return x if math.isfinite(x) else "inf"
 
 
 def _draw(ledger: Ledger, exported: dict[str, Any], last: int) -> None:

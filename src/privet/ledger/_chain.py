@@ -17,6 +17,7 @@ from typing import Any, final
 
 from privet import _check
 from privet import loss as losses
+from privet._files import number_to_json
 from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError, TokenReused
 from privet.guarantee import Adjacency, Unit
 from privet.loss import PrivacyLoss
@@ -41,11 +42,6 @@ def words(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidArgument(name, value, "a text that is not empty")
     return value
-
-
-def number_to_json(x: float) -> float | str:
-    """JSON has no infinity: it is written as the string "inf"."""
-    return x if math.isfinite(x) else "inf"
 
 
 def utc_now() -> str:

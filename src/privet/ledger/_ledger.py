@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, final
 
 from privet import _check
+from privet._files import number_to_json
 from privet.errors import (
     BudgetExceeded,
     Incomparable,
@@ -45,7 +46,7 @@ class Verification:
             "ok": True,
             "count": self.count,
             "head": self.head,
-            "spent": _chain.number_to_json(self.spent),
+            "spent": number_to_json(self.spent),
             "entries_since_noted_head": self.since,
         }
 
@@ -309,7 +310,7 @@ class Ledger:
             "entries": [{**json.loads(body), "hash": hash.decode()} for _, body, hash in rows],
             "count": tally.count,
             "head": tally.head,
-            "spent": {"epsilon": _chain.number_to_json(spent), "delta": self.cap_delta},
+            "spent": {"epsilon": number_to_json(spent), "delta": self.cap_delta},
         }
 
     # One ledger is one budget: copies are the same ledger

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import data as datasets
+from privet._files import number_to_json
 from privet.data import Dataset
 from privet.experiments.adaptive_laplace.features import Rows, sound_rows
 from privet.experiments.adaptive_laplace.settings import DELTA, Settings
@@ -142,9 +142,9 @@ def _published(bench: Bench, method: str, epsilon: float, seed: int, told: Told)
         "accuracy": curve[-1],
         "curve": curve,
         "claimed": release.claim.epsilon,
-        "proved": _number(release.guarantee.epsilon),
-        "local_features": _number(plan.local_features),
-        "local_labels": _number(plan.local_labels),
+        "proved": number_to_json(release.guarantee.epsilon),
+        "local_features": number_to_json(plan.local_features),
+        "local_labels": number_to_json(plan.local_labels),
         "delta": 0.0,
     }
 
@@ -212,10 +212,6 @@ def _outcome(bench: Bench, classifier: Any, test: Rows) -> dict[str, Any]:
         "accuracy": bench.accuracy(classifier.predict(test)),
         "curve": None,
         "claimed": None,
-        "proved": _number(classifier.guarantee_.epsilon),
+        "proved": number_to_json(classifier.guarantee_.epsilon),
         "delta": DELTA,
     }
-
-
-def _number(x: float) -> float | str:
-    return x if math.isfinite(x) else "inf"

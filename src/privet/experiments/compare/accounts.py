@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from privet._files import number_to_json
 from privet.errors import LedgerError
 from privet.experiments.compare.bench import Bench
 from privet.experiments.compare.entrants import Entrant
@@ -54,7 +55,7 @@ def told(path: Path, name: str, before: int) -> dict[str, Any]:
     return {
         "account": name,
         "file": path.name,
-        "spent": number(checked.spent),
+        "spent": number_to_json(checked.spent),
         "head": checked.head,
         "entries": [_line(e, ledger.cap_delta, before) for e in ledger.entries()],
     }
@@ -63,11 +64,6 @@ def told(path: Path, name: str, before: int) -> dict[str, Any]:
 def _line(entry: Entry, delta: float, before: int) -> dict[str, Any]:
     return {
         "what": entry.what,
-        "epsilon": number(entry.loss.epsilon(delta)),
+        "epsilon": number_to_json(entry.loss.epsilon(delta)),
         "interrupted": entry.sequence <= before,
     }
-
-
-def number(x: float) -> float | str:
-    """As JSON has it."""
-    return x if math.isfinite(x) else "inf"

@@ -5,6 +5,7 @@ Each takes rows as `Bench` shows them and class numbers 0 to K - 1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self, final
@@ -27,14 +28,15 @@ from privet.noise import seeded
 Array = NDArray[Any]
 
 
-class _Classifier:
+class _Classifier(ABC):
     """The most probable class; what is proved and claimed of it, if anything."""
 
     guarantee_: Guarantee | None = None
     claim_: Guarantee | None = None
 
+    @abstractmethod
     def predict_proba(self, x: Array) -> Array:
-        raise NotImplementedError
+        """Probabilities of the classes, row by row."""
 
     def predict(self, x: Array) -> NDArray[np.int64]:
         """The most probable class of each row."""

@@ -175,14 +175,8 @@ def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total:
 
 @contextmanager
 def _workers(backend: str, jobs: int) -> Iterator[None]:
-    """joblib's backend by name; Dask and Ray get a cluster on this machine unless there is one."""
+    """joblib's backend by name; Dask gets a cluster on this machine unless there is one."""
     with ExitStack() as stack:
-        if backend == "ray":
-            import ray
-
-            if not ray.is_initialized():
-                ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
-                stack.callback(ray.shutdown)
         if backend == "dask":
             import distributed
 

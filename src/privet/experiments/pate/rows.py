@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from privet._files import number_to_json
 from privet.experiments.kept import kept
 from privet.experiments.pate.trial import Trial
 from privet.guarantee import Guarantee
@@ -37,7 +37,7 @@ def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
         began, used = time.perf_counter(), time.process_time()
         row = {
             "method": method,
-            "epsilon": number(epsilon),
+            "epsilon": number_to_json(epsilon),
             "seed": trial.seed,
             **run(trial, epsilon),
             "seconds": round(time.perf_counter() - began, 1),
@@ -45,7 +45,7 @@ def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
         }
         return row | {"mean_dice": float(np.mean(row["dice"]))}
 
-    return kept(trial.place, [method, number(epsilon)], make)
+    return kept(trial.place, [method, number_to_json(epsilon)], make)
 
 
 def _mean_teacher(trial: Trial, epsilon: float) -> Row:
@@ -167,8 +167,3 @@ METHODS: dict[str, tuple[Callable[[Trial, float], Row], bool]] = {
 """How each row is made, and whether it has a budget."""
 SWEPT = (AUTOENCODED, ABOUT_PUBLIC, DPSGD)
 """Rows that are made at other budgets too; those of PATE also without noise."""
-
-
-def number(x: float) -> float | str:
-    """For JSON, which has no infinity."""
-    return x if math.isfinite(x) else "inf"

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from privet._files import write_json, write_whole
+from privet._files import number_to_json, write_json, write_whole
 from privet.experiments.pate.rows import (
     ABOUT_PUBLIC,
     AUTOENCODED,
@@ -33,7 +33,6 @@ from privet.experiments.pate.rows import (
     WITH_PUBLIC,
     Row,
     kept_row,
-    number,
 )
 from privet.experiments.pate.settings import Settings, load
 from privet.experiments.pate.trial import Trial
@@ -126,7 +125,7 @@ def findings(rows: list[Row], epsilon: float) -> list[Row]:
 
     def at(method: str) -> Row:
         private = METHODS[method][1]
-        found: Row = by[method, number(epsilon if private else math.inf)]
+        found: Row = by[method, number_to_json(epsilon if private else math.inf)]
         return found
 
     out = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -229,21 +230,30 @@ def inputs_name(public_inputs: Any) -> str:
     )
 
 
-def cluster(backend: str, workers: int) -> Any:
-    """joblib's context for a backend by name; "ray" and "dask" are told to it first.
+@contextmanager
+def cluster(backend: str, workers: int) -> Iterator[None]:
+    """joblib's backend by name.
 
-    Dask needs a `distributed.Client`; Ray starts a local cluster unless one is running.
+    Dask needs a `distributed.Client`. Ray gets a cluster on this machine unless one is running,
+    which ends with the context.
     """
     from joblib import parallel_config
 
-    if backend == "ray":
-        from ray.util import joblib as ray_joblib
+    workers = _check.count("workers", workers)
+    with ExitStack() as stack:
+        if backend == "ray":
+            import ray
+            from ray.util import joblib as ray_joblib
 
-        prepare: Any = ray_joblib.register_ray
-        prepare()
-    try:
-        return parallel_config(backend=backend, n_jobs=_check.count("workers", workers))
-    except ValueError as e:
-        raise InvalidArgument(
-            "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
-        ) from None
+            register: Any = ray_joblib.register_ray
+            register()
+            if not ray.is_initialized():
+                ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+                stack.callback(ray.shutdown)
+        try:
+            stack.enter_context(parallel_config(backend=backend, n_jobs=workers))
+        except ValueError as e:
+            raise InvalidArgument(
+                "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
+            ) from None
+        yield
