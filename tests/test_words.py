@@ -14,9 +14,9 @@ from privet import _check, errors
 from privet.errors import Incomparable, InvalidArgument, MissingFile, PrivetError
 from privet.guarantee import (
     Adjacency,
-    Assumption,
     Backing,
     Guarantee,
+    Premise,
     Protects,
     Standing,
     Unit,
@@ -52,7 +52,7 @@ def test_a_guarantee_survives_json(
         unit=unit,
         protects=protects,
         standing=standing,
-        assumptions=(Assumption(text="a", backing=backing),),
+        premises=(Premise(about="bound", text="a", backing=backing),),
     )
     assert Guarantee.from_dict(json.loads(json.dumps(g.to_dict(), allow_nan=False))) == g
 

@@ -10,16 +10,38 @@ from typing import Any
 
 from privet import _check
 from privet._files import number_to_json
-from privet.errors import Incomparable
+from privet.errors import Incomparable, InvalidArgument
 
 
 class Adjacency(Enum):
     """Which pairs of data sets a guarantee calls neighbours."""
 
     ADD_REMOVE = "add-remove"
-    """One unit is present in one data set and absent from the other."""
+    """One unit is present in one data set and absent from the other; their number is a secret."""
+    ZERO_OUT = "zero-out"
+    """One unit is there in one data set and replaced by nothing in the other; the number of units
+    stays, and is public. What holds under add-remove holds here."""
     REPLACE_ONE = "replace-one"
     """Both have the same size and differ in one unit."""
+
+    @property
+    def of_losses(self) -> Adjacency:
+        """The relation that losses are computed for: a unit that is absent, or counts for nothing.
+
+        Nothing is added to a sum for an absent unit, nor for one that was replaced by nothing, so
+        the two relations have the same pairs of output laws.
+        """
+        return Adjacency.ADD_REMOVE if self is Adjacency.ZERO_OUT else self
+
+    def covers(self, other: Adjacency) -> bool:
+        """Whether a guarantee for this relation is one for `other`, with the same numbers.
+
+        >>> Adjacency.ADD_REMOVE.covers(Adjacency.ZERO_OUT)
+        True
+        >>> Adjacency.ZERO_OUT.covers(Adjacency.ADD_REMOVE)
+        False
+        """
+        return self is other or (self, other) == (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 
 class Unit(Enum):
@@ -48,7 +70,7 @@ class Standing(Enum):
 
 
 class Backing(Enum):
-    """How an assumption of a theorem is known to hold."""
+    """How a premise of a theorem is known to hold."""
 
     ENFORCED = "enforced"
     """The code makes it true whatever the data are."""
@@ -59,9 +81,13 @@ class Backing(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assumption:
-    """One premise of a theorem, and how we know it."""
+class Premise:
+    """One premise of a theorem: what it is about, what it says, and how we know it.
 
+    The premises of this library are the values of `privet.premises`.
+    """
+
+    about: str
     text: str
     backing: Backing
 
@@ -88,12 +114,13 @@ class Guarantee:
     protects: Protects = Protects.RECORD
     standing: Standing = Standing.PROVED
     theorem: str
-    assumptions: tuple[Assumption, ...] = ()
+    premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
             _check.non_negative("epsilon", self.epsilon)
         _check.delta_or_zero("delta", self.delta)
+        object.__setattr__(self, "premises", _each_once(self.premises))
 
     def __str__(self) -> str:
         part = "" if self.protects is Protects.RECORD else f" ({self.protects.value})"
@@ -107,12 +134,29 @@ class Guarantee:
         return self.epsilon <= epsilon and self.delta <= delta
 
     def at_least_as_strong_as(self, other: Guarantee) -> bool:
-        """Whether this one implies `other`; raises when the two do not speak of the same thing."""
-        for what in ("adjacency", "unit", "protects"):
+        """Whether this one implies `other`; raises when the two do not speak of the same thing.
+
+        A claim never implies a proof, however small its number.
+        """
+        for what in ("unit", "protects"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine is not theirs:
                 raise Incomparable(mine.value, theirs.value, what)
+        if not self.adjacency.covers(other.adjacency):
+            raise Incomparable(self.adjacency.value, other.adjacency.value, "adjacency")
+        if self.standing is not Standing.PROVED and other.standing is Standing.PROVED:
+            return False  # a claim never implies what is proved
         return self.holds_for(epsilon=other.epsilon, delta=other.delta)
+
+    def resting_on(self, *more: Premise) -> Guarantee:
+        """The same guarantee with more premises; a second one about the same thing is refused."""
+        return replace(self, premises=(*self.premises, *more))
+
+    def as_zero_out(self) -> Guarantee:
+        """The same release for neighbours whose number is public and the same."""
+        if not self.adjacency.covers(Adjacency.ZERO_OUT):
+            raise Incomparable(self.adjacency.value, Adjacency.ZERO_OUT.value, "adjacency")
+        return replace(self, adjacency=Adjacency.ZERO_OUT)
 
     def as_replace_one(self) -> Guarantee:
         """The same release under replace-one adjacency: remove one, add one.
@@ -150,7 +194,10 @@ class Guarantee:
             "protects": self.protects.value,
             "standing": self.standing.value,
             "theorem": self.theorem,
-            "assumptions": [{"text": a.text, "backing": a.backing.value} for a in self.assumptions],
+            "premises": [
+                {"about": p.about, "text": p.text, "backing": p.backing.value}
+                for p in self.premises
+            ],
         }
 
     @classmethod
@@ -164,7 +211,21 @@ class Guarantee:
             protects=Protects(d["protects"]),
             standing=Standing(d["standing"]),
             theorem=str(d["theorem"]),
-            assumptions=tuple(
-                Assumption(text=a["text"], backing=Backing(a["backing"])) for a in d["assumptions"]
-            ),
+            premises=tuple(_premise(p) for p in d.get("premises", d.get("assumptions", ()))),
         )
+
+
+def _premise(d: Mapping[str, Any]) -> Premise:
+    """A premise from its mapping; version 0.1 did not say what it was about."""
+    return Premise(about=d.get("about", d["text"]), text=d["text"], backing=Backing(d["backing"]))
+
+
+def _each_once(premises: tuple[Premise, ...]) -> tuple[Premise, ...]:
+    """Each premise once; two that differ about the same thing are a mistake of ours."""
+    found: dict[str, Premise] = {}
+    for p in premises:
+        if found.setdefault(p.about, p) != p:
+            raise InvalidArgument(
+                "premises", p.text, f"one about {p.about!r}", f"there is {found[p.about].text!r}"
+            )
+    return tuple(found.values())

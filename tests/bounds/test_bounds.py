@@ -21,7 +21,7 @@ from privet.bounds import (
     count,
 )
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Backing, Premise
 
 ADVERSARIAL = [0.0, 1.0, -1.0, 1e30, -1e30, 1e-30, 5e-324, 2.2e-308, 1.7e308, 0.1, 3.0]
 ENTRIES = st.one_of(
@@ -32,7 +32,7 @@ DIMENSION = 3
 ROW = st.lists(ENTRIES, min_size=DIMENSION, max_size=DIMENSION)
 ROWS = st.lists(ROW, max_size=6)
 HOW = st.sampled_from(["l1", "l2", "range"])
-CLAIM = Assumption(text="test", backing=Backing.TESTED)
+CLAIM = Premise(about="bound", text="test", backing=Backing.TESTED)
 
 
 def clipped(how: str, rows: list[list[float]], bound: float) -> Rows:
@@ -172,9 +172,9 @@ def test_other_bad_input() -> None:
             clip_l2([[1.0]], 1.0).mean(records=n)  # type: ignore[arg-type]
     s = Sensitivity(l1=1.0, l2=1.0)
     with pytest.raises(InvalidArgument, match="value must be finite"):
-        Bounded(value=np.array([math.nan]), add_remove=s, replace_one=s, assumption=CLAIM)
+        Bounded(value=np.array([math.nan]), add_remove=s, replace_one=s, premise=CLAIM)
     with pytest.raises(InvalidArgument, match="spacing must be"):
-        Bounded(value=np.ones(1), add_remove=s, replace_one=s, assumption=CLAIM, spacing=0.3)
+        Bounded(value=np.ones(1), add_remove=s, replace_one=s, premise=CLAIM, spacing=0.3)
     with pytest.raises(InvalidArgument, match="l1 must be"):
         Sensitivity(l1=-1.0, l2=1.0)
     with pytest.raises(InvalidArgument, match="which must be"):

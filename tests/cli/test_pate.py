@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-from privet.cli._folder import SEEDED
+from privet import premises
 from privet.cli.pate import app
 from privet.ledger import Ledger
 from privet.methods.base import assuming
@@ -76,7 +76,7 @@ def aggregate(folder, out, *more, files=None, code=0):
 
 def test_repeatable_noise_is_stated_as_an_experiment(place, tmp_path):
     aggregate(place, tmp_path / "labels.safetensors")
-    premises = Labels.read(tmp_path / "labels.safetensors").guarantee.assumptions
+    premises = Labels.read(tmp_path / "labels.safetensors").guarantee.premises
     assert any("an experiment, not a release" in a.text for a in premises)
 
 
@@ -112,7 +112,7 @@ def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
     labels = Labels.read(tmp_path / "labels.safetensors")
     assert np.array_equal(labels.labels, release.model.labels)
     assert np.array_equal(labels.codes, release.model.codes)
-    assert labels.guarantee == assuming(release.guarantee, SEEDED)
+    assert labels.guarantee == assuming(release.guarantee, premises.SECRET_SEED)
     assert told["guarantee"]["epsilon"] == release.guarantee.epsilon <= 8.0
     weights = load_file(tmp_path / "student" / "model.safetensors")
     state = release.model.predict.module.state_dict()

@@ -41,7 +41,7 @@ def test_keys_folder_and_repeatability(tmp_path):
     g = first["guarantee"]
     assert 7.99 < g["epsilon"] <= 8.0 and g["delta"] == 1e-5
     assert (g["standing"], g["adjacency"], g["unit"]) == ("proved", "replace-one", "teacher shard")
-    assert any("inputs are public" in a["text"] for a in g["assumptions"])
+    assert any("inputs are public" in a["text"] for a in g["premises"])
     names = {p.name for p in (tmp_path / "a").iterdir()}
     assert names >= {"model.safetensors", "config.json", "guarantee.json", "metrics.json"}
     assert Ledger.open(tmp_path / "a" / "run.ledger").spent() == pytest.approx(8.0, rel=1e-6)

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from privet.audit import conformance
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Backing, Guarantee, Premise, Standing
 from tests.conformance.methods import METHODS, two_clouds
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class Forgetful:
         self.guarantee_ = Guarantee(
             epsilon=float(np.abs(x).max()), delta=0.0, adjacency=Adjacency.ADD_REMOVE,
             standing=Standing.PROVED, theorem="by hope",
-            assumptions=(Assumption(text="luck", backing=Backing.ASSUMED),),
+            premises=(Premise(about="bound", text="luck", backing=Backing.ASSUMED),),
         )  # fmt: skip
         return self
 

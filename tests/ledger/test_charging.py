@@ -174,9 +174,9 @@ def test_the_guarantee_names_its_premises() -> None:
     ledger.charge(Pure(epsilon_each=0.1), what="y")
     mixed = ledger.guarantee()
     assert mixed.standing is Standing.PROVED
-    assert len(mixed.assumptions) == len(gaussian_only.assumptions) + 1
-    assert "looking at earlier releases" in mixed.assumptions[-1].text
-    assert mixed.assumptions[-1].backing is Backing.ASSUMED
+    assert len(mixed.premises) == len(gaussian_only.premises) + 1
+    assert "looking at earlier releases" in mixed.premises[-1].text
+    assert mixed.premises[-1].backing is Backing.ASSUMED
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,17 @@ def test_absolute_noise_becomes_a_multiplier() -> None:
 def test_its_standing_follows_the_sampling() -> None:
     sampled = closed_form_claim(SampledGaussian(sample_rate=0.5, noise_multiplier=1.0), 1e-5)
     assert sampled.standing is Standing.CLAIMED
-    assert [a.backing for a in sampled.assumptions] == [Backing.ASSUMED]
+    assert [a.backing for a in sampled.premises] == [Backing.ASSUMED]
     full = closed_form_claim(SampledGaussian(sample_rate=1.0, noise_multiplier=1.0), 1e-5)
     assert full.standing is Standing.PROVED
-    assert [a.backing for a in full.assumptions] == [Backing.ENFORCED]
+    assert [a.backing for a in full.premises] == [Backing.ENFORCED]
 
 
 def test_replace_one_doubles_the_sensitivity_and_says_so() -> None:
     add = SampledGaussian(sample_rate=0.1, noise_multiplier=4.0)
     swap = SampledGaussian(sample_rate=0.1, noise_multiplier=4.0, adjacency=Adjacency.REPLACE_ONE)
     assert effective_ratio(swap) == pytest.approx(2.0 * effective_ratio(add))
-    assert "replace-one" in closed_form_claim(swap, 1e-5).assumptions[-1].text
+    assert "replace-one" in closed_form_claim(swap, 1e-5).premises[-1].text
 
 
 def test_it_under_reports_without_limit() -> None:

@@ -178,7 +178,7 @@ def test_a_hundred_thousand_distinct_steps() -> None:
     [(0.01, 1.0, 100, 1e-6), (0.1, 2.0, 500, 1e-9), (0.3, 4.0, 40, 1e-4)],
 )
 def test_lattice_agrees_with_the_contour(q: float, z: float, steps: int, delta: float) -> None:
-    for adjacency in Adjacency:
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=steps, adjacency=adjacency)
         contour_value = loss.epsilon(delta)
         value, tight = lattice.epsilon(loss.parts, Direction.REMOVE, delta, 1.3 * contour_value)

@@ -57,7 +57,7 @@ def test_the_log_density_ratio_never_passes_epsilon() -> None:
 
 def test_budget_round_trip_and_adjacency() -> None:
     total = clip_l2(np.ones((4, 6)), 1.0).sum()
-    for adjacency in Adjacency:
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         found = KNorm.for_budget(total, epsilon=0.7, adjacency=adjacency)
         loss = found.loss(total, adjacency=adjacency)
         assert 0.6999 < loss.epsilon(0.0) <= 0.7 and loss.neighbours is adjacency

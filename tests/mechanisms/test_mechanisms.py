@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from privet.bounds import Bounded, Sensitivity, categories, clip_l1, clip_l2, count
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError, Unattainable
-from privet.guarantee import Adjacency, Assumption, Backing, Standing
+from privet.guarantee import Adjacency, Backing, Premise, Standing
 from privet.ledger import Ledger
 from privet.loss import PrivacyLoss
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
@@ -74,9 +74,9 @@ def test_frozen_and_explained(mechanism: Mechanism) -> None:
         mechanism.scale = 1.0  # type: ignore[attr-defined]
     g = mechanism.guarantee(count([True]), delta=1e-6, adjacency=REPLACE)
     assert g.standing is Standing.PROVED and g.adjacency is REPLACE and g.theorem
-    assert g.assumptions[0].backing is Backing.ENFORCED
-    assert g.assumptions[-1].backing is Backing.ASSUMED
-    assert mechanism.guarantee(1.0, delta=1e-6).assumptions[0].backing is Backing.ASSUMED
+    assert g.premises[0].backing is Backing.ENFORCED
+    assert g.premises[-1].backing is Backing.ASSUMED
+    assert mechanism.guarantee(1.0, delta=1e-6).premises[0].backing is Backing.ASSUMED
 
 
 def test_losses() -> None:
@@ -205,8 +205,8 @@ def test_only_bounded_values_are_released() -> None:
     with pytest.raises(InvalidArgument, match="rng must be a noise source"):
         Laplace(scale=1.0).release(count([True]), rng=np.random.default_rng())  # type: ignore[arg-type]
     unknown = Sensitivity(l1=math.inf, l2=1.0)
-    claim = Assumption(text="test", backing=Backing.ASSUMED)
-    v = Bounded(value=np.ones(2), add_remove=unknown, replace_one=unknown, assumption=claim)
+    claim = Premise(about="bound", text="test", backing=Backing.ASSUMED)
+    v = Bounded(value=np.ones(2), add_remove=unknown, replace_one=unknown, premise=claim)
     with pytest.raises(InvalidArgument, match="finite L1 sensitivity"):
         Laplace(scale=1.0).release(v, rng=seeded(0))
     assert Gaussian(scale=1.0).release(v, rng=seeded(0)).shape == (2,)

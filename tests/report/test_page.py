@@ -31,7 +31,7 @@ def in_a_browser(test: Any) -> Any:
 def results() -> dict[str, Any]:
     promise = {
         "text": "(1, 1e-05)-DP per record", "theorem": "a theorem", "epsilon": 1.0,
-        "assumptions": [{"text": "rows <are> bounded", "backing": "enforced"}],
+        "premises": [{"text": "rows <are> bounded", "backing": "enforced"}],
     }  # fmt: skip
     attack = {"roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]}, "auc_interval": [0.4, 0.6]}
     common = {

@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from privet.bounds import Bounded, Sensitivity
-from privet.guarantee import Assumption, Backing
+from privet.guarantee import Backing, Premise
 from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
 from privet.noise.continuous import BLOCK, unit
@@ -237,8 +237,8 @@ def test_children_are_uncorrelated() -> None:
 
 def bounded(value: float, n: int) -> Bounded:
     one = Sensitivity(l1=1.0, l2=1.0)
-    why = Assumption(text="n separate releases of one number", backing=Backing.TESTED)
-    return Bounded(value=np.full(n, value), add_remove=one, replace_one=one, assumption=why)
+    why = Premise(about="bound", text="n separate releases of one number", backing=Backing.TESTED)
+    return Bounded(value=np.full(n, value), add_remove=one, replace_one=one, premise=why)
 
 
 def hits(o: np.ndarray) -> int:

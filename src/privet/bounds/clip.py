@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing
 from privet.noise.grid import power_of_two_below
 
 _BITS = 26
@@ -51,7 +50,7 @@ class Rows:
             value=total.astype(np.float64) * self.spacing,
             add_remove=self.add_remove,
             replace_one=self.replace_one,
-            assumption=Assumption(text=f"each record {self.how}", backing=Backing.ENFORCED),
+            premise=premises.bound(f"each record {self.how}"),
             spacing=self.spacing,
             invalid=self.invalid,
         )
@@ -77,7 +76,7 @@ class Rows:
             value=total.value / n,
             add_remove=divided(self.add_remove),
             replace_one=divided(self.replace_one),
-            assumption=total.assumption,
+            premise=total.premise,
             invalid=self.invalid,
         )
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Categories:
             value=np.bincount(self.values, minlength=self.classes).astype(np.float64),
             add_remove=Sensitivity(l1=1.0, l2=1.0),
             replace_one=Sensitivity(l1=2.0, l2=math.sqrt(2.0) * (1.0 + 2.0**-50)),
-            assumption=Assumption(text="each record is in one category", backing=Backing.ENFORCED),
+            premise=premises.bound("each record is in one category"),
             spacing=1.0,
             invalid=self.invalid,
         )
@@ -76,6 +75,6 @@ def count(which: ArrayLike) -> Bounded:
         value=np.array(float(np.count_nonzero(x))),
         add_remove=one,
         replace_one=one,
-        assumption=Assumption(text="each record counts for 0 or 1", backing=Backing.ENFORCED),
+        premise=premises.bound("each record counts for 0 or 1"),
         spacing=1.0,
     )

@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing
 
 Array = NDArray[np.float64]
 
@@ -231,10 +230,9 @@ class MomentSum:
             value=packed,
             add_remove=m.add_remove,
             replace_one=m.replace_one,
-            assumption=Assumption(
-                text="features and targets are held in the unit ball, in exact arithmetic"
-                + ("" if m.share == 1.0 else f"; a unit weighs at most {m.share:g} records"),
-                backing=Backing.ENFORCED,
+            premise=premises.bound(
+                "features and targets are held in the unit ball, in exact arithmetic"
+                + ("" if m.share == 1.0 else f"; a unit weighs at most {m.share:g} records")
             ),
             spacing=2.0 ** (-2 * m.bits - 7),
             invalid=self.invalid,

@@ -21,11 +21,10 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds.polynomial import Quadratic
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing
 
 Array = NDArray[np.float64]
 
@@ -111,9 +110,7 @@ class TaylorCoefficients:
             value=np.concatenate([linear.ravel(), weight * gram[upper]]),
             add_remove=self.add_remove,
             replace_one=self.replace_one,
-            assumption=Assumption(
-                text="hidden units and targets are held in [0, 1]", backing=Backing.ENFORCED
-            ),
+            premise=premises.bound("hidden units and targets are held in [0, 1]"),
             spacing=2.0 ** (-2 * _BITS - 3),
             invalid=int((~good).sum()),
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption
+from privet.guarantee import Adjacency, Premise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class Bounded:
 
     Sensitivity: max over neighbours D, D' of ||f(D) - f(D')||, for each norm and each adjacency.
 
-    **Guarantee** as good as `assumption`: the functions of this package make bounds that are
-    *enforced* by clipping; whoever builds a `Bounded` by hand states in `assumption` why the bound
+    **Guarantee** as good as `premise`: the functions of this package make bounds that are
+    *enforced* by clipping; whoever builds a `Bounded` by hand states in `premise` why the bound
     holds.
 
     **Assumes** nothing else; that the value is finite is checked. `spacing`, if not 0, is a power
@@ -54,7 +54,7 @@ class Bounded:
     value: NDArray[np.float64] = field(repr=False)
     add_remove: Sensitivity
     replace_one: Sensitivity
-    assumption: Assumption
+    premise: Premise
     spacing: float = 0.0
     invalid: int = 0
 
@@ -76,4 +76,4 @@ class Bounded:
 
     def sensitivity(self, adjacency: Adjacency) -> Sensitivity:
         """The sensitivity for this neighbouring relation."""
-        return self.add_remove if adjacency is Adjacency.ADD_REMOVE else self.replace_one
+        return self.replace_one if adjacency is Adjacency.REPLACE_ONE else self.add_remove

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 OWN_LEDGER = "run.ledger"
-COUNTED = "the number of training records is public"
-SEEDED = "nobody knows or guesses the seed of the noise: this is an experiment, not a release"
 
 
 def has_no_run(out: Path) -> None:
@@ -93,6 +91,7 @@ def leave(
     A command counts the training records; where they were told from test records otherwise than
     each by itself, one record more or less could move others, and the guarantee rests on that too.
     """
+    from privet import premises
     from privet.data.dataset import FIXED_SPLIT
     from privet.guarantee import Adjacency
     from privet.methods.base import assuming
@@ -100,8 +99,12 @@ def leave(
 
     if guarantee.adjacency is not Adjacency.ADD_REMOVE:  # a replaced record may change sides
         split_assumes = split_assumes or FIXED_SPLIT
-    seeded = SEEDED if config.get("noise") == "seeded" else ""
-    guarantee = assuming(guarantee, *filter(None, [COUNTED, split_assumes, seeded]))
+    more = [premises.COUNTED_SIZE]
+    if split_assumes:
+        more.append(premises.split(split_assumes))
+    if config.get("noise") == "seeded":
+        more.append(premises.SECRET_SEED)
+    guarantee = assuming(guarantee, *more)
     out.mkdir(parents=True, exist_ok=True)
     promise = {
         "guarantee": guarantee.to_dict(),

@@ -140,6 +140,6 @@ def _refuse(console: Console, ledger: Ledger, out: Path) -> None:
     guarantee = ledger.guarantee()
     write_json(out / "guarantee.json", guarantee.to_dict())
     console.print(f"[bold]{guarantee}[/]")
-    for premise in guarantee.assumptions:
+    for premise in guarantee.premises:
         console.print(f"   {premise.backing.value}: {premise.text}", soft_wrap=True)
     console.print()

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privet import _check
-from privet.cli._folder import SEEDED
+from privet import _check, premises
 from privet.cli._pate import (
     SPACES,
     aggregator,
@@ -228,7 +227,9 @@ def aggregate(
             reducer=chosen.name,
             number=number,
         )
-        promise = noisy.guarantee if seed is None else assuming(noisy.guarantee, SEEDED)
+        promise = (
+            noisy.guarantee if seed is None else assuming(noisy.guarantee, premises.SECRET_SEED)
+        )
     else:
         noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
         promise = noisy.guarantee

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privet import _check
+from privet import _check, premises
 from privet.cli._pate import one_of
 from privet.cli._rows import few
 from privet.cli._run import one_line_errors, progress_bar
@@ -86,7 +86,9 @@ def pate(
             "noise_on_the_mean": release.model.noise,
         },
         accuracy=float((predict(x_test).argmax(axis=1) == dataset.y_test).mean()),
-        guarantee=assuming(release.guarantee, f"the last {public} training inputs are public"),
+        guarantee=assuming(
+            release.guarantee, premises.public_inputs(f"the last {public} training inputs")
+        ),
         claim=release.claim,
     )  # fmt: skip
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from privet import loss as losses
-from privet.guarantee import Assumption, Backing, Guarantee, Standing
+from privet import premises
+from privet.guarantee import Guarantee, Standing
 from privet.ledger._chain import Terms
 from privet.loss import PrivacyLoss
 
@@ -19,19 +20,13 @@ def promise(terms: Terms, total: PrivacyLoss, epsilon: float) -> Guarantee:
         unit=terms.unit,
         standing=Standing.PROVED if math.isfinite(epsilon) else Standing.NONE,
         theorem="composition of all charged losses",
-        assumptions=(
-            Assumption(text="the total stays under the cap", backing=Backing.ENFORCED),
-            Assumption(text="every release was charged here first", backing=Backing.ASSUMED),
-            Assumption(text="each loss bounds its release", backing=Backing.ASSUMED),
-            *(() if is_filter(total, terms.cap_delta) else (_NOT_ADAPTIVE,)),
+        premises=(
+            premises.UNDER_CAP,
+            premises.ALL_CHARGED,
+            premises.LOSSES_BOUND,
+            *(() if is_filter(total, terms.cap_delta) else (premises.NOT_ADAPTIVE,)),
         ),
     )
-
-
-_NOT_ADAPTIVE = Assumption(
-    text="no loss was chosen larger or smaller by looking at earlier releases",
-    backing=Backing.ASSUMED,
-)
 
 
 def is_filter(total: PrivacyLoss, delta: float) -> bool:

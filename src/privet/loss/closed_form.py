@@ -17,24 +17,14 @@ import math
 import numpy as np
 from scipy.special import erfcinv
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.loss.base import PrivacyLoss
 from privet.loss.gaussian import Gaussian
 from privet.loss.sampled import SampledGaussian
 
 THEOREM = "closed form of tight-privacy-cost (theorems 2 and 3)"
-
-_NO_SAMPLING = Assumption(
-    text="a step of rate q and noise sigma costs what an unsampled one of noise sigma / q does",
-    backing=Backing.ASSUMED,
-)
-_EVERY_RATE_ONE = Assumption(text="every sample rate is 1", backing=Backing.ENFORCED)
-_OUR_DOUBLING = Assumption(
-    text="replace-one: the sensitivity is doubled (the paper states add-remove only)",
-    backing=Backing.ASSUMED,
-)
 
 
 def closed_form_epsilon(ratio: float, delta: float) -> float:
@@ -128,14 +118,14 @@ def closed_form_claim(loss: PrivacyLoss, delta: float) -> Guarantee:
     """
     proved = unsampled(loss)
     sampled_pairs = any(isinstance(p, SampledGaussian) for p in loss.parts)
-    assumptions = [_EVERY_RATE_ONE if proved else _NO_SAMPLING]
+    rests_on = [premises.EVERY_RATE_ONE if proved else premises.NO_SAMPLING_COST]
     if loss.neighbours is Adjacency.REPLACE_ONE and sampled_pairs:
-        assumptions.append(_OUR_DOUBLING)
+        rests_on.append(premises.DOUBLED)
     return Guarantee(
         epsilon=closed_form_epsilon(effective_ratio(loss), delta),
         delta=delta,
         adjacency=loss.neighbours,
         standing=Standing.PROVED if proved else Standing.CLAIMED,
         theorem=THEOREM,
-        assumptions=tuple(assumptions),
+        premises=tuple(rests_on),
     )

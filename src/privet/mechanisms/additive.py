@@ -10,8 +10,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import premises
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Premise
 from privet.mechanisms.base import (
     ADD_REMOVE,
     Mechanism,
@@ -77,8 +78,8 @@ class OnMultiples(Mechanism):
     def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]: ...
 
     @property
-    def law(self) -> Assumption:
-        return Assumption(text="the noise is sampled exactly", backing=Backing.ENFORCED)
+    def law(self) -> Premise:
+        return premises.EXACT_LAW
 
     def sensitivity(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

@@ -12,19 +12,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee
+from privet.guarantee import Adjacency, Guarantee, Premise
 from privet.loss import PrivacyLoss
 from privet.noise import Source, grid
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
-
-SECRET_KEY = Assumption(
-    text="the noise source is privet.noise.secure(), whose key nobody knows",
-    backing=Backing.ASSUMED,
-)
 
 
 class Charges(Protocol):
@@ -49,7 +44,7 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def law(self) -> Assumption:
+    def law(self) -> Premise:
         """How we know that the noise has the law that the theorem speaks of."""
 
     @abstractmethod
@@ -77,12 +72,12 @@ class Mechanism(ABC):
         dimension: int = 1,
     ) -> Guarantee:
         """What one release promises at `delta`."""
-        bound = Assumption(text="the sensitivity is as stated", backing=Backing.ASSUMED)
+        bound = premises.stated_bound("the sensitivity is as stated")
         stated = self.loss(of, adjacency=adjacency, dimension=dimension).guarantee(
             delta, theorem=self.theorem
         )
-        first = of.assumption if isinstance(of, Bounded) else bound
-        return replace(stated, assumptions=(first, self.law, SECRET_KEY))
+        first = of.premise if isinstance(of, Bounded) else bound
+        return replace(stated, premises=(first, self.law, premises.SECRET_KEY))
 
     def release(
         self,

@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Premise
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
 from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up, round_up
 from privet.noise import Source
@@ -51,8 +51,8 @@ class Gaussian(OnGrid):
         return "exact Gaussian mechanism (Balle and Wang 2018, theorem 8) on a grid"
 
     @property
-    def law(self) -> Assumption:
-        return Assumption(text="float64 Box-Muller draws are normal", backing=Backing.TESTED)
+    def law(self) -> Premise:
+        return premises.NORMAL_LAW
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

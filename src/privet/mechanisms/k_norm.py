@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Premise
 from privet.mechanisms.additive import Norm, OnGrid
 from privet.mechanisms.base import ADD_REMOVE, ratio_up
 from privet.noise import Source
@@ -54,11 +54,8 @@ class KNorm(OnGrid):
         return "K-norm mechanism of the L2 ball (Hardt and Talwar 2010, section 4) on a grid"
 
     @property
-    def law(self) -> Assumption:
-        return Assumption(
-            text="float64 gamma radius and Gaussian direction have the K-norm law",
-            backing=Backing.TESTED,
-        )
+    def law(self) -> Premise:
+        return premises.K_NORM_LAW
 
     def standard_deviation(self, dimension: int) -> float:
         """That of one coordinate: E[r^2] / D = (D + 1) scale^2."""

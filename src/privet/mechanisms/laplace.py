@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Premise
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
 from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up
 from privet.noise import Source
@@ -46,10 +46,8 @@ class Laplace(OnGrid):
         return "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, proposition 1) on a grid"
 
     @property
-    def law(self) -> Assumption:
-        return Assumption(
-            text="float64 inverse-transform draws are Laplace", backing=Backing.TESTED
-        )
+    def law(self) -> Premise:
+        return premises.LAPLACE_LAW
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
 from privet.noise import Source, secure, seeded
 
@@ -156,7 +156,8 @@ def column_bounds(bounds: Any, columns: int) -> tuple[NDArray[Any], NDArray[Any]
     return low, high
 
 
-def assuming(guarantee: Guarantee, *texts: str) -> Guarantee:
-    """The same guarantee resting on more that is assumed and not checked."""
-    more = tuple(Assumption(text=text, backing=Backing.ASSUMED) for text in texts)
-    return replace(guarantee, assumptions=(*guarantee.assumptions, *more))
+def assuming(guarantee: Guarantee, *more: Premise) -> Guarantee:
+    """The same guarantee with more premises; what they say about a thing stands."""
+    about = {p.about for p in more}
+    kept = tuple(p for p in guarantee.premises if p.about not in about)
+    return replace(guarantee, premises=(*kept, *more))

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privet.guarantee import Guarantee
+from privet import premises
+from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
 from privet.methods.base import Release, assuming
 from privet.noise import Source
@@ -33,10 +34,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | None = None
     random_state: int | Source | None = None
 
-    def _keep(self, release: Release[Any], *assumed: str) -> Self:
+    def _keep(self, release: Release[Any], *assumed: Premise) -> Self:
         """Keep the model, and its guarantee with what was read from the data and is assumed."""
         if self.n_public is None:
-            assumed = (*assumed, "the number of records is public")
+            assumed = (*assumed, premises.COUNTED_SIZE)
         self.guarantee_: Guarantee = assuming(release.guarantee, *assumed)
         self.claim_: Guarantee | None = release.claim
         self.ledger_entry_: Entry | None = release.entry

@@ -12,7 +12,7 @@ def card(config: Facts, metrics: Facts, guarantee: Facts, claim: Facts | None) -
     """The card as Markdown.
 
     >>> promise = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove", "unit": "record",
-    ...            "protects": "record", "standing": "proved", "theorem": "T", "assumptions": []}
+    ...            "protects": "record", "standing": "proved", "theorem": "T", "premises": []}
     >>> print(card({"method": "dpsgd", "data": "digits"}, {"test_accuracy": 0.9}, promise,
     ...            None).splitlines()[0])
     # dpsgd on digits
@@ -51,5 +51,5 @@ def _protected(what: str) -> str:
 
 
 def _premises(p: Facts) -> str:
-    lines = [f"- {a['backing']}: {a['text']}" for a in p["assumptions"]]
+    lines = [f"- {a['backing']}: {a['text']}" for a in p["premises"]]
     return "\n".join(["It rests on:", "", *lines]) if lines else "It rests on nothing further."

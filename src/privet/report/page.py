@@ -147,7 +147,7 @@ def _promises(rows: Sequence[Results]) -> str:
             continue
         premises = "".join(
             f"<li><em>{escape(a['backing'])}</em>: {escape(a['text'])}</li>"
-            for a in stated["assumptions"]
+            for a in stated["premises"]
         )
         claim = row["claim"]
         other = "" if claim is None else f"<p>Claimed: {escape(claim['text'])}</p>"

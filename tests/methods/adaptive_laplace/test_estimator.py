@@ -97,10 +97,10 @@ def test_unknown_labels_count_for_no_class_and_public_lists_are_noted() -> None:
     y[:100] = "z"
     clf = classifier().fit(X, y)
     assert set(clf.predict(X)) <= {"a", "b", "c"}
-    said = {a.text for a in classifier(classes=None).fit(*blobs()).guarantee_.assumptions}
+    said = {a.text for a in classifier(classes=None).fit(*blobs()).guarantee_.premises}
     assert any("classes" in text for text in said)
     assert any("number of records" in text for text in said)
-    quiet = classifier(n_public=3000).fit(*blobs()).guarantee_.assumptions
+    quiet = classifier(n_public=3000).fit(*blobs()).guarantee_.premises
     assert not any("number of records" in a.text for a in quiet)
     assert all(a.backing is not Backing.ASSUMED or "secure" in a.text for a in quiet)
 

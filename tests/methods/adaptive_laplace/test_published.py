@@ -74,7 +74,7 @@ def test_sensitivities_and_scales_are_the_papers():
 def test_claim_is_a_claim_and_what_is_proved_stands_beside_it():
     plan = small().plan(FACTS)
     assert plan.claim.standing is Standing.CLAIMED and plan.claim.epsilon == 3.0
-    assert all(a.backing is Backing.ASSUMED for a in plan.claim.assumptions)
+    assert all(a.backing is Backing.ASSUMED for a in plan.claim.premises)
     assert small().guarantee(plan).epsilon == math.inf  # the pre-trained network saw the records
     assert small().guarantee(plan).standing is Standing.NONE
     identical = small(adaptive=False)

@@ -89,7 +89,7 @@ def test_charged_before_release_and_guaranteed_by_what_was_charged() -> None:
     assert found.guarantee.epsilon == pytest.approx(ledger.spent(), rel=1e-6)
     assert 0.99 < found.guarantee.epsilon <= 1.0
     assert found.guarantee.adjacency is Adjacency.ADD_REMOVE and found.claim is None
-    said = [a.text for a in found.guarantee.assumptions]
+    said = [a.text for a in found.guarantee.premises]
     assert any("clipped" in text for text in said) and any("unit ball" in text for text in said)
 
 

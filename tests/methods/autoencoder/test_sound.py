@@ -125,7 +125,7 @@ def test_users_are_protected_when_groups_are_given() -> None:
     users = np.arange(6000) // 2
     clf = classifier(user_share=2.0).fit(x, y, groups=users)
     assert clf.guarantee_.unit is Unit.USER and clf.score(x, y) > 0.75
-    assert any("at most 2 records" in a.text for a in clf.guarantee_.assumptions)
+    assert any("at most 2 records" in a.text for a in clf.guarantee_.premises)
     alone = classifier().fit(x, y, groups=np.zeros(6000))  # one user: next to nothing is learnt
     assert alone.score(x, y) < 0.6
     with pytest.raises(InvalidArgument, match="groups"):

@@ -49,12 +49,12 @@ def test_learns_and_says_what_it_cost():
 def test_what_is_taken_from_the_data_is_marked():
     x, y = data(100)
     texts = {
-        a.text: a.backing for a in DPSGDClassifier(random_state=0).fit(x, y).guarantee_.assumptions
+        a.text: a.backing for a in DPSGDClassifier(random_state=0).fit(x, y).guarantee_.premises
     }
     assert texts["the list of classes, taken from y, is public"] is Backing.ASSUMED
     assert texts["the nominal number of records, 100, is public"] is Backing.ASSUMED
     declared = DPSGDClassifier(random_state=0, classes=["no", "yes"]).fit(x, y)
-    assert not any("taken from y" in a.text for a in declared.guarantee_.assumptions)
+    assert not any("taken from y" in a.text for a in declared.guarantee_.premises)
 
 
 def test_settings_depend_on_public_facts_only():

@@ -200,9 +200,9 @@ def test_guarantee_is_the_samplers():
     assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ADD_REMOVE
     assert training.claim.standing is Standing.CLAIMED
     assert training.epsilon_spent == g.epsilon
-    assert any("guesses the seed" in a.text for a in g.assumptions)
+    assert any("guesses the seed" in a.text for a in g.premises)
     told = run(schedule=schedule, rng=secure()).guarantee
-    assert not any("seed" in a.text for a in told.assumptions)
+    assert not any("seed" in a.text for a in told.premises)
 
 
 def test_algorithm_1_on_equal_steps_is_algorithm_2():

@@ -104,7 +104,7 @@ def test_what_the_coordinator_sees_is_worth_less():
     seen = shares.seen_by_coordinator(3, delta=1e-5, dimension=4)
     told = shares.guarantee(3, delta=1e-5, dimension=4)
     assert seen.epsilon > 1.5 * told.epsilon
-    assert any("missing" in a.text for a in told.assumptions)
+    assert any("missing" in a.text for a in told.premises)
     one_place = Aggregator.for_budget(teachers=6, queries=3, dimension=4, **BUDGET)
     assert one_place.noise < shares.noise(6)
 

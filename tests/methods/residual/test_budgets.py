@@ -63,10 +63,10 @@ def test_what_survives_is_a_little_less_than_the_theorem_and_has_no_gamma():
 
 def test_claims_say_what_they_rest_on():
     claim = IDC.claim(1e-5)
-    assert claim.standing is Standing.CLAIMED and len(claim.assumptions) == 6
-    assert [a.backing for a in claim.assumptions].count(Backing.ASSUMED) == 4
+    assert claim.standing is Standing.CLAIMED and len(claim.premises) == 6
+    assert [a.backing for a in claim.premises].count(Backing.ASSUMED) == 4
     two = TheoremTwo(mappings=3, bound=1, floor=1, gamma=2, last=1, input_noise=2).claim(1e-5)
-    assert two.unit is Unit.QUERY and all(a.backing is Backing.ASSUMED for a in two.assumptions)
+    assert two.unit is Unit.QUERY and all(a.backing is Backing.ASSUMED for a in two.premises)
 
 
 def test_blocks_are_not_normal_as_theorem_one_assumes():

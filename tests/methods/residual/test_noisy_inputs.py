@@ -57,7 +57,7 @@ def test_the_budget_is_met_and_nearly_spent(labels, redraw, epsilon):
 def test_public_labels_protect_features_only():
     g = method(labels=Labels.PUBLIC).plan(facts()).guarantee
     assert g.protects is Protects.FEATURES and g.adjacency is Adjacency.REPLACE_ONE
-    assert any("labels are public" in a.text for a in g.assumptions)
+    assert any("labels are public" in a.text for a in g.premises)
     whole = method().plan(facts()).guarantee
     assert whole.protects is Protects.RECORD and whole.adjacency is Adjacency.ADD_REMOVE
 

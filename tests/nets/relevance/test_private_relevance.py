@@ -100,7 +100,7 @@ def test_guarantee_says_whose_model_it_was():
     )  # fmt: skip
     assert release.guarantee.epsilon <= 1.0 and release.guarantee.standing is Standing.PROVED
     assert release.guarantee.adjacency is Adjacency.REPLACE_ONE
-    assert any("random weights" in a.text for a in release.guarantee.assumptions)
+    assert any("random weights" in a.text for a in release.guarantee.premises)
     assert release.entry is None
     assert release.ratios().sum() == pytest.approx(36)
 

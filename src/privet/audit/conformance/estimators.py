@@ -60,7 +60,7 @@ class EstimatorSubject:
 
     def _states(self) -> str | None:
         promise = self._fit().guarantee_
-        if not isinstance(promise, Guarantee) or not promise.theorem or not promise.assumptions:
+        if not isinstance(promise, Guarantee) or not promise.theorem or not promise.premises:
             return "no theorem, or nothing that it rests on"
         if (promise.standing is Standing.NONE) != math.isinf(promise.epsilon):
             return f"epsilon {promise.epsilon} with standing {promise.standing.value}"

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from privet.guarantee import Assumption, Backing, Guarantee
+from privet import premises
+from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.mechanisms import Laplace
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.autoencoder.behaviour import BehaviourModel, Examples
 from privet.methods.pate import GNMax
 from privet.methods.pate.learners import Learner, Predictor
@@ -154,11 +154,11 @@ class OneAgainstRest(_Classifier):
             stated,
             epsilon=total,
             theorem=f"{stated.theorem}; {len(asked)} of them, added up",
-            assumptions=(
-                Assumption(text="columns are held in [-1, 1]", backing=Backing.ENFORCED),
+            premises=(
+                premises.bound("columns are held in [-1, 1]"),
                 Laplace(scale=1.0).law,
-                SECRET_KEY,
-                Assumption(text="the number of records is public", backing=Backing.ASSUMED),
+                premises.SECRET_KEY,
+                premises.declared_size(len(x)),
             ),
         )
         return self

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.methods.adaptive_laplace.as_published import (
@@ -122,7 +122,7 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
             delta=_check.delta_or_zero("delta", self.delta),
         )
         release = self._release(rows, labels, facts, groups)
-        read = () if self.classes is not None else ("the list of classes, read from y, is public",)
+        read = () if self.classes is not None else (premises.READ_CLASSES,)
         return self._keep(release, *read)
 
     def _release(

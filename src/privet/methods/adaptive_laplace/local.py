@@ -16,14 +16,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Laplace, RandomisedResponse
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.noise import Source, grid
@@ -110,8 +109,8 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
         answers = plan.labels.release(categories(y, plan.facts.outputs), rng=rng.child("labels"))
         model = self._solve(noisy, answers, plan)
         stated = plan.loss.guarantee(0.0, theorem=f"{plan.features.theorem}; {plan.labels.theorem}")
-        bound = Assumption(text="rows are held in the unit ball", backing=Backing.ENFORCED)
-        guarantee = replace(stated, assumptions=(bound, plan.features.law, SECRET_KEY))
+        bound = premises.bound("rows are held in the unit ball")
+        guarantee = replace(stated, premises=(bound, plan.features.law, premises.SECRET_KEY))
         return Release(model=model, guarantee=guarantee, claim=None, entries=entries)
 
     def perturb(self, x: Array, plan: LocalPlan, rng: Source) -> NDArray[np.float32]:
@@ -128,7 +127,7 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
                 value=whole,
                 add_remove=Sensitivity(l1=math.inf, l2=math.inf),
                 replace_one=Sensitivity(l1=size, l2=size),
-                assumption=Assumption(text="rows are in the unit ball", backing=Backing.ENFORCED),
+                premise=premises.bound("rows are in the unit ball"),
                 spacing=1.0 / _UNIT,
             )
             noisy = plan.features.release(

@@ -27,14 +27,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Moments, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Gaussian, KNorm, release_moments
-from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
+from privet.mechanisms.base import ratio_up, smallest_scale
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver, shape_of
 from privet.methods.base import Method, PublicFacts, Release, check_terms
 from privet.nets.features import in_parts, unit_rows
@@ -231,9 +231,9 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         first = self.class_means(x, y, plan, weights, rng.child("first"))
         model = self._rule(x, y, plan, weights, first, rng.child("second"))
         stated = plan.loss.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)
-        bound = plan.first.sum().bounded().assumption
+        bound = plan.first.sum().bounded().premise
         law = plan.first_mechanism.law
-        guarantee = replace(stated, assumptions=(bound, law, SECRET_KEY))
+        guarantee = replace(stated, premises=(bound, law, premises.SECRET_KEY))
         return Release(model=model, guarantee=guarantee, claim=None, entries=entries)
 
     def class_means(

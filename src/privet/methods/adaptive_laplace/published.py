@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Entry, Ledger
 from privet.loss import Pure
 from privet.methods.adaptive_laplace import published_noise as noise
@@ -188,20 +188,20 @@ class Published(Method[PublishedNet, PublishedPlan]):
                 theorem=f"none: {unproved}",
             )
         relevance = plan.epsilons[0]
-        assumptions = [
-            Assumption(text="features are held in [0, 1]", backing=Backing.ENFORCED),
-            Assumption(text="each record has draws of its own", backing=Backing.ENFORCED),
-            Assumption(text="float64 draws are Laplace", backing=Backing.TESTED),
-            Assumption(text="the noise source is secret", backing=Backing.ASSUMED),
+        rests_on = [
+            premises.bound("features are held in [0, 1]"),
+            premises.held("draws", "each record has draws of its own"),
+            premises.LAPLACE_LAW,
+            premises.SECRET_KEY,
         ]
         if self.adaptive and self.origin is not None:
-            assumptions.append(self.origin.assumption())
+            rests_on.append(self.origin.premise())
         return Guarantee(
             epsilon=relevance + plan.local_features + plan.local_labels,
             delta=0.0,
             adjacency=Adjacency.REPLACE_ONE,
             theorem="local Laplace mechanism on features and label coefficients of each record",
-            assumptions=tuple(assumptions),
+            premises=tuple(rests_on),
         )
 
     def _unproved(self) -> str | None:
@@ -325,16 +325,21 @@ class Published(Method[PublishedNet, PublishedPlan]):
 def _claim(epsilon: float, *, adaptive: bool) -> Guarantee:
     """What Theorem 1 (appendix C for ILM) states, with the premises it rests on."""
     doubtful = [
-        "a sum of |L| draws of Lap(b/|L|) is a draw of Lap(b) (eqs. 20-21): it is not",
-        "the network sees the sum over a batch only (eq. 15): it sees every record",
+        (
+            "noise law",
+            "a sum of |L| draws of Lap(b/|L|) is a draw of Lap(b) (eqs. 20-21): it is not",
+        ),
+        ("sum", "the network sees the sum over a batch only (eq. 15): it sees every record"),
     ]
     if adaptive:
-        doubtful.append("the network relevance is computed on does not depend on the record")
+        doubtful.append(
+            ("model", "the network relevance is computed on does not depend on the record")
+        )
     return Guarantee(
         epsilon=epsilon,
         delta=0.0,
         adjacency=Adjacency.REPLACE_ONE,
         standing=Standing.CLAIMED,
         theorem="Adaptive Laplace Mechanism, Theorem 1" if adaptive else "the same, appendix C",
-        assumptions=tuple(Assumption(text=t, backing=Backing.ASSUMED) for t in doubtful),
+        premises=tuple(premises.doubtful(about, text) for about, text in doubtful),
     )

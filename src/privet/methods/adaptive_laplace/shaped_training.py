@@ -247,7 +247,7 @@ def energy_shape(means: ClassMeans, exponent: float) -> NDArray[np.float64]:
 
 
 def _together(entries: tuple[Entry, ...], trained: Guarantee, plan: ShapedPlan) -> Guarantee:
-    """What all charges compose to, with the trainer's assumptions and the first release's."""
+    """What all charges compose to, with the trainer's premises and the first release's."""
     if plan.relevance is None:
         return trained
     total = losses.compose([entry.loss for entry in entries])
@@ -255,6 +255,7 @@ def _together(entries: tuple[Entry, ...], trained: Guarantee, plan: ShapedPlan) 
         plan.facts.delta,
         theorem=f"{plan.relevance.theorem}; then {trained.theorem}",
     )
-    bound = plan.relevance.first.sum().bounded().assumption
+    bound = plan.relevance.first.sum().bounded().premise
     law = plan.relevance.first_mechanism.law
-    return replace(stated, assumptions=(bound, law, *trained.assumptions))
+    first = (replace(p, about=f"{p.about} of the relevance") for p in (bound, law))
+    return replace(stated, premises=(*first, *trained.premises))

@@ -11,8 +11,9 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.methods.autoencoder.base import (
     Estimator,
     Labelled,
@@ -139,7 +140,7 @@ class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
         if self.reading not in ("sound", "published"):
             raise InvalidArgument("reading", self.reading, "sound or published")
         records: Records
-        read: tuple[str, ...] = ()
+        read: tuple[Premise, ...] = ()
         if isinstance(X, Stream):
             if self.classes is None or y is not None:
                 raise InvalidArgument("X", "a stream", "used with classes= and without y")
@@ -154,7 +155,7 @@ class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
             rows = rows.reshape(len(rows), -1)
             check_classification_targets(y)
             if self.classes is None:
-                read = ("the list of classes, read from y, is public",)
+                read = (premises.READ_CLASSES,)
             self.classes_, labels = class_numbers(y, self.classes)
             weights = self._weights(groups, len(rows))
             records = Held(rows=rows, labels=labels, weights=weights)

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import TaylorCoefficients
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Ledger
 from privet.methods.base import PublicFacts, Release
 from privet.noise import Source
@@ -187,11 +187,7 @@ class PublishedStack:
                 adjacency=Adjacency.REPLACE_ONE,
                 standing=Standing.CLAIMED,
                 theorem="deep-private-auto-encoder, lemmas 2 and 3, at every layer and step",
-                assumptions=(
-                    Assumption(
-                        text="the coefficients do not change in training", backing=Backing.ASSUMED
-                    ),
-                ),
+                premises=(premises.doubtful("sum", "the coefficients do not change in training"),),
             ),
             guarantee=Guarantee(
                 epsilon=math.inf,

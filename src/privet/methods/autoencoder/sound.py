@@ -14,7 +14,7 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Moments
 from privet.errors import InvalidArgument
@@ -29,7 +29,7 @@ from privet.mechanisms import (
     mechanism_for,
     release_moments,
 )
-from privet.mechanisms.base import SECRET_KEY, ratio_up, smallest_scale
+from privet.mechanisms.base import ratio_up, smallest_scale
 from privet.methods.autoencoder.layers import Frozen, Layer, Learner
 from privet.methods.autoencoder.records import Block, Records, Scaling
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
@@ -77,8 +77,8 @@ class StackPlan:
         first = self.mechanisms[0]
         theorem = f"{first.theorem}, composed over {len(self.moments)} releases of moments"
         stated = self.loss.guarantee(self.facts.delta, theorem=theorem, unit=self.unit)
-        bound = self.moments[0].sum().bounded().assumption
-        return replace(stated, assumptions=(bound, first.law, SECRET_KEY))
+        bound = self.moments[0].sum().bounded().premise
+        return replace(stated, premises=(bound, first.law, premises.SECRET_KEY))
 
 
 @final

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
@@ -154,8 +154,7 @@ class DPSGDClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             raise InvalidArgument("y", "a label outside `classes`", "one of the declared classes")
         self._learn(self._rows(X), numbers, len(self.classes_), classification=True)
         if self.classes is None:
-            text = "the list of classes, taken from y, is public"
-            self.guarantee_ = assuming(self.guarantee_, text)
+            self.guarantee_ = assuming(self.guarantee_, premises.READ_CLASSES)
         return self
 
     def decision_function(self, X: Array) -> Array:

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from privet import premises
 from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
 from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
 from privet.loss.closed_form import closed_form_claim
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
@@ -32,8 +32,7 @@ from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
 from privet.methods.dpsgd.run import (
-    ASSUMPTIONS,
-    SECRET_SEED,
+    PREMISES,
     Diagnostics,
     Settings,
     UnprotectedDiagnostic,
@@ -313,8 +312,8 @@ class Training:
         proved = self.loss.guarantee(
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
-        key = SECRET_KEY if self._rng.secret else SECRET_SEED
-        return replace(proved, assumptions=(*self.sampler.assumptions, *ASSUMPTIONS, key))
+        key = premises.SECRET_KEY if self._rng.secret else premises.SECRET_SEED
+        return replace(proved, premises=(*self.sampler.premises, *PREMISES, key))
 
     @property
     def claim(self) -> Guarantee | None:

@@ -17,7 +17,6 @@ from torch.nn import functional
 from privet import mechanisms
 from privet.bounds import Bounded, clip_l2
 from privet.errors import BudgetExceeded, InvalidArgument
-from privet.guarantee import Assumption, Backing
 from privet.ledger import Ledger
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
@@ -87,15 +86,9 @@ class _DPSGD(Method[nn.Module, Plan]):
         rows = tensor_of(x).float()
         attempt = _Attempt(plan=plan, ledger=ledger, rng=rng, run=run)
         training = self._train(rows, targets, attempt)
-        public = f"the nominal number of records, {facts.records}, is public"
-        proved = training.guarantee
-        kept = [a for a in proved.assumptions if "number of records" not in a.text]
         return Release(
             model=training.model if plan.ema is None else training.averaged_model(),
-            guarantee=replace(
-                proved,
-                assumptions=(*kept, Assumption(text=public, backing=Backing.ASSUMED)),
-            ),
+            guarantee=training.guarantee,
             claim=training.claim,
             entries=training.entries,
             steps=training.steps_done,

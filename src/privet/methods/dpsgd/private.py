@@ -93,7 +93,7 @@ def private(
 
     **Guarantee**: `training.guarantee`: exact composition of all steps charged, per record.
 
-    **Assumes** what `training.guarantee.assumptions` lists; above all that an example's loss
+    **Assumes** what `training.guarantee.premises` lists; above all that an example's loss
     depends on that example only, and that the loop body does nothing else with the batch.
 
     >>> import torch

@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded
 from privet.bounds.value import Sensitivity
-from privet.guarantee import Assumption, Backing
 from privet.mechanisms import Gaussian
 from privet.mechanisms.base import smallest_scale
 from privet.noise import Source, grid
@@ -88,7 +87,7 @@ def release_count(within: int, examples: int, *, scale: float, source: Source) -
         value=np.array(within - 0.5 * examples),
         add_remove=half,
         replace_one=whole,
-        assumption=Assumption(text="each example counts for -1/2 or 1/2", backing=Backing.ENFORCED),
+        premise=premises.bound("each example counts for -1/2 or 1/2"),
         spacing=0.5,
     )
     return float(Gaussian(scale=scale).release(value, rng=source))

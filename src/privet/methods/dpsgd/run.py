@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privet.guarantee import Assumption, Backing
+from privet import premises
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.records import Augment, Records
 from privet.methods.dpsgd.sampling import Sampler
@@ -49,33 +49,14 @@ class Settings:
     charge_block: int
 
 
-def _told(backing: Backing, *texts: str) -> tuple[Assumption, ...]:
-    return tuple(Assumption(text=text, backing=backing) for text in texts)
-
-
-ASSUMPTIONS = (
-    *_told(
-        Backing.ENFORCED,
-        "every example's gradient is clipped to C_t",
-        "every step is charged before it is made",
-    ),
-    *_told(
-        Backing.TESTED,
-        "an example's loss depends on that example only",
-        "rounding of the sum stays within the room that the noise leaves for it",
-        "the noise is normal on its grid",
-    ),
-    *_told(
-        Backing.ASSUMED,
-        "the initial model and all settings were chosen without these records",
-        "batches leave the loop only through training.step",
-    ),
-)
-
-
-SECRET_SEED = Assumption(
-    text="nobody knows or guesses the seed of the noise (seeded: for experiments, not for release)",
-    backing=Backing.ASSUMED,
+PREMISES = (
+    premises.CLIPPED_GRADIENTS,
+    premises.CHARGED_FIRST,
+    premises.NO_MIXING,
+    premises.SUM_ROUNDING,
+    premises.NORMAL_TENSOR_LAW,
+    premises.SETTINGS,
+    premises.STEPS_ONLY,
 )
 
 

@@ -14,9 +14,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing
+from privet.guarantee import Adjacency, Premise
 from privet.loss import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
 from privet.noise import Source
 
@@ -54,7 +54,7 @@ class Sampler(ABC):
 
     @property
     @abstractmethod
-    def assumptions(self) -> tuple[Assumption, ...]:
+    def premises(self) -> tuple[Premise, ...]:
         """What the price rests on, and how we know it."""
 
     def _part(
@@ -166,19 +166,9 @@ class PoissonSampler(Sampler):
         return poisson_loss(q, z, self.adjacency)
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        public = (
-            f"the nominal number of records, {self.n_public}, was declared public"
-            if self._declared
-            else f"the number of records, {self.n_public}, is public (n_public was not given)"
-        )
-        return (
-            Assumption(
-                text="records join a step by independent exact coins", backing=Backing.ENFORCED
-            ),
-            Assumption(text="the divisor is the expected batch size", backing=Backing.ENFORCED),
-            Assumption(text=public, backing=Backing.ASSUMED),
-        )
+    def premises(self) -> tuple[Premise, ...]:
+        size = premises.declared_size if self._declared else premises.counted_size
+        return (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
 
 
 @final
@@ -230,12 +220,10 @@ class FixedSizeSampler(Sampler):
         return FixedSizeGaussian(sample_rate=q, noise_multiplier=z)
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
+    def premises(self) -> tuple[Premise, ...]:
         return (
-            Assumption(text="batches are exactly uniform subsets", backing=Backing.ENFORCED),
-            Assumption(
-                text=f"the number of records, {self.n}, is public", backing=Backing.ENFORCED
-            ),
+            premises.UNIFORM_SUBSETS,
+            premises.counted_size(self.n),
         )
 
 

@@ -10,15 +10,14 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import Incomparable, InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing, Unit
+from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
 from privet.ledger import Entry, Ledger
 from privet.loss.renyi import concentrated_noise
 from privet.mechanisms import Gaussian
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.pate.answers import BLOCK, AnswerSource, RefusedAnswers
 from privet.noise import Source
 
@@ -26,12 +25,6 @@ REPLACE_ONE = Adjacency.REPLACE_ONE
 _UP = 1.0 + 2.0**-50
 BELOW = 1.0 - 2.0**-40
 """Budgets are aimed at from so far below, so that no rounding carries the stated epsilon over."""
-
-PUBLIC = Assumption(
-    text="the reducer, the public inputs and who took part depend on no private record",
-    backing=Backing.ASSUMED,
-)
-DISJOINT = Assumption(text="the shards are disjoint", backing=Backing.ASSUMED)
 
 
 def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> float:
@@ -155,13 +148,18 @@ class Aggregator:
         )
         return replace(
             stated,
-            assumptions=(self._clipped, self.mechanism.law, SECRET_KEY, PUBLIC, DISJOINT),
+            premises=(
+                self._clipped,
+                self.mechanism.law,
+                premises.SECRET_KEY,
+                premises.PUBLIC_QUESTIONS,
+                premises.DISJOINT_SHARDS,
+            ),
         )
 
     @property
-    def _clipped(self) -> Assumption:
-        text = f"each code clipped to L2 norm {self.radius:g}"
-        return Assumption(text=text, backing=Backing.ENFORCED)
+    def _clipped(self) -> Premise:
+        return premises.bound(f"each code clipped to L2 norm {self.radius:g}")
 
     def release(
         self,
@@ -244,7 +242,7 @@ class Aggregator:
                 value=total.astype(np.float64) * h.spacing,
                 add_remove=widest,
                 replace_one=widest,
-                assumption=self._clipped,
+                premise=self._clipped,
                 spacing=h.spacing,
             )
             noisy = self.mechanism.release(

@@ -9,17 +9,14 @@ from typing import Self, final
 
 import numpy as np
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import DiscreteGaussian
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.pate.aggregate import (
     BELOW,
-    DISJOINT,
-    PUBLIC,
     REPLACE_ONE,
     NoisyAnswers,
     check_ledger,
@@ -138,21 +135,23 @@ class DistributedAggregator:
         )
 
     def _promise(self, loss: losses.ZCDP, delta: float, what: str) -> Guarantee:
-        clipped = Assumption(
-            text=f"each site clips its codes to {self.radius:g} and adds its share",
-            backing=Backing.ASSUMED,
-        )
-        few = Assumption(
-            text=f"at most {self.missing} sites are missing or give their share away",
-            backing=Backing.ASSUMED,
-        )
-        once = Assumption(text="no share is used in two released sums", backing=Backing.ASSUMED)
+        clipped, few = premises.sites_clip(self.radius), premises.sites_missing(self.missing)
         stated = loss.guarantee(
             delta,
             theorem=f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}",
             unit=Unit.SHARD,
         )
-        return replace(stated, assumptions=(clipped, few, once, SECRET_KEY, PUBLIC, DISJOINT))
+        return replace(
+            stated,
+            premises=(
+                clipped,
+                few,
+                premises.SHARES_ONCE,
+                premises.SECRET_KEY,
+                premises.PUBLIC_QUESTIONS,
+                premises.DISJOINT_SHARDS,
+            ),
+        )
 
     def with_share(self, answers: Answers, *, rng: Source) -> Answers:
         """At the site: clipped codes with its share of the noise, ready to be sent."""

@@ -9,20 +9,18 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Gaussian
-from privet.mechanisms.base import SECRET_KEY
-from privet.methods.pate.aggregate import BELOW, DISJOINT, PUBLIC, REPLACE_ONE, check_ledger
+from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger
 from privet.noise import Source
 
 Votes = NDArray[np.int64]
 
-_ONE_VOTE = Assumption(text="each teacher has one vote a query", backing=Backing.ENFORCED)
 _MOVED = math.sqrt(2.0) * (1.0 + 2.0**-50)
 """A changed vote takes 1 from one class and gives it to another."""
 
@@ -199,7 +197,7 @@ def _bounded(counts: NDArray[np.float64], moved: float) -> Bounded:
     """Counts of which a changed shard moves every query by at most `moved`, in L2."""
     both = Sensitivity(l1=math.inf, l2=moved * math.sqrt(len(counts)) * (1.0 + 2.0**-50))
     return Bounded(
-        value=counts, add_remove=both, replace_one=both, assumption=_ONE_VOTE, spacing=1.0
+        value=counts, add_remove=both, replace_one=both, premise=premises.ONE_VOTE, spacing=1.0
     )
 
 
@@ -225,4 +223,13 @@ def _charge(ledger: Ledger | None, loss: losses.PrivacyLoss, what: str) -> Entry
 def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str) -> Guarantee:
     stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
     law = Gaussian(scale=1.0).law
-    return replace(stated, assumptions=(_ONE_VOTE, law, SECRET_KEY, PUBLIC, DISJOINT))
+    return replace(
+        stated,
+        premises=(
+            premises.ONE_VOTE,
+            law,
+            premises.SECRET_KEY,
+            premises.PUBLIC_QUESTIONS,
+            premises.DISJOINT_SHARDS,
+        ),
+    )

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing, Unit
+from privet.guarantee import Adjacency, Backing, Guarantee, Premise, Standing, Unit
 from privet.mechanisms import Gaussian
 from privet.mechanisms.base import ratio_up
 
@@ -83,13 +83,19 @@ class TheoremOne:
             adjacency=Adjacency.REPLACE_ONE,
             standing=Standing.CLAIMED,
             theorem="residual-perturbation, Theorem 1 (Strategy I)",
-            assumptions=(
-                Assumption(text=f"inputs lie in a ball of radius {self.radius:g}", backing=inputs),
-                _assumed("the sum x + phi(Ux) of every block is normal (false behind a ReLU)"),
-                _assumed(f"its mean is no longer than {self.bound:g}"),
-                _assumed("labels are public: the proof replaces inputs only"),
-                Assumption(text="each record is used T b / N times", backing=Backing.ENFORCED),
-                Assumption(text="noise is new at every use", backing=Backing.ENFORCED),
+            premises=(
+                Premise(
+                    about="bound",
+                    text=f"inputs lie in a ball of radius {self.radius:g}",
+                    backing=inputs,
+                ),
+                premises.doubtful(
+                    "block", "the sum x + phi(Ux) of every block is normal (false behind a ReLU)"
+                ),
+                premises.doubtful("mean", f"its mean is no longer than {self.bound:g}"),
+                premises.doubtful("labels", "labels are public: the proof replaces inputs only"),
+                premises.held("uses", "each record is used T b / N times"),
+                premises.held("draws", "noise is new at every use"),
             ),
         )
 
@@ -143,12 +149,18 @@ class TheoremTwo:
             unit=Unit.QUERY,
             standing=Standing.CLAIMED,
             theorem="residual-perturbation, Theorem 2 (Strategy II)",
-            assumptions=(
-                _assumed(f"every residual mapping is no longer than {self.bound:g}"),
-                _assumed(f"the last layer is no longer than {self.last:g}"),
-                _assumed("nothing but residual mappings and the last layer was trained"),
-                _assumed("one query is made, ever: repeated answers average the noise away"),
-                _assumed("M + 1 layers fit into M shares"),
+            premises=(
+                premises.doubtful(
+                    "mappings", f"every residual mapping is no longer than {self.bound:g}"
+                ),
+                premises.doubtful("last layer", f"the last layer is no longer than {self.last:g}"),
+                premises.doubtful(
+                    "training", "nothing but residual mappings and the last layer was trained"
+                ),
+                premises.doubtful(
+                    "queries", "one query is made, ever: repeated answers average the noise away"
+                ),
+                premises.doubtful("shares", "M + 1 layers fit into M shares"),
             ),
         )
 
@@ -248,7 +260,3 @@ class QueryBudget:
             last=self.last,
             input_noise=self.output_noise,
         ).claim(delta)
-
-
-def _assumed(text: str) -> Assumption:
-    return Assumption(text=text, backing=Backing.ASSUMED)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.methods.base import PublicFacts, class_numbers, column_bounds, source_of
 from privet.methods.estimators import PrivateClassifier
@@ -96,7 +96,7 @@ class ResidualPerturbationClassifier(PrivateClassifier):
         self._random = source_of(self.random_state)
         self.plan_ = method.plan(facts)
         release = method.fit(rows, numbers, self.plan_, ledger=self.ledger, rng=self._random)
-        assumed = () if self.classes is not None else ("the list of classes, from y, is public",)
+        assumed = () if self.classes is not None else (premises.READ_CLASSES,)
         return self._keep(release, *assumed)
 
     def predict_proba(self, X: Array) -> Array:

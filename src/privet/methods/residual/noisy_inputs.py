@@ -16,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories, clip_l2
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Protects
+from privet.guarantee import Adjacency, Guarantee, Protects
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import RandomisedResponse
-from privet.mechanisms.base import SECRET_KEY, ratio_up
+from privet.mechanisms.base import ratio_up
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.methods.residual.budgets import NoisyInputBudget, TheoremOne
 from privet.methods.residual.ensemble import Ensemble
@@ -78,17 +78,16 @@ class InputPlan:
         mechanism = self.budget.mechanism
         theorem = f"{mechanism.theorem} on inputs; all that follows is post-processing"
         radius = f"inputs are clipped to L2 norm {self.budget.radius:g}"
-        premises = [Assumption(text=radius, backing=Backing.ENFORCED), mechanism.law, SECRET_KEY]
+        rests_on = [premises.bound(radius), mechanism.law, premises.SECRET_KEY]
         if self.answers is None:
-            premises.append(Assumption(text="labels are public", backing=Backing.ASSUMED))
+            rests_on.append(premises.PUBLIC_LABELS)
         else:
             theorem += f"; {self.answers.theorem} on labels"
-            slots = f"records fill {self.facts.records} public slots in random order"
-            premises.append(Assumption(text=slots, backing=Backing.ENFORCED))
+            rests_on.append(premises.slots(self.facts.records))
         return replace(
             self.loss.guarantee(self.facts.delta, theorem=theorem),
             protects=Protects.FEATURES if self.answers is None else Protects.RECORD,
-            assumptions=tuple(premises),
+            premises=tuple(rests_on),
         )
 
 
@@ -209,7 +208,7 @@ def noisy(rows: Array, plan: InputPlan, rng: Source) -> NDArray[np.float32]:
             value=clipped.units.astype(np.float64) * clipped.spacing,
             add_remove=each,
             replace_one=each,
-            assumption=Assumption(text=f"each record {clipped.how}", backing=Backing.ENFORCED),
+            premise=premises.bound(f"each record {clipped.how}"),
             spacing=clipped.spacing,
         )
         out[start : start + _BLOCK] = mechanism.release(

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet import premises
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
-from privet.guarantee import Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Guarantee, Unit
 from privet.ledger import Ledger
 from privet.loss import PrivacyLoss
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.base import check_unit
 from privet.methods.residual.budgets import QueryBudget
 from privet.nets.residual import Perturbation, ResidualNoise, Strategy
@@ -29,13 +29,15 @@ _UP = 1.0 + 2.0**-16
 _MANY = 2**40
 
 
-_HELD = (
-    "residual mappings are clipped to B",
-    "the last layer is clipped to a",
-    "nothing else in the network is trained",
-    "each query was charged before it was answered",
+_PREMISES = (
+    premises.bound("residual mappings are clipped to B", what="the mappings"),
+    premises.bound("the last layer is clipped to a", what="the last layer"),
+    premises.held("training", "nothing else in the network is trained"),
+    premises.held("charge", "each query was charged before it was answered"),
+    premises.doubtful("weights", "nobody has the weights, only answers"),
+    premises.doubtful("sum", "arithmetic inside the network is exact"),
+    premises.SECRET_KEY,
 )
-_BELIEVED = ("nobody has the weights, only answers", "arithmetic inside the network is exact")
 
 
 class QueriesSpent(PrivetError):
@@ -214,11 +216,7 @@ class ServedModel:
         return replace(
             stated,
             theorem="one Gaussian release a residual mapping and one for the last layer, composed",
-            assumptions=(
-                *(Assumption(text=text, backing=Backing.ENFORCED) for text in _HELD),
-                *(Assumption(text=text, backing=Backing.ASSUMED) for text in _BELIEVED),
-                SECRET_KEY,
-            ),
+            premises=_PREMISES,
         )
 
     def _affords(self, queries: int) -> bool:

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded, clip_l1
 from privet.bounds.clip import Rows
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Guarantee, Premise, Standing
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Laplace
 from privet.nets.ready import refuse_cross_example
@@ -31,9 +31,9 @@ class PublicModel:
 
     why: str
 
-    def assumption(self) -> Assumption:
+    def premise(self) -> Premise:
         """What the reader has to believe."""
-        return Assumption(text=f"the model is public: {self.why}", backing=Backing.ASSUMED)
+        return premises.public_model(self.why)
 
 
 @final
@@ -52,12 +52,9 @@ class PrivateModel:
                 "guarantee", str(self.guarantee), "a proved one", "a claim protects nobody"
             )
 
-    def assumption(self) -> Assumption:
+    def premise(self) -> Premise:
         """What the reader has to believe."""
-        return Assumption(
-            text=f"the model is a release of its own, {self.guarantee}, whose cost is not in this",
-            backing=Backing.ASSUMED,
-        )
+        return premises.private_model(str(self.guarantee))
 
 
 @final
@@ -71,12 +68,10 @@ class PaidModel:
         if not self.entries:
             raise InvalidArgument("entries", (), "the ledger entries that paid for the model")
 
-    def assumption(self) -> Assumption:
+    def premise(self) -> Premise:
         """What the ledger shows."""
         numbers = ", ".join(str(e.sequence) for e in self.entries)
-        return Assumption(
-            text=f"the model was paid for by ledger entries {numbers}", backing=Backing.ENFORCED
-        )
+        return premises.paid_model(numbers)
 
 
 Origin = PublicModel | PrivateModel | PaidModel
@@ -228,18 +223,10 @@ def private_average_relevance(
         entry = ledger.charge(loss, what="average relevance of the features")
     values = mechanism.release(bounded, rng=rng, adjacency=adjacency)
     promised = mechanism.guarantee(bounded, adjacency=adjacency)
-    public = Assumption(
-        text=f"the nominal number of records, {records}, is public", backing=Backing.ASSUMED
-    )
-    alone = Assumption(
-        text="a record's relevance does not depend on the others in its batch, rounding included",
-        backing=Backing.TESTED,
-    )
+    public, alone = premises.declared_size(records), premises.RELEVANCE_ALONE
     return PrivateRelevance(
         values=values,
-        guarantee=replace(
-            promised, assumptions=(*promised.assumptions, alone, public, origin.assumption())
-        ),
+        guarantee=replace(promised, premises=(*promised.premises, alone, public, origin.premise())),
         entry=entry,
     )
 

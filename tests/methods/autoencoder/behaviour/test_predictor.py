@@ -73,10 +73,10 @@ def test_guarantee_says_what_is_assumed(split: Split) -> None:
     model = BehaviourPredictor(random_state=0).fit(split[0])
     g = model.guarantee_
     assert g.unit is Unit.USER and g.standing is Standing.PROVED and g.epsilon <= 1.0
-    assumed = [a.text for a in g.assumptions if a.backing is Backing.ASSUMED]
+    assumed = [a.text for a in g.premises if a.backing is Backing.ASSUMED]
     assert any("graph" in text for text in assumed)
     record = BehaviourPredictor(random_state=0, unit="record").fit(split[0]).guarantee_
-    assert record.unit is Unit.RECORD and any("one tuple" in a.text for a in record.assumptions)
+    assert record.unit is Unit.RECORD and any("one tuple" in a.text for a in record.premises)
 
 
 def test_noise_depends_on_public_facts_alone(panel: Panel) -> None:

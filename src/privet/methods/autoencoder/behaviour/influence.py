@@ -18,10 +18,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Assumption, Backing
 from privet.mechanisms import Gaussian
 from privet.methods.autoencoder.behaviour.graph import adjacency_matrix, friend_weights
 from privet.noise import Source
@@ -163,10 +162,7 @@ class PropagationInfluence(Influence):
             value=np.array(packed),
             add_remove=self.sensitivity,
             replace_one=self.sensitivity.scaled(2.0),
-            assumption=Assumption(
-                text="friends are weighted by 1 / max(degrees), in both directions",
-                backing=Backing.ENFORCED,
-            ),
+            premise=premises.bound("friends are weighted by 1 / max(degrees), in both directions"),
         )
 
     def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:

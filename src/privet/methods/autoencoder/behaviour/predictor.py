@@ -12,13 +12,12 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Quadratic, user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Assumption, Backing, Guarantee, Unit
+from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Coefficients, release_moments
-from privet.mechanisms.base import SECRET_KEY
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import largest_degree
 from privet.methods.autoencoder.behaviour.influence import (
@@ -138,7 +137,7 @@ class BehaviourPredictor(BehaviourModel):
         found = release_moments(total, plan.output, rng=rng.child("output"))
         self.weights_ = _solve(found)
         self.plan_ = plan
-        self.guarantee_ = self._guarantee(plan, total.bounded().assumption)
+        self.guarantee_ = self._guarantee(plan, total.bounded().premise)
         return self
 
     def predict_proba(self, examples: Examples) -> Array:
@@ -202,20 +201,14 @@ class BehaviourPredictor(BehaviourModel):
         check_terms(self.ledger, Adjacency.ADD_REMOVE, self.unit)
         return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)")
 
-    def _guarantee(self, plan: BehaviourPlan, bound: Assumption) -> Guarantee:
-        assumed = [
-            "the graph of friendships and its users are public, and so are the days of the panel"
-        ]
+    def _guarantee(self, plan: BehaviourPlan, bound: Premise) -> Guarantee:
+        more = [premises.PUBLIC_GRAPH]
         if self.unit is Unit.RECORD:
-            assumed.append(
-                f"a record is one tuple; what a user recorded on one day is in up to "
-                f"{self.lags + 2} own tuples and in those of friends"
-            )
+            more.append(premises.tuple_records(self.lags + 2))
         stated = plan.loss.guarantee(
             self.delta, theorem=f"{plan.output.theorem}, composed", unit=self.unit
         )
-        more = [Assumption(text=text, backing=Backing.ASSUMED) for text in assumed]
-        return replace(stated, assumptions=(bound, plan.output.law, SECRET_KEY, *more))
+        return replace(stated, premises=(bound, plan.output.law, premises.SECRET_KEY, *more))
 
 
 def _solve(found: Coefficients) -> Array:

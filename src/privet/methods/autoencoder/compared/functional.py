@@ -8,9 +8,9 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded, Quadratic, Sensitivity
-from privet.guarantee import Assumption, Backing, Guarantee
+from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
@@ -91,7 +91,7 @@ class FunctionalMechanism(BehaviourModel):
             value=packed,
             add_remove=one,
             replace_one=one.scaled(2.0),
-            assumption=Assumption(text=text, backing=Backing.ENFORCED),
+            premise=premises.bound(text),
         )
 
     def predict_proba(self, examples: Examples) -> Array:

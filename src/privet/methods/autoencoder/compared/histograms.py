@@ -9,9 +9,9 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.bounds import Bounded, Sensitivity
-from privet.guarantee import Assumption, Backing, Guarantee
+from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
@@ -89,10 +89,7 @@ class _HistogramModel(BehaviourModel):
             value=value.astype(np.float64),
             add_remove=one,
             replace_one=one.scaled(2.0),
-            assumption=Assumption(
-                text="a row is in one cell; a user's rows weigh at most 1 together",
-                backing=Backing.ENFORCED,
-            ),
+            premise=premises.bound("a row is in one cell; a user's rows weigh at most 1 together"),
             spacing=2.0**-20,
         )
 

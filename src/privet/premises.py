@@ -1,0 +1,199 @@
+"""Every premise that a guarantee of ours can rest on, in one place.
+
+A premise is a value: what it is *about*, what it says, and how it is known to hold. Two premises
+about the same thing never stand in one guarantee (`Guarantee` refuses them). Whoever knows a fact
+states it: a noise source about its key, records about their number, a method about its steps.
+"""
+
+from __future__ import annotations
+
+from privet.guarantee import Backing, Premise
+
+
+def _enforced(about: str, text: str) -> Premise:
+    return Premise(about=about, text=text, backing=Backing.ENFORCED)
+
+
+def _tested(about: str, text: str) -> Premise:
+    return Premise(about=about, text=text, backing=Backing.TESTED)
+
+
+def _assumed(about: str, text: str) -> Premise:
+    return Premise(about=about, text=text, backing=Backing.ASSUMED)
+
+
+# The noise: who knows it, and what its law is
+
+SECRET_KEY = _assumed(
+    "noise key", "the noise source is privet.noise.secure(), whose key nobody knows"
+)
+SECRET_SEED = _assumed(
+    "noise key",
+    "nobody knows or guesses the seed of the noise: this is an experiment, not a release",
+)
+EXACT_LAW = _enforced("noise law", "the noise is sampled exactly")
+NORMAL_LAW = _tested("noise law", "float64 Box-Muller draws are normal")
+NORMAL_TENSOR_LAW = _tested("noise law", "the noise is normal on its grid")
+LAPLACE_LAW = _tested("noise law", "float64 inverse-transform draws are Laplace")
+K_NORM_LAW = _tested("noise law", "float64 gamma radius and Gaussian direction have the K-norm law")
+
+# The records: how many, what they may hold, how they become rows, who they belong to
+
+
+def declared_size(n: int) -> Premise:
+    """The number of records was declared, and is a nominal one."""
+    return _assumed("number of records", f"the nominal number of records, {n}, was declared public")
+
+
+COUNTED_SIZE = _assumed("number of records", "the number of records is public")
+
+
+def counted_size(n: int) -> Premise:
+    """The number of records was counted: neighbours have the same number (zero-out)."""
+    return _enforced("number of records", f"the number of records, {n}, is public in this relation")
+
+
+DECLARED_CLASSES = _assumed("classes", "the list of classes was declared without these records")
+READ_CLASSES = _assumed("classes", "the list of classes, taken from y, is public")
+SETTINGS = _assumed(
+    "settings", "the initial model and all settings were chosen without these records"
+)
+OWN_ROWS = _assumed("rows", "each row was made from its own record by a public map")
+ONE_RECORD_EACH = _assumed("people", "each person has one record")
+
+
+def one_group_each(column: str) -> Premise:
+    """Records of one person are known to belong together."""
+    return _enforced("people", f"all records of one person share one value of {column}")
+
+
+def split(text: str) -> Premise:
+    """How training records were told from test records."""
+    return _assumed("split", text)
+
+
+PUBLIC_LABELS = _assumed("labels", "labels are public")
+
+
+def public_inputs(which: str) -> Premise:
+    """Inputs that are asked about."""
+    return _assumed("questions", f"{which} are public")
+
+
+# What one record can do
+
+
+def bound(text: str, *, what: str = "") -> Premise:
+    """What limits the contribution of one unit, and the code that makes it so."""
+    return _enforced(f"bound of {what}" if what else "bound", text)
+
+
+def stated_bound(text: str) -> Premise:
+    """A sensitivity that the caller states."""
+    return _assumed("bound", text)
+
+
+CLIPPED_GRADIENTS = bound("every example's gradient is clipped to C_t")
+NO_MIXING = _tested("mixing", "an example's loss depends on that example only")
+SUM_ROUNDING = _tested("sum", "rounding of the sum stays within the room that the noise leaves")
+STEPS_ONLY = _assumed("batches", "batches leave the loop only through training.step")
+CHARGED_FIRST = _enforced("charge", "every step is charged before it is made")
+POISSON_COINS = _enforced("sampling", "records join a step by independent exact coins")
+UNIFORM_SUBSETS = _enforced("sampling", "batches are exactly uniform subsets")
+PUBLIC_DIVISOR = _enforced("divisor", "the divisor is the expected batch size")
+RELEVANCE_ALONE = _tested(
+    "relevance",
+    "a record's relevance does not depend on the others in its batch, rounding included",
+)
+
+
+def slots(n: int) -> Premise:
+    """Records are put in public places, so that their number is hidden."""
+    return _enforced("number of records", f"records fill {n} public slots in random order")
+
+
+# Models that a method starts from
+
+
+def public_model(why: str) -> Premise:
+    """A model made without the records."""
+    return _assumed("model", f"the model is public: {why}")
+
+
+def private_model(promised: str) -> Premise:
+    """A model that was released under a guarantee of its own."""
+    return _assumed(
+        "model", f"the model is a release of its own, {promised}, whose cost is not in this"
+    )
+
+
+def paid_model(entries: str) -> Premise:
+    """A model that the same ledger paid for."""
+    return _enforced("model", f"the model was paid for by ledger entries {entries}")
+
+
+# Teachers and sites
+
+PUBLIC_QUESTIONS = _assumed(
+    "questions", "the reducer, the public inputs and who took part depend on no private record"
+)
+DISJOINT_SHARDS = _assumed("shards", "the shards are disjoint")
+ONE_VOTE = bound("each teacher has one vote a query")
+SHARES_ONCE = _assumed("shares", "no share is used in two released sums")
+
+
+def sites_clip(radius: float) -> Premise:
+    """Every site bounds what it sends."""
+    return _assumed("bound", f"each site clips its codes to {radius:g} and adds its share")
+
+
+def sites_missing(missing: int) -> Premise:
+    """How many sites may fail or betray."""
+    return _assumed("sites", f"at most {missing} sites are missing or give their share away")
+
+
+# Users and friends
+
+PUBLIC_GRAPH = _assumed(
+    "graph", "the graph of friendships and its users are public, and so are the days of the panel"
+)
+
+
+def tuple_records(days: int) -> Premise:
+    """What a record is where users leave several tuples."""
+    return _assumed(
+        "people",
+        f"a record is one tuple; what a user recorded on one day is in up to {days} own tuples "
+        "and in those of friends",
+    )
+
+
+# Ledgers
+
+UNDER_CAP = _enforced("cap", "the total stays under the cap")
+ALL_CHARGED = _assumed("charge", "every release was charged here first")
+LOSSES_BOUND = _assumed("losses", "each loss bounds its release")
+NOT_ADAPTIVE = _assumed(
+    "choice of losses", "no loss was chosen larger or smaller by looking at earlier releases"
+)
+
+# Closed forms and published claims
+
+NO_SAMPLING_COST = _assumed(
+    "sampling",
+    "a step of rate q and noise sigma costs what an unsampled one of noise sigma / q does",
+)
+EVERY_RATE_ONE = _enforced("sampling", "every sample rate is 1")
+DOUBLED = _assumed(
+    "sensitivity", "replace-one: the sensitivity is doubled (the paper states add-remove only)"
+)
+
+
+def doubtful(about: str, text: str) -> Premise:
+    """A premise of a published claim, as its paper needs it."""
+    return _assumed(about, text)
+
+
+def held(about: str, text: str) -> Premise:
+    """A premise that the code of one method makes true."""
+    return _enforced(about, text)
