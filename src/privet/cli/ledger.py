@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
+Copy = Annotated[Path, typer.Argument(help="The new file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait while another process writes.")]
 Who = Annotated[str | None, typer.Option(help="Who spends; user@host unless told.")]
@@ -181,6 +182,38 @@ def export(
         print_json({"file": str(out), "count": exported["count"], "head": exported["head"]})
     else:
         typer.echo(f"{out}: {exported['count']} entries\nhead {exported['head']}")
+
+
+@app.command()
+@one_line_errors()
+def backup(file: File, out: Copy, timeout: Timeout = 30.0, as_json: Json = False) -> None:
+    """A copy that can be read and verified but not charged; note the head that it prints."""
+    from privet.ledger import Ledger
+
+    head = Ledger.open(file, timeout=timeout).backup(out)
+    if as_json:
+        print_json({"file": str(out), "head": head})
+    else:
+        typer.echo(f"{out}: a backup, which takes no charges\nhead {head}")
+
+
+@app.command()
+@one_line_errors()
+def restore(
+    saved: Annotated[Path, typer.Argument(help="The backup.", show_default=False)],
+    file: File,
+    head: Annotated[str, typer.Option(help="The last head that anybody noted.")],
+    timeout: Timeout = 30.0,
+    as_json: Json = False,
+) -> None:
+    """A ledger again from its backup, when the ledger itself is lost."""
+    from privet.ledger import Ledger
+
+    ledger = Ledger.restore(saved, file, head=head, timeout=timeout)
+    if as_json:
+        print_json(_summary(ledger))
+    else:
+        typer.echo(f"{file}: {len(ledger)} entries\nhead {ledger.head}")
 
 
 def _loss(

@@ -131,6 +131,50 @@ class Ledger:
         timeout = _check.non_negative("timeout", timeout)
         return cls(_store.FileStore(Path(path).resolve(), timeout))
 
+    # Copies: one ledger is one budget
+
+    def backup(self, path: str | os.PathLike[str]) -> str:
+        """Write a copy that can be read and verified but never charged; returns the head it has.
+
+        A plain copy of the file would be a second budget. Note the head elsewhere: `restore` asks
+        for it.
+        """
+        with self._store.transaction(write=False) as connection:
+            self._catch_up(connection)
+            _store.copy_file(connection, Path(path).resolve(), backup=True)
+            return self._tally.head
+
+    @classmethod
+    def restore(
+        cls,
+        backup: str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        *,
+        head: str,
+        timeout: float = 30.0,
+    ) -> Self:
+        """A ledger at `path` again from its backup, when the ledger itself is lost.
+
+        `head` is the last one that anybody noted (`backup` returns it, every record of a run has
+        one): a backup that does not contain it lacks charges, and is refused.
+
+        **Assumes**: the ledger is gone, and was not charged after `head` was noted.
+        """
+        kept = cls.open(backup, timeout=timeout)
+        kept.verify(head=head)
+        with kept._store.transaction(write=False) as connection:
+            if not _store.is_backup(connection):
+                raise LedgerError(
+                    kept.name, "is a ledger, not a backup of one", "charge it as it is"
+                )
+            _store.copy_file(connection, Path(path).resolve(), backup=False)
+        return cls.open(path, timeout=timeout)
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether this file was made by `backup`: it can be looked at, and takes no charge."""
+        return self._look(_store.is_backup)
+
     # What it promises
 
     @property
@@ -312,8 +356,6 @@ class Ledger:
             "head": tally.head,
             "spent": {"epsilon": number_to_json(spent), "delta": self.cap_delta},
         }
-
-    # One ledger is one budget: copies are the same ledger
 
     def __copy__(self) -> Self:
         return self

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from privet.errors import LedgerError, LedgerLocked, LedgerTampered, MissingFile, NotALedger
+from privet.errors import LedgerError, LedgerLocked, LedgerTampered, NotALedger
+from privet.ledger._lock import WRITABLE, whole_file
 
 Row = tuple[Any, Any, Any]
 
 APPLICATION_ID = 0x70767431  # "pvt1"
+BACKUP_ID = 0x70767462  # "pvtb": reads like a ledger, takes no charge
 FORMAT = 1
 
 SCHEMA = (
@@ -85,10 +86,11 @@ class MemoryStore:
 
 @final
 class FileStore:
-    """A ledger in a file: a connection lives only as long as one transaction.
+    """A ledger in a file: a connection lives only as long as one transaction, and is alone.
 
     So a fork never inherits one, and between charges the write-ahead log is folded back: the file
-    is whole by itself unless a process is at work or was killed at work.
+    is whole by itself unless a process is at work or was killed at work. See `_lock` for why the
+    whole file is held, readers included.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -100,26 +102,18 @@ class FileStore:
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        try:
-            mode = self.path.stat().st_mode
-        except FileNotFoundError:
-            raise MissingFile(
-                self.path, "start one with Ledger.create or `privet ledger init`"
-            ) from None
-        except OSError as e:
-            raise LedgerError(self.path, f"cannot be opened: {e.strerror}") from None
-        if stat.S_ISDIR(mode):
-            raise NotALedger(self.path, "is a directory", "name the ledger file in it")
-        if not os.access(self.path, os.R_OK | os.W_OK):
-            # SQLite would go on and leave files behind that lock out those who may write
-            raise LedgerError(self.path, "is read-only for you", _WRITABLE)
-        with GUARD, _translated(self.path, self.timeout):
+        with (
+            GUARD,
+            whole_file(self.path, self.timeout) as still_this_file,
+            _translated(self.path, self.timeout),
+        ):
             connection = connect(self.path, self.timeout)
             try:
                 connection.execute("PRAGMA synchronous=FULL")
                 with _begin(connection, write=write, patience=self.timeout):
-                    _check_format(connection, self.path)
+                    _check_format(connection, self.path, write=write)
                     yield connection
+                    still_this_file()
             finally:
                 connection.close()
 
@@ -145,6 +139,25 @@ def write_new(connection: sqlite3.Connection, terms: bytes, genesis: str) -> Non
 
 def create_file(path: Path, terms: bytes, genesis: str) -> None:
     """A new ledger file, whole or not at all; an existing file is never touched."""
+
+    def fill(connection: sqlite3.Connection) -> None:
+        with _begin(connection, write=True):
+            write_new(connection, terms, genesis)
+
+    _new_file(path, fill)
+
+
+def copy_file(source: sqlite3.Connection, path: Path, *, backup: bool) -> None:
+    """The database behind `source`, in whose transaction we are, as a new file at `path`."""
+
+    def fill(connection: sqlite3.Connection) -> None:
+        source.backup(connection)
+        connection.execute(f"PRAGMA application_id={BACKUP_ID if backup else APPLICATION_ID}")
+
+    _new_file(path, fill)
+
+
+def _new_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
     left_over = next((p for p in beside if p.exists()), None)
     if left_over is not None:
@@ -168,8 +181,7 @@ def create_file(path: Path, terms: bytes, genesis: str) -> None:
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")
-                with _begin(connection, write=True):
-                    write_new(connection, terms, genesis)
+                fill(connection)
             finally:
                 connection.close()
         os.chmod(draft, path.stat().st_mode)
@@ -268,9 +280,20 @@ def _begin(connection: sqlite3.Connection, *, write: bool, patience: float = 0.0
         raise
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def is_backup(connection: sqlite3.Connection) -> bool:
+    """Whether the file was made by `copy_file(backup=True)`."""
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == BACKUP_ID)
+
+
+def _check_format(connection: sqlite3.Connection, path: Path, *, write: bool) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
+    if application == BACKUP_ID and write:
+        raise LedgerError(
+            path,
+            "is a backup, which takes no charges",
+            "charge the ledger itself, or bring it back with Ledger.restore",
+        )
+    if application not in (APPLICATION_ID, BACKUP_ID):
         empty = path.stat().st_size == 0
         raise NotALedger(
             path,
@@ -284,7 +307,6 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-_WRITABLE = "a ledger and its folder must be readable and writable, even to look at it"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
@@ -309,9 +331,9 @@ def _translated(path: Path, timeout: float) -> Iterator[None]:
         if code == sqlite3.SQLITE_NOTADB:
             raise NotALedger(path, "is not an SQLite database") from e
         if code == sqlite3.SQLITE_READONLY:
-            raise LedgerError(path, "is read-only", _WRITABLE) from e
+            raise LedgerError(path, "is read-only", WRITABLE) from e
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise LedgerError(path, "cannot be opened", _WRITABLE) from e
+            raise LedgerError(path, "cannot be opened", WRITABLE) from e
         if code == sqlite3.SQLITE_CORRUPT:
             raise LedgerTampered(path, f"is damaged ({e})", "restore a copy") from e
         raise LedgerError(path, f"SQLite says: {' '.join(str(e).split())}") from e
