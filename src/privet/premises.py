@@ -95,9 +95,17 @@ def stated_bound(text: str) -> Premise:
 
 CLIPPED_GRADIENTS = bound("every example's gradient is clipped to C_t")
 NO_MIXING = _tested("mixing", "an example's loss depends on that example only")
+UNCHECKED_MIXING = _assumed(
+    "mixing", "an example's loss depends on that example only (the check was turned off)"
+)
 SUM_ROUNDING = _tested("sum", "rounding of the sum stays within the room that the noise leaves")
 STEPS_ONLY = _assumed("batches", "batches leave the loop only through training.step")
 CHARGED_FIRST = _enforced("charge", "every step is charged before it is made")
+SECRET_COINS = _assumed("sampling key", "nobody can know who was drawn for a step")
+SEEDED_COINS = _assumed(
+    "sampling key",
+    "nobody knows or guesses the seed of the coins that draw the samples: an experiment",
+)
 POISSON_COINS = _enforced("sampling", "records join a step by independent exact coins")
 UNIFORM_SUBSETS = _enforced("sampling", "batches are exactly uniform subsets")
 PUBLIC_DIVISOR = _enforced("divisor", "the divisor is the expected batch size")

@@ -143,7 +143,7 @@ def method_of(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | Priv
 
 @contextmanager
 def _progress(steps: int, *, show: bool) -> Iterator[Callable[[Training], None]]:
-    """A bar with the loss of the last step and the epsilon charged so far; only on a terminal."""
+    """A bar with the epsilon charged so far; only on a terminal. The exact loss is not shown."""
     if not (show and sys.stderr.isatty()):
         yield lambda training: None
         return
@@ -171,7 +171,7 @@ def _progress(steps: int, *, show: bool) -> Iterator[Callable[[Training], None]]
             charges = len(training.entries)
             if charges not in spent:
                 spent[charges] = training.epsilon_spent
-            facts = f"loss {training.diagnostics.loss:.4f}, epsilon {spent[charges]:.3f}"
+            facts = f"epsilon {spent[charges]:.3f}"
             bar.update(task, completed=training.steps_done, facts=facts)
 
         yield watcher

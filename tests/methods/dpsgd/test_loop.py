@@ -14,7 +14,6 @@ from privet.methods.dpsgd import (
     AdaptiveBound,
     FixedSizeSampler,
     Schedule,
-    UnprotectedDiagnostic,
     geometric,
     loop,
 )
@@ -94,17 +93,6 @@ def test_replay_on_neighbours(monkeypatch, change, clipping):
         assert max(moved) > 0.5 * bound  # the test can see something
 
 
-def test_bad_rows_are_reported_at_the_end():
-    x, y = data(40)
-    x[3, 0] = float("nan")
-    with pytest.warns(UnprotectedDiagnostic, match="not finite"):
-        training = run(
-            tensors=(x, y), schedule=Schedule(steps=3, sample_rate=1.0, noise_multiplier=1.0)
-        )
-    assert training.diagnostics.non_finite == 3
-    assert torch.isfinite(weights(training.model)).all()
-
-
 def test_micro_batches_change_nothing_but_rounding(monkeypatch):
     sums = []
     for size in (1, 7, 1000):
@@ -125,7 +113,7 @@ def test_the_precision_of_the_sum_follows_from_the_expected_batch(monkeypatch, m
     sizes = []
     with start(micro_batch=micro_batch) as training:
         for batch in training:
-            sizes.append(len(batch))
+            sizes += [] if batch.made_up else [len(batch)]
             training.step(losses_of(training.model, batch))
     assert len(sizes) > 6 and min(sizes) < micro_batch
     assert all(total.dtype == dtype for total in watch.clean)
@@ -137,10 +125,9 @@ def test_micro_batches_fit_the_model_unless_told():
     with start(model=wide, schedule=schedule) as training:
         sizes = []
         for batch in training:
-            sizes.append((batch.step, len(batch)))
+            sizes += [] if batch.made_up else [(batch.step, len(batch))]
             training.step(losses_of(training.model, batch))
-    assert sizes[0] == (0, 32) and sizes[1:3] == [(0, 16), (0, 12)]
-    assert sizes[3:] == [(1, 16), (1, 16), (1, 16), (1, 12)]
+    assert sizes == [(step, rows) for step in (0, 1) for rows in (16, 16, 16, 12)]
 
 
 def test_an_empty_first_sample_tells_the_size_too():
@@ -148,7 +135,7 @@ def test_an_empty_first_sample_tells_the_size_too():
     with start(schedule=schedule) as training:
         sizes = []
         for batch in training:
-            sizes.append(len(batch))
+            sizes += [] if batch.made_up else [len(batch)]
             training.step(losses_of(training.model, batch))
     assert sizes == [0, 60]
 
@@ -172,6 +159,9 @@ def test_an_empty_batch_is_a_step(monkeypatch):
     training = start(schedule=schedule, n_public=60)
     seen = []
     for batch in training:
+        if batch.made_up:
+            training.step(losses_of(training.model, batch))
+            continue
         seen.append(len(batch))
         assert batch.last and batch.x.shape[1:] == (5,)
         training.step(losses_of(training.model, batch))

@@ -134,8 +134,8 @@ def train_with_canaries(
             canary = batch.tensors[2]
             slope = _STEEP * training.bound * whole.dead(canary)[:, 0]
             training.step(torch.where(canary < m, slope, losses(model, batch.x, batch.y)))
-            here = canary[canary < m].numpy()
-            drawn[batch.step, here] = True
+            if not batch.made_up:
+                drawn[batch.step, canary[canary < m].numpy()] = True
             if batch.last:
                 released = whole.dead.weight.grad
                 assert released is not None

@@ -29,6 +29,8 @@ from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
+from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
+from privet.methods.dpsgd.mixing import MixingCheck
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
 from privet.methods.dpsgd.run import (
@@ -72,13 +74,15 @@ class Training:
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.schedule, self.sampler = schedule, sampler
-        self.delta, self.diagnostics = delta, Diagnostics()
+        self.delta, self.diagnostics_unprotected = delta, Diagnostics()
         self._records, self._engine, self._rng, self._average = records, engine, rng, average
         self._settings = settings
         self._processes = current() if processes is None else processes
         self._bound = float(schedule.bounds[0])
         self._step = 0
         self._batch: Batch | None = None
+        self._mixing: MixingCheck | None = None
+        self._guard = StateGuard(model)
         self._recording: AbstractContextManager[None] | None = None
         self._size = settings.micro_batch
         self._sum = StepSum(engine.zeros())
@@ -108,18 +112,43 @@ class Training:
         trace: TracebackType | None,
     ) -> None:
         self._stop_recording()
-        if self.diagnostics.non_finite and kind is None:
+        if error is not None and self._batch is not None and self._batch.made_up:
+            error.add_note(
+                "this was a batch of made-up rows that checks whether examples mix; if the loop "
+                "cannot take such rows, `private(..., check_mixing=False)` goes without the check"
+            )
+        bad = self.diagnostics_unprotected.non_finite
+        if self._settings.show_unprotected and bad and kind is None:
             warnings.warn(
-                f"{self.diagnostics.non_finite} gradients of single examples were not finite and "
+                f"{bad} gradients of single examples were not finite and "
                 "counted as zero (exact, so for the owner of the data only)",
                 UnprotectedDiagnostic,
                 stacklevel=2,
             )
 
     def __iter__(self) -> Iterator[Batch]:
+        state = torch.get_rng_state()
+        try:
+            if self._settings.check_mixing and self._step < self.schedule.steps:
+                yield from self._made_up_batches()
+            yield from self._batches()
+        finally:
+            torch.set_rng_state(state)  # ours counts the rows of the last sample
+
+    def _made_up_batches(self) -> Iterator[Batch]:
+        empty = self._records.take(np.zeros(0, dtype=np.int64))
+        check = self._mixing = MixingCheck(empty, views=self._settings.views)
+        for company in check:
+            self._guard.begin_step()
+            torch.manual_seed(company.seed)
+            rows = self._engine.arranged(*company.tensors)
+            yield from self._given(Batch(tensors=rows, step=self._step, last=False, made_up=True))
+
+    def _batches(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
             t = self._step
             self._sum.begin()
+            self._guard.begin_step()
             self._loss_sum = 0.0
             mine = shard(
                 self.sampler.indices(t),
@@ -128,12 +157,23 @@ class Training:
                 world=self._processes.world,
             )
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
-                self._batch = Batch(tensors=self._rows(indices, t, k), step=t, last=last)
-                self._recording = self._engine.recording()
-                self._recording.__enter__()
-                yield self._batch
-                if self._batch is not None:
-                    raise PrivetError("training.step(losses) must be called once for every batch")
+                rows = self._rows(indices, t, k)
+                torch.manual_seed(self._seed("torch", t, k))
+                yield from self._given(Batch(tensors=rows, step=t, last=last))
+
+    def _given(self, batch: Batch) -> Iterator[Batch]:
+        self._batch = batch
+        self._guard.begin_part()
+        self._recording = self._engine.recording()
+        self._recording.__enter__()
+        yield batch
+        if self._batch is not None:
+            raise PrivetError("training.step(losses) must be called once for every batch")
+
+    def _seed(self, use: str, t: int, k: int) -> int:
+        """A seed for part k of step t: a function of the run and of public numbers."""
+        drawn = self._rng.child(use, t, self._processes.rank, k).uint64(1)[0]
+        return int(drawn >> np.uint64(1))
 
     def step(self, losses: Tensor) -> None:
         """Take the losses of the batch just given, one a row; its last part completes the step."""
@@ -149,11 +189,21 @@ class Training:
         if self._size is None:
             fitting = self._engine.fitting_micro_batch(views=s.views)
             self._size = min(fitting, longest(s.views))
+        self._guard.check_part()
+        into = self._engine.zeros() if batch.made_up else self._sum.part
         if len(losses):
-            self._engine.clipped_sum(
-                losses, clipping=s.clipping(self._bound), views=s.views, into=self._sum.part
-            )
-            self._loss_sum += float(losses.detach().double().sum())
+            with torch.autocast("cpu", enabled=False):  # norms are never taken in bfloat16
+                self._engine.clipped_sum(
+                    losses, clipping=s.clipping(self._bound), views=s.views, into=into
+                )
+        if batch.made_up:
+            assert self._mixing is not None
+            self._guard.check_step()
+            self._mixing.saw(losses, into.norms_unprotected)
+            return
+        self._loss_sum += float(losses.detach().double().sum())
+        if batch.last:
+            self._guard.check_step()
         self._taken_in(batch)
 
     def step_in_closed_form(self, add: ClosedForm) -> None:
@@ -163,6 +213,8 @@ class Training:
         methods of this package, whose formulas are tested against the engine.
         """
         batch = self._taken()
+        if batch.made_up:
+            return
         if len(batch):
             self._loss_sum += add(batch, self._bound, self._sum.part)
         self._taken_in(batch)
@@ -251,6 +303,7 @@ class Training:
         if self._settings.learning_rates is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(self._settings.learning_rates[t])
+        clear_other_gradients(self.model, self.optimizer, self._sum.part.views)
         self.optimizer.step()
         if self._average is not None:
             self._average.update()
@@ -262,7 +315,7 @@ class Training:
             self.save()
 
     def _note(self, examples: int, within: int, non_finite: int) -> None:
-        d = self.diagnostics
+        d = self.diagnostics_unprotected
         d.examples += examples
         d.clipped += examples - within
         d.non_finite += non_finite
@@ -313,7 +366,9 @@ class Training:
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
         key = premises.SECRET_KEY if self._rng.secret else premises.SECRET_SEED
-        return replace(proved, premises=(*self.sampler.premises, *PREMISES, key))
+        check = self._settings.check_mixing
+        mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
+        return replace(proved, premises=(*self.sampler.premises, *PREMISES, mixing, key))
 
     @property
     def claim(self) -> Guarantee | None:
@@ -337,14 +392,13 @@ class Training:
         if where is None or not self._processes.first:
             return None
         tensors, optimizer = saved.pack_optimizer(self.optimizer)
-        tensors |= saved.pack_model(self.model) | {"torch_rng": torch.get_rng_state()}
+        tensors |= saved.pack_model(self.model)
         facts: dict[str, Any] = {
             "run": self.run,
             "step": self._step,
             "bound": self._bound,
             "same": self._sameness(),
             "optimizer": optimizer,
-            "choices": self._engine.choices,
             "size": self._size,
         }
         if self._average is not None:
@@ -381,9 +435,8 @@ class Training:
             for name, t in self._average.tensors.items():
                 t.copy_(tensors[f"average/{name}"])
             self._average.steps = int(facts["averaged"])
-        self._engine.choices, self._size = facts["choices"], facts["size"]
+        self._size = facts["size"]
         self._step, self._bound = int(facts["step"]), float(facts["bound"])
-        torch.set_rng_state(tensors["torch_rng"])
 
     def _sameness(self) -> dict[str, Any]:
         decay = None if self._average is None else self._average.decay

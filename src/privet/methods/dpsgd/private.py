@@ -53,6 +53,8 @@ def private(
     kernel_choice: KernelChoice | None = None,
     processes: Processes | None = None,
     run: str | None = None,
+    check_mixing: bool = True,
+    show_unprotected: bool = False,
 ) -> Training:
     """A private training run around your own loop.
 
@@ -81,13 +83,17 @@ def private(
       processor's cache, unless told. It bounds the memory and changes the result by rounding alone.
       Convolutions are brought to channels-last layout, model and rows; nothing else changes.
     - `views`, `augment`: each example appears `views` times, every appearance changed by
-      `augment(rows, generator)`; an example's gradient is the mean over its views, then clipped.
+      `augment(row, generator)`; an example's gradient is the mean over its views, then clipped.
     - `ema`: decay of a moving average of the weights, see `training.averaged_model`.
     - `learning_rates`: eta_t for all groups of the optimiser; left alone if None.
     - `checkpoints`: where to save; a run found there goes on from its last checkpoint, a seeded one
       bit for bit as if it had never stopped.
     - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
       secure one, unless told.
+    - `check_mixing`: before the first step the loop is given up to four small batches of made-up
+      rows (`batch.made_up`), and what it answers shows whether examples mix; see `mixing`. Without
+      the check that premise is assumed.
+    - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
     - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
 
@@ -161,6 +167,8 @@ def private(
             learning_rates=rates,
             checkpoints=checkpoints,
             charge_block=_check.count("charge_block", charge_block),
+            check_mixing=check_mixing,
+            show_unprotected=show_unprotected,
         ),
         processes=processes,
         run=run,

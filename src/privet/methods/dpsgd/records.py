@@ -18,7 +18,7 @@ from privet.ledger import fingerprint
 from privet.noise import Source
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Takes a batch of rows and a generator, gives as many rows, each a view of its own row only."""
+"""Takes one row, of shape (1, ...), and a generator of its own; gives that row, changed."""
 
 
 @final
@@ -29,6 +29,8 @@ class Batch:
     tensors: tuple[Tensor, ...]
     step: int
     last: bool
+    made_up: bool = False
+    """Rows that nobody owns, given before the first step to see whether examples mix."""
 
     @property
     def x(self) -> Tensor:
@@ -110,7 +112,8 @@ class DatasetRecords(Records):
         return (parts,) if isinstance(parts, Tensor) else tuple(parts)
 
     def fingerprint(self, key: bytes) -> str:
-        return f"{self._length} rows"  # reading every row could take as long as training
+        # reading every row could take as long as training
+        return fingerprint(np.array(self._length), key=key)
 
 
 def tensor_of(values: Any) -> Tensor:
@@ -145,16 +148,18 @@ def records_of(dataset: Any) -> Records:
 def views_of(
     tensors: tuple[Tensor, ...], views: int, augment: Augment | None, source: Source
 ) -> tuple[Tensor, ...]:
-    """K views of every row, one after the other: rows iK ... iK+K-1 belong to example i."""
+    """K views of every row, one after the other: rows iK ... iK+K-1 belong to example i.
+
+    `augment` sees one row at a time, with coins of its own, so that it cannot mix examples.
+    """
     if views > 1:
         tensors = tuple(t.repeat_interleave(views, dim=0) for t in tensors)
     if augment is None or len(tensors[0]) == 0:
         return tensors
-    generator = torch.Generator()
-    generator.manual_seed(int(source.uint64(1)[0] >> np.uint64(1)))
-    x = augment(tensors[0], generator)
-    if len(x) != len(tensors[0]):
-        raise InvalidArgument(
-            "augment", f"{len(x)} rows", f"as many rows as it got, {len(tensors[0])}"
-        )
-    return (x, *tensors[1:])
+    generator, out = torch.Generator(), []
+    for row, seed in zip(tensors[0].split(1), source.uint64(len(tensors[0])), strict=True):
+        changed = augment(row, generator.manual_seed(int(seed >> np.uint64(1))))
+        if len(changed) != 1:
+            raise InvalidArgument("augment", f"{len(changed)} rows", "one row for the one it got")
+        out.append(changed)
+    return (torch.cat(out), *tensors[1:])

@@ -27,7 +27,10 @@ class UnprotectedDiagnostic(UserWarning):
 
 @dataclass(kw_only=True)
 class Diagnostics:
-    """Exact facts about the run, *not* covered by its guarantee: look, but do not publish."""
+    """Exact facts about the run, *not* covered by its guarantee: look, but do not publish.
+
+    Nothing of it is printed or stored unless `private(..., show_unprotected=True)` asks for it.
+    """
 
     examples: int = 0
     clipped: int = 0
@@ -47,12 +50,13 @@ class Settings:
     learning_rates: Array | None
     checkpoints: Checkpoints | None
     charge_block: int
+    check_mixing: bool = True
+    show_unprotected: bool = False
 
 
 PREMISES = (
     premises.CLIPPED_GRADIENTS,
     premises.CHARGED_FIRST,
-    premises.NO_MIXING,
     premises.SUM_ROUNDING,
     premises.NORMAL_TENSOR_LAW,
     premises.SETTINGS,

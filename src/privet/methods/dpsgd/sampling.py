@@ -32,6 +32,7 @@ class Sampler(ABC):
 
     steps: int
     adjacency: Adjacency
+    _rng: Source
 
     @abstractmethod
     def indices(self, step: int) -> Indices:
@@ -51,6 +52,11 @@ class Sampler(ABC):
     @abstractmethod
     def rates(self) -> NDArray[np.float64]:
         """q_t for every step."""
+
+    @property
+    def secrecy(self) -> Premise:
+        """Who can know the coins, without which sampling amplifies nothing."""
+        return premises.SECRET_COINS if self._rng.secret else premises.SEEDED_COINS
 
     @property
     @abstractmethod
@@ -168,7 +174,8 @@ class PoissonSampler(Sampler):
     @property
     def premises(self) -> tuple[Premise, ...]:
         size = premises.declared_size if self._declared else premises.counted_size
-        return (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
+        told = (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
+        return told if (self._rates >= 1.0).all() else (*told, self.secrecy)
 
 
 @final
@@ -224,6 +231,7 @@ class FixedSizeSampler(Sampler):
         return (
             premises.UNIFORM_SUBSETS,
             premises.counted_size(self.n),
+            self.secrecy,
         )
 
 

@@ -1,0 +1,102 @@
+"""Rows must not see each other: a check that follows values, on rows that are made up.
+
+Gradients tell only half of it: a batch mean that is detached, losses divided by their mean, weights
+by how often a class occurs in the batch all mix examples and send no gradient across. So the loop
+body is first run on a few made-up rows, and then on the same rows in other company: beside other
+rows (same shapes, same seed, so that dropout draws the same), and alone. The losses and gradient
+norms of the rows that stayed must stay. Nothing of the records is read: whether a program is
+refused follows from the program and the shapes of the rows, so a refusal tells nothing of anybody.
+
+What differs by the number of rows alone cannot be told from randomness where a network is random in
+a way that follows shapes; then the last comparison is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from privet.errors import InvalidArgument
+
+EXAMPLES = 8
+"""Made-up examples of a whole batch; the first half of them is watched."""
+_TOLERATED = 1e-3
+"""Largest change, relative to the largest value, that rounding may explain."""
+_SEED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Company:
+    """Made-up rows, and the seed of torch's generator with which they are to be run."""
+
+    tensors: tuple[Tensor, ...]
+    seed: int
+
+
+@final
+class MixingCheck:
+    """Asks for the losses and norms of made-up rows in several companies, and compares them.
+
+    Iterate over it, and answer each `Company` by `saw` before asking for the next.
+    """
+
+    def __init__(self, like: tuple[Tensor, ...], *, views: int) -> None:
+        self._like, self._views = like, views
+        self._seen: list[Tensor] = []
+
+    def __iter__(self) -> Iterator[Company]:
+        half = EXAMPLES // 2 * self._views
+        rows = tuple(_made_up(t, 2 * half) for t in self._like)
+        yield Company(tensors=rows, seed=_SEED)
+        if not self._seen:
+            return  # the clipped sum has a closed form: there is nothing to ask
+        yield Company(tensors=tuple(_other_company(t, half) for t in rows), seed=_SEED)
+        self._compare(1, "the other rows of a batch")
+        yield Company(tensors=tuple(t[:half] for t in rows), seed=_SEED)
+        if self._differs(2):
+            yield Company(tensors=rows, seed=_SEED + 1)
+            if not self._differs(3):
+                self._compare(2, "the number of rows in a batch")
+
+    def saw(self, losses: Tensor, norms: Tensor) -> None:
+        """The losses of the rows, and the gradient norms of the examples, of the last company."""
+        half = EXAMPLES // 2
+        apart = losses.detach().double().view(-1, self._views)[:half]
+        self._seen.append(torch.cat([apart, norms.double()[:half, None]], 1))
+
+    def _differs(self, which: int) -> bool:
+        first, other = self._seen[0], self._seen[which]
+        size = first.nan_to_num(0.0, 0.0, 0.0).abs().amax(0, keepdim=True)
+        same = torch.isclose(first, other, rtol=0.0, atol=0.0, equal_nan=True)
+        return not bool((same | ((first - other).abs() <= _TOLERATED * size)).all())
+
+    def _compare(self, which: int, what: str) -> None:
+        if self._differs(which):
+            raise InvalidArgument(
+                "losses",
+                f"values that depend on {what}",
+                "those of each example by itself",
+                "look for means, medians, counts or norms over the batch (seen on made-up rows)",
+            )
+
+
+def _made_up(like: Tensor, rows: int) -> Tensor:
+    """Numbers between 0 and 1; zeros for integers, which may be classes or words."""
+    if not like.is_floating_point():
+        return like.new_zeros(rows, *like.shape[1:])
+    generator = torch.Generator().manual_seed(_SEED)
+    drawn = torch.rand(rows, *like.shape[1:], generator=generator, dtype=torch.float64)
+    return drawn.to(like.dtype)
+
+
+def _other_company(rows: Tensor, half: int) -> Tensor:
+    """The first half as it was, the second one replaced: ones, then zeros."""
+    out = rows.clone()
+    out[half:] = 0
+    if rows.is_floating_point():
+        out[half : half + half // 2] = 1
+    return out

@@ -1,0 +1,359 @@
+"""What leaves a run besides its noisy sums: nothing. Each test is an attack that once succeeded."""
+
+import json
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from privet.errors import InvalidArgument
+from privet.guarantee import Backing
+from privet.methods.dpsgd import (
+    Checkpoints,
+    FixedSizeSampler,
+    PoissonSampler,
+    Schedule,
+    UnprotectedDiagnostic,
+)
+from privet.noise import secure, seeded
+from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, run, start, weights
+
+FULL = Schedule(steps=3, sample_rate=1.0, noise_multiplier=5.0)
+
+
+# Gradients outside the sum
+
+
+def test_the_stale_gradient_of_a_frozen_layer_is_not_applied():
+    """Exact private gradients of a backward pass made before were applied at every step."""
+    x, y = data(40)
+    model = network()
+    functional.cross_entropy(model(x), y).backward()
+    for p in model[0].parameters():
+        p.requires_grad_(False)
+    other = nn.Parameter(torch.ones(3))
+    other.grad = torch.ones(3)
+    frozen = model[0].weight.clone()
+    optimizer = torch.optim.SGD([*model.parameters(), other], lr=1.0)
+    run(tensors=(x, y), model=model, optimizer=optimizer, schedule=FULL)
+    assert torch.equal(model[0].weight, frozen) and torch.equal(other, torch.ones(3))
+
+
+def test_a_gradient_made_in_the_loop_is_not_applied():
+    x, y = data(40)
+    model = network()
+    for p in model[0].parameters():
+        p.requires_grad_(False)
+    frozen = model[0].weight.clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with start(tensors=(x, y), model=model, optimizer=optimizer, schedule=FULL) as training:
+        for batch in training:
+            model[0].weight.grad = batch.x.sum() * torch.ones_like(frozen)
+            training.step(losses_of(model, batch))
+    assert torch.equal(model[0].weight, frozen)
+
+
+# Checkpoints
+
+
+def with_dropout():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+
+
+def with_convolution():
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(1, 4, 3)
+    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_a_checkpoint_holds_public_facts_and_what_was_released(tmp_path, monkeypatch, images):
+    """Same weights, other numbers of records: nothing but weights and optimiser state may differ."""
+    monkeypatch.setattr("privet.methods.dpsgd.run.secrets.token_hex", lambda n: "ab" * n)
+    seen = []
+    for n in (31, 32, 33, 60):
+        folder = tmp_path / str(n)
+        model = with_convolution() if images else with_dropout()
+        x = torch.rand(n, 1, 8, 8) if images else torch.rand(n, 5)
+        tensors = x, torch.zeros(n).long()
+        where = Checkpoints(folder=folder, every=1)
+        run(
+            tensors=tensors, model=model, schedule=FULL, rng=secure(), n_public=32,
+            checkpoints=where,
+        )  # fmt: skip
+        kept, facts = where.read()
+        released = ("model/", "optimizer/", "average/")
+        seen.append(({k: v for k, v in kept.items() if not k.startswith(released)}, facts))
+    assert all(json.dumps(facts) == json.dumps(seen[0][1]) for _, facts in seen)
+    assert all(set(rest) == set() for rest, _ in seen)
+
+
+def test_the_file_has_the_same_size_whatever_the_records(tmp_path):
+    sizes = set()
+    for n in (31, 60):
+        where = Checkpoints(folder=tmp_path / str(n), every=1)
+        x, y = data(n)
+        run(tensors=(x, y), schedule=FULL, rng=secure(), n_public=32, checkpoints=where)
+        sizes.add(where.path.stat().st_size)
+    assert len(sizes) == 1
+
+
+def test_the_state_of_torchs_generator_is_given_back():
+    model = with_dropout()
+    torch.manual_seed(4)
+    state = torch.get_rng_state()
+    with start(model=model, schedule=FULL) as training:
+        for batch in training:
+            torch.rand(len(batch))
+            training.step(losses_of(training.model, batch))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# Examples that mix
+
+
+class DetachedCentre(nn.Module):
+    def forward(self, x):
+        return x - x.detach().mean(0)
+
+
+class RunningMean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("m", torch.zeros(5))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.m.lerp_(x.mean(0), 0.5)
+        return x - self.m
+
+
+class HiddenRunningMean(RunningMean):
+    """Written through `.data`, which leaves no trace in the version counter."""
+
+    def forward(self, x):
+        self.m.data += 0.1 * x.detach().mean(0)
+        return x
+
+
+class NewBuffer(RunningMean):
+    def forward(self, x):
+        self.m = x.detach().mean(0)
+        return x
+
+
+class Counter(nn.Module):
+    """The number of batches is a function of who was drawn."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return x
+
+
+def mined(model, batch):
+    losses = losses_of(model, batch)
+    return losses * (losses >= losses.detach().median())
+
+
+def balanced(model, batch):
+    counts = torch.bincount(batch.y, minlength=2).clamp(min=1).float()
+    return losses_of(model, batch) / counts[batch.y]
+
+
+def over_their_mean(model, batch):
+    losses = losses_of(model, batch)
+    return losses / losses.detach().mean()
+
+
+def over_their_number(model, batch):
+    losses = losses_of(model, batch)
+    return losses / len(losses)
+
+
+def hooked(model, batch):
+    out = model(batch.x)
+    if out.requires_grad:
+        out.register_hook(lambda g: g / (g.norm() + 1e-9))
+    return functional.cross_entropy(out, batch.y, reduction="none")
+
+
+def behind(*layers):
+    torch.manual_seed(0)
+    return nn.Sequential(*layers, nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def run_mixing(model, losses, **kw):
+    with start(model=model, schedule=FULL, **kw) as training:
+        for batch in training:
+            training.step(losses(model, batch))
+    return training
+
+
+@pytest.mark.parametrize(
+    ("layer", "losses"),
+    [
+        (DetachedCentre, losses_of),
+        (RunningMean, losses_of),
+        (HiddenRunningMean, losses_of),
+        (NewBuffer, losses_of),
+        (Counter, losses_of),
+        (nn.Identity, mined),
+        (nn.Identity, balanced),
+        (nn.Identity, over_their_mean),
+        (nn.Identity, over_their_number),
+        (nn.Identity, hooked),
+    ],
+)
+def test_examples_that_mix_are_refused_before_anything_is_charged(monkeypatch, layer, losses):
+    watch = Watch(monkeypatch)
+    training = start(model=behind(layer()), schedule=FULL)
+    seen = []
+
+    def loop():
+        for batch in training:
+            seen.append(batch.made_up)
+            training.step(losses(training.model, batch))
+
+    with pytest.raises(InvalidArgument):
+        loop()
+    assert all(seen)  # decided without a single record
+    assert not watch.clean and not training.entries
+
+
+def test_what_mixes_later_in_a_buffer_is_refused_too(monkeypatch):
+    """A buffer that stays as it is on made-up rows, and changes in the second step."""
+
+    class Late(RunningMean):
+        def forward(self, x):
+            if x.max() > 1.0:
+                self.m.data += x.detach().mean(0)
+            return x
+
+    watch = Watch(monkeypatch)
+    with pytest.raises(InvalidArgument, match="changed by the forward pass"):
+        run_mixing(behind(Late()), losses_of)
+    assert not watch.clean  # not even the first step's sum was released
+
+
+@pytest.mark.parametrize("views", [1, 3])
+@pytest.mark.parametrize("layer", [nn.Identity, lambda: nn.Dropout(0.5), lambda: nn.LayerNorm(5)])
+def test_examples_that_do_not_mix_pass(layer, views):
+    training = run_mixing(behind(layer()), losses_of, views=views)
+    assert training.steps_done == 3
+    (told,) = [p for p in training.guarantee.premises if p.about == "mixing"]
+    assert told.backing is Backing.TESTED
+
+
+def test_without_the_check_it_is_assumed():
+    training = run_mixing(behind(), over_their_number, check_mixing=False)
+    (told,) = [p for p in training.guarantee.premises if p.about == "mixing"]
+    assert told.backing is Backing.ASSUMED
+
+
+def test_an_error_on_made_up_rows_says_so():
+    def picky(model, batch):
+        return functional.cross_entropy(model(batch.x), batch.y - 1, reduction="none")
+
+    x, y = data(20)
+    with pytest.raises(Exception) as error:
+        run_mixing(behind(), picky, tensors=(x, y + 1))
+    assert "made-up rows" in "".join(error.value.__notes__)
+    assert run_mixing(behind(), picky, tensors=(x, y + 1), check_mixing=False).steps_done == 3
+
+
+@pytest.mark.parametrize("mix", [lambda x: 0.5 * x + 0.5 * x.roll(1, 0), lambda x: x - x.mean(0)])
+def test_augment_sees_one_row_at_a_time(monkeypatch, mix):
+    """Mixup and centring moved sums by several C; now they cannot reach another row."""
+    seen = []
+
+    def augment(row, generator):
+        seen.append(len(row))
+        return mix(row)
+
+    x, y = data(24)
+    x[0] = 1000.0
+    sums = []
+    for tensors in ((x, y), (x[1:], y[1:])):
+        watch = Watch(monkeypatch)
+        schedule = Schedule(steps=1, sample_rate=1.0, noise_multiplier=5.0)
+        run(tensors=tensors, augment=augment, n_public=24, schedule=schedule)
+        sums.append(watch.clean[0].double())
+        monkeypatch.undo()
+    assert set(seen) == {1}
+    assert float((sums[0] - sums[1]).norm()) <= 1.0 + 1e-6
+
+
+def test_augmentation_of_a_row_does_not_depend_on_the_rows_before_it():
+    def greedy(row, generator):
+        for _ in range(int(row[0, 0] > 0)):
+            torch.rand(1, generator=generator)
+        return row + torch.rand(1, generator=generator)
+
+    x, y = data(10)
+    other = x.clone()
+    other[0] = -other[0]
+    rows = []
+    for some in (x, other):
+        with start(tensors=(some, y), augment=greedy, schedule=FULL) as training:
+            for batch in training:
+                if not batch.made_up:
+                    rows.append(batch.x.clone())
+                    break
+                training.step(losses_of(training.model, batch))
+    assert torch.equal(rows[0][1:], rows[1][1:])
+
+
+# Secrets
+
+
+def test_a_seeded_sampler_beside_secure_noise_is_told():
+    schedule = Schedule(steps=3, sample_rate=0.5, noise_multiplier=5.0)
+
+    def keys(rng, coins):
+        sampler = PoissonSampler(n=60, rates=schedule.rates, rng=coins)
+        told = run(schedule=schedule, rng=rng, sampler=sampler).guarantee.premises
+        return {p.about: p.text for p in told if "key" in p.about}
+
+    assert "seed" in keys(secure(), seeded(0))["sampling key"]
+    assert "seed" not in keys(secure(), seeded(0))["noise key"]
+    assert "seed" not in keys(secure(), secure())["sampling key"]
+    fixed = FixedSizeSampler(n=60, batch_sizes=[30] * 3, rng=seeded(0))
+    assert any("seed" in p.text for p in fixed.premises)
+
+
+def test_norms_are_taken_outside_autocast(monkeypatch):
+    """Under autocast a norm in bfloat16 let 1.003 C through."""
+    x, y = data(1)
+    moved = []
+    for scale in (1.0, 3.0, 7.7, 50.0):
+        watch = Watch(monkeypatch)
+        schedule = Schedule(steps=1, sample_rate=1.0, noise_multiplier=5.0)
+        with (
+            torch.autocast("cpu", dtype=torch.bfloat16),
+            start(tensors=(scale * x, y), schedule=schedule) as training,
+        ):
+            for batch in training:
+                training.step(10 * losses_of(training.model, batch))
+        moved.append(float(watch.clean[0].double().norm()))
+        monkeypatch.undo()
+    assert max(moved) <= 1.0
+    assert max(moved) > 0.99  # it was clipped
+
+
+def test_exact_facts_are_shown_only_when_asked():
+    x, y = data(40)
+    x[3, 0] = float("nan")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(tensors=(x, y), schedule=FULL)
+    with pytest.warns(UnprotectedDiagnostic, match="not finite"):
+        training = run(tensors=(x, y), schedule=FULL, show_unprotected=True)
+    assert training.diagnostics_unprotected.non_finite == 3
+    assert torch.isfinite(weights(training.model)).all()
