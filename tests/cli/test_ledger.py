@@ -60,7 +60,9 @@ def test_init_describes_what_it_made(tmp_path: Path) -> None:
 
 def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     first = run_json("spend", path, "--what", "mean [age]", "--gaussian-mu", 0.3)
-    assert first["guarantee"]["epsilon"] == pytest.approx(Gaussian(mu=0.3).epsilon(1e-5))
+    assert first["spent"]["epsilon"] == pytest.approx(Gaussian(mu=0.3).epsilon(1e-5))
+    assert first["guarantee"]["epsilon"] == 3.0
+    assert first["spent"]["epsilon"] < first["odometer"]["epsilon"] < 3.0
     assert first["entry"]["sequence"] == 1
     run("spend", path, "--what", "count", "--epsilon", 0.1)
     run("spend", path, "--what", "rough", "--epsilon", 0.1, "--delta", "1e-8", "--who", "ada")
@@ -74,7 +76,7 @@ def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     assert "2 earlier entries not shown" in run("show", path, "--last", 2)
     listed = run_json("show", path)
     assert [e["what"] for e in listed["entries"]] == ["mean [age]", "count", "rough", "training"]
-    assert listed["remaining"] == pytest.approx(3.0 - listed["guarantee"]["epsilon"])
+    assert listed["remaining"] == pytest.approx(3.0 - listed["spent"]["epsilon"])
 
     assert "intact, 4 entries, 3 since" in run("verify", path, "--head", first["head"])
     assert run_json("verify", path)["ok"] is True

@@ -261,16 +261,16 @@ _KINDS = ("--epsilon", "--gaussian-mu", "--sample-rate")
 
 
 def _summary(ledger: Ledger) -> dict[str, Any]:
-    guarantee = ledger.guarantee()
-    cap, spent = ledger.cap_epsilon, guarantee.epsilon
     return {
         "file": ledger.name,
-        "cap": {"epsilon": number_to_json(cap), "delta": ledger.cap_delta},
+        "cap": {"epsilon": number_to_json(ledger.cap_epsilon), "delta": ledger.cap_delta},
         "dataset": ledger.dataset,
         "count": len(ledger),
         "head": ledger.head,
-        "remaining": number_to_json(max(0.0, cap - spent)) if math.isfinite(spent) else 0.0,
-        "guarantee": guarantee.to_dict(),
+        "spent": {"epsilon": number_to_json(ledger.spent()), "delta": ledger.cap_delta},
+        "remaining": number_to_json(ledger.remaining),
+        "odometer": ledger.odometer().to_dict(),
+        "guarantee": ledger.guarantee().to_dict(),
     }
 
 

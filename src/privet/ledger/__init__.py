@@ -3,5 +3,6 @@
 from privet.ledger._chain import Entry
 from privet.ledger._fingerprint import fingerprint
 from privet.ledger._ledger import Ledger, Verification
+from privet.ledger._promise import Odometer
 
-__all__ = ["Entry", "Ledger", "Verification", "fingerprint"]
+__all__ = ["Entry", "Ledger", "Odometer", "Verification", "fingerprint"]

@@ -23,7 +23,7 @@ from privet.errors import (
 from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import _chain, _store
 from privet.ledger._chain import Entry, Tally, Terms, canonical, digest, words
-from privet.ledger._promise import promise
+from privet.ledger._promise import Odometer, at_the_cap, so_far
 from privet.loss import PrivacyLoss
 
 T = TypeVar("T")
@@ -60,9 +60,9 @@ class Ledger:
     follows is always covered. epsilon is stated to twelve significant digits: three charges of 0.1
     fill a cap of 0.3, which binary fractions alone would miss by 4e-17.
 
-    **Guarantee**: all releases charged here are together (spent, cap_delta)-private for the
-    ledger's adjacency and unit, at whatever moment the process dies; see `guarantee` for the
-    premises.
+    **Guarantee**: all releases charged here are together (cap_epsilon, cap_delta)-private for the
+    ledger's adjacency and unit, at whatever moment somebody stops or the process dies; see
+    `guarantee` for the premises.
 
     **Assumes** (not checked): every release on the data is charged, before it is made, here; each
     loss really bounds its release. The hash chain shows damage and careless edits, not a forger who
@@ -288,7 +288,11 @@ class Ledger:
         return self._look(lambda _: self._tally.head)
 
     def spent(self, delta: float | None = None) -> float:
-        """epsilon of the total at `delta`, by default the cap's."""
+        """epsilon of the total at `delta`, by default the cap's: bookkeeping, not a guarantee.
+
+        It would be one if the charges, and when to stop, had been fixed beforehand. See
+        `guarantee` for what holds at the cap and `odometer` for what holds now.
+        """
         delta = self.cap_delta if delta is None else _check.delta_or_zero("delta", delta)
         return self._epsilon(self.total, delta)
 
@@ -306,9 +310,17 @@ class Ledger:
         return self._look(lambda _: self._tally.count)
 
     def guarantee(self) -> Guarantee:
-        """What all releases charged here promise together, and on which premises."""
-        total = self.total
-        return promise(self._terms, total, self._epsilon(total, self.cap_delta))
+        """What all releases charged here promise together, at the cap, and on which premises.
+
+        The cap was fixed before the first release, so that it holds whatever made people go on or
+        stop. `spent` is smaller and no guarantee: state `odometer` for a figure of the moment, or
+        the loss of a plan that was fixed beforehand.
+        """
+        return at_the_cap(self._terms, self.total)
+
+    def odometer(self) -> Odometer:
+        """What was spent until now, by a bound that holds at whatever moment it is read."""
+        return so_far(self._terms, self.total)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check every byte that counts: SQLite's pages, terms, each entry, the chain, head and cap.

@@ -1,36 +1,111 @@
-"""What a ledger may promise for everything charged to it, and on which premises."""
+"""What a ledger may promise, and on which premises: at its cap, and at any moment before.
+
+Two different statements, hence two types. The cap is a *filter*: it was fixed beforehand, and holds
+whoever decides what to charge next. The total so far is an *odometer*: who reads it may have
+stopped because of what was released, and a plain composition of the charges is then too small.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, final
 
 from privet import loss as losses
 from privet import premises
-from privet.guarantee import Guarantee, Standing
+from privet._files import number_to_json
+from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
 from privet.ledger._chain import Terms
 from privet.loss import PrivacyLoss
 
+GRID = tuple(2.0 ** (k / 4.0) for k in range(-28, 41))
+"""The public budgets that an odometer reads from: 0.0078 to 1024, each 19% above the last."""
 
-def promise(terms: Terms, total: PrivacyLoss, epsilon: float) -> Guarantee:
-    """The guarantee of `total`, which is `epsilon` at the delta of `terms`."""
+
+def at_the_cap(terms: Terms, total: PrivacyLoss) -> Guarantee:
+    """The guarantee of everything charged to a ledger that refuses what would pass its cap."""
     return Guarantee(
+        epsilon=terms.cap_epsilon,
+        delta=terms.cap_delta,
+        adjacency=terms.adjacency,
+        unit=terms.unit,
+        standing=Standing.PROVED if math.isfinite(terms.cap_epsilon) else Standing.NONE,
+        theorem="privacy filter at the ledger's cap: no charge passes it",
+        premises=(premises.UNDER_CAP, *_rests_on(total, terms.cap_delta)),
+    )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Odometer:
+    """What has been spent, readable at any moment, also one chosen by looking at the releases.
+
+    With L the privacy loss of what was released until then,
+    E[(1 - e^(epsilon - L))_+] <= delta, although epsilon and the moment depend on the releases.
+
+    Theorem (docs/theory/ledger.md): fix budgets e_1 < ... < e_K and shares d_k of delta. If the
+    losses charged so far compose to at most e_k at d_k, for the least such k, then epsilon = e_k
+    has this property, by one filter for each k and a union over them. It is not a `Guarantee`: its
+    epsilon was not fixed beforehand.
+
+    >>> from privet.ledger import Ledger
+    >>> from privet.loss import Gaussian
+    >>> ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+    >>> entry = ledger.charge(Gaussian(mu=0.3), what="mean")
+    >>> round(ledger.spent(), 3), round(ledger.odometer().epsilon, 3)
+    (1.132, 1.414)
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    unit: Unit
+    premises: tuple[Premise, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon {self.epsilon:.4g} spent so far at delta {self.delta:.3g} per "
+            f"{self.unit.value}, {self.adjacency.value}, whenever it is read"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping."""
+        return {
+            "epsilon": number_to_json(self.epsilon),
+            "delta": self.delta,
+            "adjacency": self.adjacency.value,
+            "unit": self.unit.value,
+            "premises": [
+                {"about": p.about, "text": p.text, "backing": p.backing.value}
+                for p in self.premises
+            ],
+        }
+
+
+def so_far(terms: Terms, total: PrivacyLoss) -> Odometer:
+    """The odometer of `total`: the least public budget that holds it at its share of delta.
+
+    At delta = 0 the sum itself: pure losses are bounded for certain, hence at every moment.
+    """
+    epsilon = total.epsilon(terms.cap_delta / len(GRID))
+    if terms.cap_delta > 0.0 and epsilon > 0.0:
+        epsilon = next((budget for budget in GRID if epsilon <= budget), math.inf)
+    return Odometer(
         epsilon=epsilon,
         delta=terms.cap_delta,
         adjacency=terms.adjacency,
         unit=terms.unit,
-        standing=Standing.PROVED if math.isfinite(epsilon) else Standing.NONE,
-        theorem="composition of all charged losses",
-        premises=(
-            premises.UNDER_CAP,
-            premises.ALL_CHARGED,
-            premises.LOSSES_BOUND,
-            *(() if is_filter(total, terms.cap_delta) else (premises.NOT_ADAPTIVE,)),
-        ),
+        premises=_rests_on(total, terms.cap_delta),
     )
 
 
+def _rests_on(total: PrivacyLoss, delta: float) -> tuple[Premise, ...]:
+    always = (premises.ALL_CHARGED, premises.LOSSES_BOUND)
+    return always if is_filter(total, delta) else (*always, premises.NOT_ADAPTIVE)
+
+
 def is_filter(total: PrivacyLoss, delta: float) -> bool:
-    """Whether the cap holds even when each loss is chosen after seeing the releases before it.
+    """Whether a cap holds even when each loss is chosen after seeing the releases before it.
 
     Composition theorems fix the losses beforehand. Choosing them on the way is known to cost
     nothing extra for sums of pure epsilons at delta = 0 (Rogers, Roth, Ullman and Vadhan 2016), for
