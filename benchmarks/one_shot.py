@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privet import data
-from privet.experiments.adaptive_laplace.features import scattering_rows, stroke_rows
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.nets.features import unit_rows
+from privet.papers.adaptive_laplace.features import scattering_rows, stroke_rows
 
 Rows = NDArray[np.float32]
 DELTA = 1e-5

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from privet.data.behaviour import Panel, load_panel, rolling
-from privet.data.behaviour_files import copenhagen, fitbit_daily, fitbit_hourly, s50
 from privet.data.behaviour_health import ATTRIBUTES, health_network
 from privet.errors import InvalidArgument, MissingFile
+from privet.papers.autoencoder.panels import copenhagen, fitbit_daily, fitbit_hourly, s50
 
 
 def small(**changes: object) -> Panel:

@@ -21,7 +21,7 @@ from privet.errors import InvalidArgument, LedgerError
 from privet.experiments.compare import ENTRANTS, Entrant, accounts, compare
 from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.trial import attacked, trial
-from privet.experiments.kept import kept
+from privet.kept import kept
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 

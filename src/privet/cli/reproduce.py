@@ -52,7 +52,7 @@ def adaptive_laplace(
 
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
-    from privet.experiments import adaptive_laplace as experiment
+    from privet.papers import adaptive_laplace as experiment
 
     if (data, paper) not in experiment.CHOICES:
         raise InvalidArgument("data", data, "mnist or cifar10")
@@ -105,7 +105,7 @@ def pate(
 
     The same command goes on after an interruption: networks and rows are kept in OUT/cells.
     """
-    from privet.experiments import pate as experiment
+    from privet.papers import pate as experiment
 
     count = None if seeds is None else _check.count("seeds", seeds)
     settings = experiment.settings_for(data, count)

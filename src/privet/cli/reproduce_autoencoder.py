@@ -39,7 +39,7 @@ def autoencoder(
 
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
-    from privet.experiments import autoencoder as experiment
+    from privet.papers import autoencoder as experiment
 
     for name, given, allowed in (
         ("--data", data, experiment.DATA),

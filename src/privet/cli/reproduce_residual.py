@@ -32,7 +32,7 @@ def residual(
 
     The same command goes on after an interruption: trained networks are kept in OUT/models.
     """
-    from privet.experiments import residual as experiment
+    from privet.papers import residual as experiment
 
     if data not in experiment.QUICK:
         raise InvalidArgument("--data", data, f"one of {', '.join(experiment.QUICK)}")

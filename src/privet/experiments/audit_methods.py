@@ -26,20 +26,21 @@ from privet.bounds import Bounded, Moments, categories
 from privet.data import load
 from privet.errors import InvalidArgument
 from privet.experiments import audit_dpsgd
-from privet.experiments.adaptive_laplace.audit import audit_record
 from privet.guarantee import Adjacency
 from privet.mechanisms import Gaussian
 from privet.methods.adaptive_laplace import OneShotMoments
 from privet.methods.adaptive_laplace.moments import CONSTANT
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.autoencoder.published import MinMax, PublishedStack, unit_inputs
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.pate import Aggregator, Answers
-from privet.methods.residual.budgets import TheoremOne
-from privet.methods.residual.noisy_inputs import InputPlan, NoisyInputs, PublishedInputs, noisy
+from privet.methods.residual.noisy_inputs import InputPlan, NoisyInputs, noisy
 from privet.methods.residual.training import Training
 from privet.noise import Source
+from privet.papers.adaptive_laplace.audit import audit_record
+from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
+from privet.papers.residual.published import PublishedInputs
+from privet.papers.residual.theorems import TheoremOne
 
 Floats = NDArray[np.float64]
 QUIET = 1e-6

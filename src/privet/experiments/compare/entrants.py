@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any, final
 
 from privet.audit import Finding
-from privet.experiments.adaptive_laplace.audit import audit_record
-from privet.experiments.autoencoder.audit import audit_output_layer
 from privet.experiments.compare import makers
 from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.relevance import Relevance, of_network, of_rule
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger
 from privet.noise import seeded
+from privet.papers.adaptive_laplace.audit import audit_record
+from privet.papers.autoencoder.audit import audit_output_layer
 
 Make = Callable[[Bench, int, Ledger | None], Any]
 """A bench, a seed and a ledger to an estimator with fit, predict and predict_proba."""

@@ -19,13 +19,7 @@ from privet.experiments.compare.bench import Bench, View
 from privet.ledger import Ledger
 from privet.loss import gaussian_mu
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.adaptive_laplace.published_nets import PublishedNet
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.autoencoder.compared import (
-    FilterPriority,
-    FunctionalMechanism,
-    PerturbedHistogram,
-)
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import PrivateNetwork, Wishes
 from privet.methods.dpsgd.automatic import network_plan
@@ -37,6 +31,12 @@ from privet.methods.residual import ResidualPerturbationClassifier
 from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.training import Training
 from privet.nets.residual import DenseResidual, Perturbation, Strategy
+from privet.papers.adaptive_laplace.networks import PublishedNet
+from privet.papers.autoencoder.compared import (
+    FilterPriority,
+    FunctionalMechanism,
+    PerturbedHistogram,
+)
 
 if TYPE_CHECKING:
     from privet.methods.autoencoder.behaviour import BehaviourModel

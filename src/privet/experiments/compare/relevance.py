@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from privet.experiments.compare.bench import Bench, View
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.adaptive_laplace.as_published import NetworkRule
+from privet.methods.adaptive_laplace.network_rule import NetworkRule
 from privet.methods.adaptive_laplace.rows import public_rows
 from privet.methods.adaptive_laplace.shaped_training import ShapedNetwork
 from privet.methods.adaptive_laplace.solve import LinearRule

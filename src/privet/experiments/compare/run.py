@@ -22,7 +22,7 @@ from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.entrants import ENTRANTS, LIMIT, Entrant
 from privet.experiments.compare.makers import dpsgd_run
 from privet.experiments.compare.trial import Row, audited, trial
-from privet.experiments.kept import kept, path_of
+from privet.kept import kept, path_of
 from privet.methods.pate.method import cluster
 
 Progress = Callable[[str, int, int], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,13 @@ from sklearn.utils.validation import validate_data
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
-from privet.methods.adaptive_laplace.as_published import (
-    READINGS,
-    NetworkRule,
-    as_rule,
-    fit_published,
-    rows_for_network,
-)
 from privet.methods.adaptive_laplace.local import LocalRecords
 from privet.methods.adaptive_laplace.moments import OneShotMoments
-from privet.methods.adaptive_laplace.published_nets import PublishedNet
+from privet.methods.adaptive_laplace.network_rule import (
+    NetworkRule,
+    as_rule,
+    rows_for_network,
+)
 from privet.methods.adaptive_laplace.rows import Bounds, public_rows
 from privet.methods.adaptive_laplace.shaped_training import EXPONENT as TRAINING_EXPONENT
 from privet.methods.adaptive_laplace.shaped_training import SHARE as TRAINING_SHARE
@@ -33,7 +30,11 @@ from privet.methods.base import PublicFacts, Release, class_numbers, source_of
 from privet.methods.estimators import LogitClassifier
 from privet.nets.features import Features, unit_rows
 
+if TYPE_CHECKING:
+    from privet.papers.adaptive_laplace.networks import PublishedNet
+
 Array = NDArray[Any]
+READINGS = ("sound", "published", "released")
 
 EXPONENT = 0.25
 """How strongly relevance shapes the noise when `adaptive`."""
@@ -186,6 +187,8 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
         return as_rule(found)
 
     def _published(self, rows: Array, labels: Array, facts: PublicFacts) -> Release[NetworkRule]:
+        from privet.papers.adaptive_laplace.estimators import fit_published
+
         self.plan_, found = fit_published(
             rows,
             labels,
@@ -223,7 +226,7 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
 
     def _check_settings(self) -> None:
         for name, value, allowed in (
-            ("reading", self.reading, ("sound", *READINGS)),
+            ("reading", self.reading, READINGS),
             ("kind", self.kind, ("moments", "local", "network")),
             ("objective", self.objective, tuple(o.value for o in Objective)),
             ("adjacency", self.adjacency, tuple(a.value for a in Adjacency)),

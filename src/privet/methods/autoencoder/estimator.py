@@ -21,7 +21,6 @@ from privet.methods.autoencoder.base import (
     layer_sizes,
     no_groups,
 )
-from privet.methods.autoencoder.published import PublishedStack
 from privet.methods.autoencoder.records import Held, Records, Scaling, Stream
 from privet.methods.autoencoder.stack import OutputLayer
 from privet.methods.base import PublicFacts, Release, class_list, class_numbers, source_of
@@ -178,6 +177,8 @@ class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
     ) -> Release[Any]:
         if groups is not None or not isinstance(records, Held):
             raise InvalidArgument("reading", "published", "used with arrays and without groups")
+        from privet.papers.autoencoder.published import PublishedStack
+
         scaling = Scaling(columns=facts.features, bounds=self.bounds)
         if not isinstance(scaling.bounds, tuple):
             raise InvalidArgument("bounds", self.bounds, "a pair (low, high) for reading=published")

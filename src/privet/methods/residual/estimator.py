@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -17,9 +17,12 @@ from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.methods.base import PublicFacts, class_numbers, column_bounds, source_of
 from privet.methods.estimators import PrivateClassifier
-from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs, PublishedInputs
+from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs
 from privet.methods.residual.training import Training, Watcher
 from privet.nets.residual import DenseResidual, Perturbation, ResNet
+
+if TYPE_CHECKING:
+    from privet.papers.residual.published import PublishedInputs
 
 Array = NDArray[Any]
 READINGS = ("sound", "published")
@@ -125,6 +128,8 @@ class ResidualPerturbationClassifier(PrivateClassifier):
         gamma = (0.5 if published else 0.0) if self.gamma is None else self.gamma
         build = _builder(self.shape, self.depth, Perturbation(gamma=gamma))
         if published:
+            from privet.papers.residual.published import PublishedInputs
+
             return PublishedInputs(
                 radius=radius,
                 build=build,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from privet.ledger import Entry, Ledger
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import ratio_up
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
-from privet.methods.residual.budgets import NoisyInputBudget, TheoremOne
+from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.ensemble import Ensemble
 from privet.methods.residual.training import Training, Watcher
 from privet.noise import Source
@@ -147,54 +147,7 @@ class NoisyInputs(Method[Ensemble, InputPlan]):
         self, x: Array, y: Array, plan: InputPlan, *, ledger: Ledger | None, rng: Source
     ) -> Release[Ensemble]:
         """Train members on noisy rows and class numbers; test inputs stay as they are."""
-        return _fit(self, x, y, plan, test_noise=0.0, claim=None, ledger=ledger, rng=rng)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class PublishedInputs(Method[Ensemble, InputPlan]):
-    """Strategy I as published: pi and gamma are given, noise is new at every epoch and in tests.
-
-    `facts.epsilon` is not used: what Theorem 1 says of these settings is the claim, and the exact
-    cost of the noisy inputs, for features only, is the guarantee. Inputs really are clipped to R.
-
-    residual-perturbation, section IV.
-    """
-
-    radius: float
-    build: Build
-    gamma: float
-    input_noise: float
-    members: int = 1
-    training: Training = field(default_factory=Training)
-    noise_draws: int = 1
-    watcher: Watcher | None = None
-
-    def plan(self, facts: PublicFacts) -> InputPlan:
-        """The cost of the given noise."""
-        budget = NoisyInputBudget(
-            radius=self.radius,
-            input_noise=_check.positive("input_noise", self.input_noise),
-            draws=self.members * self.training.epochs,
-            dimension=facts.features,
-        )
-        return InputPlan(facts=facts, budget=budget, answers=None, redrawn=True)
-
-    def fit(
-        self, x: Array, y: Array, plan: InputPlan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[Ensemble]:
-        """Train members, each on inputs with noise of its own."""
-        theorem = TheoremOne(
-            radius=self.radius,
-            bound=self.radius,
-            gamma=_check.positive("gamma", self.gamma),
-            input_noise=self.input_noise,
-            epochs=self.training.epochs,
-            clipped=True,
-        )
-        claim = theorem.claim(plan.facts.delta)
-        noise = self.input_noise
-        return _fit(self, x, y, plan, test_noise=noise, claim=claim, ledger=ledger, rng=rng)
+        return train_members(self, x, y, plan, test_noise=0.0, claim=None, ledger=ledger, rng=rng)
 
 
 def noisy(rows: Array, plan: InputPlan, rng: Source) -> NDArray[np.float32]:
@@ -229,8 +182,23 @@ def fill_slots(
     return filled, known, order >= there
 
 
-def _fit(
-    method: NoisyInputs | PublishedInputs,
+class Trained(Protocol):
+    """What `train_members` asks of a method: how networks are built, trained and asked."""
+
+    @property
+    def build(self) -> Build: ...
+    @property
+    def members(self) -> int: ...
+    @property
+    def training(self) -> Training: ...
+    @property
+    def noise_draws(self) -> int: ...
+    @property
+    def watcher(self) -> Watcher | None: ...
+
+
+def train_members(
+    method: Trained,
     x: Array,
     y: Array,
     plan: InputPlan,
@@ -240,6 +208,7 @@ def _fit(
     ledger: Ledger | None,
     rng: Source,
 ) -> Release[Ensemble]:
+    """Charge, draw the noisy inputs as planned, and train an ensemble on them."""
     rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     if rows.shape[1] != plan.facts.features:
         raise InvalidArgument(

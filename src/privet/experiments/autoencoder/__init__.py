@@ -1,6 +1,0 @@
-"""dPAH against the models it is compared to: Figures 2 and 3 of the paper, and its orderings."""
-
-from privet.experiments.autoencoder.run import reproduce, tables
-from privet.experiments.autoencoder.settings import DATA, MODELS, QUICK, Settings
-
-__all__ = ["DATA", "MODELS", "QUICK", "Settings", "reproduce", "tables"]

@@ -1,6 +1,0 @@
-"""PATE for high-dimensional targets on hippocampus volumes: the paper's table, with its control."""
-
-from privet.experiments.pate.run import reproduce, table
-from privet.experiments.pate.settings import GENERATED, QUICK, Settings, settings_for
-
-__all__ = ["GENERATED", "QUICK", "Settings", "reproduce", "settings_for", "table"]

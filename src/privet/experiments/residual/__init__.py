@@ -1,6 +1,0 @@
-"""Residual perturbation: the paper's tables and figures, and what stronger attacks find."""
-
-from privet.experiments.residual.run import reproduce
-from privet.experiments.residual.settings import QUICK, Settings, paper_settings
-
-__all__ = ["QUICK", "Settings", "paper_settings", "reproduce"]

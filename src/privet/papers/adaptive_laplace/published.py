@@ -1,0 +1,345 @@
+"""The Adaptive Laplace Mechanism as published: Algorithm 1, its claim, and what can be proved.
+
+    reading        noise                                             proved
+    PAPER          each record and its coefficients once             local: eps_x + eps_y (ILM)
+    RELEASED       one image a batch, drawn anew at every step       nothing (epsilon infinite)
+
+For users who want the paper's idea under a guarantee there is `AdaptiveLaplaceClassifier`; this is
+the system that is compared and attacked.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from privet import _check, premises
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Guarantee, Standing
+from privet.ledger import Entry, Ledger
+from privet.loss import Pure
+from privet.methods.base import Method, PublicFacts, Release
+from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
+from privet.noise import Source, grid
+from privet.papers.adaptive_laplace import noise as noise
+from privet.papers.adaptive_laplace.networks import (
+    PublishedNet,
+    hold_outputs,
+    taylor_loss,
+)
+
+Array = NDArray[Any]
+Watcher = Callable[[int, nn.Module], None]
+"""Called after every epoch with its number and the model."""
+RELEASED_SENSITIVITY = 2.0 * 14 * 14 * 25
+"""The Delta_h0 in the authors' own code for MNIST."""
+
+
+class Reading(Enum):
+    """Which of the two systems: the paper's text, or the code its authors put out."""
+
+    PAPER = "paper"
+    RELEASED = "released"
+
+
+class Count(Enum):
+    """How |h0| is read for a convolution; for a dense layer both are its units."""
+
+    FEATURE_MAPS = "feature maps"
+    NEURONS = "neurons"
+
+
+def nobody(epoch: int, model: nn.Module) -> None:
+    """Watches nothing."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PublishedPlan:
+    """All numbers of Algorithm 1, from public facts."""
+
+    facts: PublicFacts
+    epsilons: tuple[float, float, float]
+    """eps_1 for relevance (0 for ILM), eps_2 for features, eps_3 for labels."""
+    h0: int
+    first_layer_sensitivity: float
+    loss_sensitivity: float
+    local_features: float
+    local_labels: float
+    claim: Guarantee
+
+    @property
+    def relevance_scale(self) -> float:
+        """Delta_R / eps_1 = 2 d / (|D| eps_1) (lines 4-6)."""
+        return 2.0 * self.facts.features / (self.facts.records * self.epsilons[0])
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Published(Method[PublishedNet, PublishedPlan]):
+    """Algorithm 1 (AdLM), or with `adaptive=False` the identical mechanism (ILM, beta_j = 1).
+
+    `network` is trained in place. `relevance_model` is what relevance is computed on, with its
+    `origin`; None is the paper's way: a copy of the network, trained without noise on the records.
+    `optimizer` is the paper's with `torch.optim.SGD`; Adam, the default, learns in fewer epochs.
+    `shares` split the budget (the paper does not say how). `output_bound` holds |z_l| to a range in
+    which the Taylor error is known; None leaves it free, as the paper does, and it is reported.
+
+    **Guarantee** `Release.claim` is the paper's, eps_1 + eps_2 + eps_3, as a claim.
+    `Release.guarantee` is what we can prove: for ILM, and for relevance from a public model, the
+    local eps_1 + eps_x + eps_y; infinite for a model that saw the records and for RELEASED.
+
+    **Assumes** rows in [0, 1] (others are held there) and labels 0 to M - 1.
+
+    >>> method = Published(network=PublishedNet((1, 28, 28), classes=10), adaptive=False)
+    >>> facts = PublicFacts(records=60_000, features=784, outputs=10, epsilon=1.0, delta=0.0)
+    >>> plan = method.plan(facts)
+    >>> plan.claim.epsilon, plan.local_features, round(plan.local_labels, 3)
+    (1.0, 14.0625, 0.993)
+
+    Adaptive Laplace Mechanism, Algorithm 1; ILM: appendix C.
+    """
+
+    network: PublishedNet
+    adaptive: bool = True
+    reading: Reading = Reading.PAPER
+    count: Count | int = Count.FEATURE_MAPS
+    relevance_model: nn.Module | None = None
+    origin: Origin | None = None
+    shares: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    batch_size: int = 1800
+    epochs: int = 10
+    learning_rate: float = 2e-3
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
+    pretraining_epochs: int = 2
+    output_bound: float | None = None
+    loss: noise.PolynomialLoss = noise.CROSS_ENTROPY
+    watcher: Watcher = field(default=nobody, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.shares) != 3 or any(not 0.0 < s < math.inf for s in self.shares):
+            raise InvalidArgument("shares", self.shares, "three numbers above 0")
+        if (self.relevance_model is None) != (self.origin is None):
+            raise InvalidArgument(
+                "origin", self.origin, "given with relevance_model, and only with it"
+            )
+
+    @property
+    def h0(self) -> int:
+        """|h0| under the reading chosen."""
+        if isinstance(self.count, Count):
+            maps = self.count is Count.FEATURE_MAPS
+            return self.network.feature_maps if maps else self.network.first_layer_neurons
+        return _check.count("count", self.count)
+
+    def plan(self, facts: PublicFacts) -> PublishedPlan:
+        """Sensitivities, budgets and the claim."""
+        total = _check.positive("epsilon", facts.epsilon)
+        shares = self.shares if self.adaptive else (0.0, *self.shares[1:])
+        e1, e2, e3 = (total * s / sum(shares) for s in shares)
+        released = self.reading is Reading.RELEASED
+        first = (
+            RELEASED_SENSITIVITY
+            if released
+            else noise.first_layer_sensitivity(self.h0, facts.features)
+        )
+        second = self.loss.sensitivity(facts.outputs, self.network.hidden)
+        return PublishedPlan(
+            facts=facts,
+            epsilons=(e1, e2, e3),
+            h0=self.h0,
+            first_layer_sensitivity=first,
+            loss_sensitivity=second,
+            local_features=math.inf
+            if released
+            else noise.local_feature_epsilon(
+                epsilon=e2, batch_size=self.batch_size, neurons=self.h0
+            ),
+            local_labels=math.inf
+            if released
+            else noise.local_label_epsilon(
+                epsilon=e3,
+                batch_size=self.batch_size,
+                sensitivity=second,
+                change=self.loss.label_change,
+            ),
+            claim=_claim(total, adaptive=self.adaptive),
+        )
+
+    def guarantee(self, plan: PublishedPlan) -> Guarantee:
+        """What is proved of the release that `plan` describes."""
+        unproved = self._unproved()
+        if unproved is not None:
+            return Guarantee(
+                epsilon=math.inf,
+                delta=0.0,
+                adjacency=Adjacency.REPLACE_ONE,
+                standing=Standing.NONE,
+                theorem=f"none: {unproved}",
+            )
+        relevance = plan.epsilons[0]
+        rests_on = [
+            premises.bound("features are held in [0, 1]"),
+            premises.held("draws", "each record has draws of its own"),
+            premises.LAPLACE_LAW,
+            premises.SECRET_KEY,
+        ]
+        if self.adaptive and self.origin is not None:
+            rests_on.append(self.origin.premise())
+        return Guarantee(
+            epsilon=relevance + plan.local_features + plan.local_labels,
+            delta=0.0,
+            adjacency=Adjacency.REPLACE_ONE,
+            theorem="local Laplace mechanism on features and label coefficients of each record",
+            premises=tuple(rests_on),
+        )
+
+    def _unproved(self) -> str | None:
+        """Why nothing is proved, or None."""
+        if self.reading is Reading.RELEASED:
+            return "records of a batch share one draw, so their differences carry no noise"
+        if self.adaptive and not isinstance(self.origin, PublicModel):
+            return "relevance comes from a network that saw the records, so Lemma 1 does not hold"
+        return None
+
+    def fit(
+        self, x: Array, y: Array, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
+    ) -> Release[PublishedNet]:
+        """Algorithm 1 on rows x in [0, 1] and class numbers y."""
+        rows = np.require(x, np.float32, "W").reshape(len(x), -1)
+        if rows.shape[1] != plan.facts.features:
+            raise InvalidArgument("x", rows.shape, f"rows of {plan.facts.features} features")
+        labels = np.require(y, np.int64, "W")
+        proved = self.guarantee(plan)
+        entries = self._charge(proved, ledger)
+        ratios = self._ratios(rows, labels, plan, rng)  # lines 1-7, 10-11
+        _, e2, e3 = plan.epsilons
+        scales = noise.feature_scales(
+            ratios,
+            epsilon=e2,
+            sensitivity=plan.first_layer_sensitivity,
+            batch_size=self.batch_size,
+        )
+        constant = plan.first_layer_sensitivity / (self.batch_size * e2)
+        self.network.first.constant.fill_(
+            1.0 + float(rng.child("bias").laplace(1, constant)[0])  # line 14
+        )
+        label_scale = plan.loss_sensitivity / (self.batch_size * e3)
+        self._train(self._batches(rows, labels, scales, label_scale, rng))
+        return Release(model=self.network, guarantee=proved, claim=plan.claim, entries=entries)
+
+    def _charge(self, proved: Guarantee, ledger: Ledger | None) -> tuple[Entry, ...]:
+        if ledger is None:
+            return ()
+        if not math.isfinite(proved.epsilon):
+            raise InvalidArgument(
+                "ledger", ledger, "None here", f"nothing finite can be charged: {proved.theorem}"
+            )
+        loss = Pure(epsilon_each=proved.epsilon, adjacency=Adjacency.REPLACE_ONE)
+        return (ledger.charge(loss, what="Adaptive Laplace Mechanism as published (local)"),)
+
+    def _ratios(
+        self, rows: Array, labels: Array, plan: PublishedPlan, rng: Source
+    ) -> NDArray[np.float64]:
+        """beta_j from relevance with Lap(2 d / (|D| eps_1)) on each feature (lines 1-11)."""
+        if not self.adaptive:
+            return np.ones(rows.shape[1])
+        model = self.relevance_model
+        if model is None:
+            model = self.pretrained(rows, labels, rng)
+        shaped = rows.reshape(-1, *self.network.shape)
+        exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
+        drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
+        step = grid.spacing(plan.relevance_scale)
+        return budget_ratios(grid.add(exact.reshape(-1), drawn, step=step))
+
+    def pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
+        """The paper's well-trained network: it sees the records, which nothing accounts for."""
+        model = copy.deepcopy(self.network)
+        optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+        for epoch in range(self.pretraining_epochs):
+            order = rng.child("pretraining", epoch).permutation(len(rows))
+            for chosen in np.array_split(order, max(1, len(rows) // 200)):
+                optimizer.zero_grad()
+                out = model(torch.from_numpy(rows[chosen]))
+                F.cross_entropy(out, torch.from_numpy(labels[chosen])).backward()
+                optimizer.step()
+        return model.eval()
+
+    def _batches(
+        self, rows: Array, labels: Array, scales: Array, label_scale: float, rng: Source
+    ) -> Callable[[int], Iterator[tuple[Tensor, Tensor]]]:
+        """Noisy records and coefficients of an epoch, under the reading chosen."""
+        size = min(self.batch_size, len(rows))
+        exact = self.loss.coefficients(labels, self.network.classes)
+
+        def orders(epoch: int) -> Iterator[Array]:
+            order = rng.child("order", epoch).permutation(len(rows))
+            return (order[i : i + size] for i in range(0, len(rows) - size + 1, size))
+
+        if self.reading is Reading.RELEASED:
+
+            def shared(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+                for i, chosen in enumerate(orders(epoch)):
+                    own = rng.child("shared", epoch, i)
+                    x_bar = noise.share_one_draw(rows[chosen], scales, own)
+                    phi = exact[chosen] + own.laplace(exact.shape[1:], label_scale)
+                    yield torch.from_numpy(x_bar), torch.from_numpy(phi.astype(np.float32))
+
+            return shared
+
+        x_bar = noise.perturb_records(rows, scales, rng.child("features"))
+        phi = noise.perturb_coefficients(exact, label_scale, rng.child("labels"))
+
+        def once(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+            for chosen in orders(epoch):
+                yield torch.from_numpy(x_bar[chosen]), torch.from_numpy(phi[chosen])
+
+        return once
+
+    def _train(self, batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]) -> None:
+        """Lines 20-30: gradient steps on the perturbed loss; nothing reads the records any more."""
+        optimizer = self.optimizer(self.network.parameters(), lr=self.learning_rate)
+        for epoch in range(self.epochs):
+            self.network.train()
+            for x_bar, phi in batches(epoch):
+                optimizer.zero_grad()
+                taylor_loss(self.network(x_bar), phi).mean().backward()
+                optimizer.step()
+                if self.output_bound is not None:
+                    hold_outputs(self.network.output, self.output_bound)
+            self.network.eval()
+            self.watcher(epoch + 1, self.network)
+
+
+def _claim(epsilon: float, *, adaptive: bool) -> Guarantee:
+    """What Theorem 1 (appendix C for ILM) states, with the premises it rests on."""
+    doubtful = [
+        (
+            "noise law",
+            "a sum of |L| draws of Lap(b/|L|) is a draw of Lap(b) (eqs. 20-21): it is not",
+        ),
+        ("sum", "the network sees the sum over a batch only (eq. 15): it sees every record"),
+    ]
+    if adaptive:
+        doubtful.append(
+            ("model", "the network relevance is computed on does not depend on the record")
+        )
+    return Guarantee(
+        epsilon=epsilon,
+        delta=0.0,
+        adjacency=Adjacency.REPLACE_ONE,
+        standing=Standing.CLAIMED,
+        theorem="Adaptive Laplace Mechanism, Theorem 1" if adaptive else "the same, appendix C",
+        premises=tuple(premises.doubtful(about, text) for about, text in doubtful),
+    )

@@ -1,0 +1,131 @@
+"""The examples and models of a cell."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from privet.data.behaviour import Panel, rolling
+from privet.data.behaviour_health import health_network
+from privet.errors import InvalidArgument
+from privet.methods.autoencoder.behaviour import BehaviourModel, BehaviourPredictor, Examples
+from privet.papers.autoencoder.compared import (
+    ConditionalRBM,
+    DeepAutoencoder,
+    FilterPriority,
+    FunctionalMechanism,
+    PerturbedHistogram,
+    SocialRBM,
+    TruncatedAutoencoder,
+)
+from privet.papers.autoencoder.panels import copenhagen
+from privet.papers.autoencoder.settings import DELTA, Cell, Settings
+
+LAGS = 3
+HORIZON = {"health": 0.2, "copenhagen": 0.25}
+"""The share of days, the last ones, whose statuses are predicted."""
+
+
+@final
+class Bench:
+    """Makes examples for cells and keeps the last ones: cells come sorted."""
+
+    def __init__(self, settings: Settings, folder: Path | None = None) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._key: tuple[object, ...] = ()
+        self._examples: tuple[Examples, Examples] | None = None
+
+    def panel(self, data: str, seed: int) -> Panel:
+        """A network of its own for each seed; Copenhagen ends a day earlier for each seed."""
+        match data:
+            case "health":
+                s = self.settings
+                return health_network(users=s.users, days=s.days, seed=seed).panel
+            case "copenhagen":
+                whole = copenhagen(self.folder)
+                return whole.before(whole.days - (seed - 1) % 5)
+            case _:
+                raise InvalidArgument("data", data, "health or copenhagen")
+
+    def examples(self, cell: Cell) -> tuple[Examples, Examples]:
+        """Training and test examples; the test days are the same at every rate."""
+        if self._examples is None or cell.key != self._key:
+            self._key, self._examples = cell.key, self._make(cell)
+        return self._examples
+
+    def _make(self, cell: Cell) -> tuple[Examples, Examples]:
+        panel = self.panel(cell.data, cell.seed)
+        horizon = max(1, round(HORIZON[cell.data] * panel.days))
+        if cell.rate < 1.0 and cell.sampled == "users":
+            rng = np.random.default_rng([cell.seed, 1])
+            count = max(8, round(cell.rate * len(panel.users)))
+            kept = np.sort(rng.permutation(len(panel.users))[:count])
+            few = panel.sample(kept)
+            (fold,) = rolling(panel, horizon=horizon, first=LAGS + 1)
+            # what is learned from few users is tested on the network of all of them
+            return Examples.of(few, fold.train, lags=LAGS), Examples.of(panel, fold.test, lags=LAGS)
+        training = panel.days - horizon - LAGS - 1
+        window = max(1, round(cell.rate * training))
+        first = panel.days - horizon - window - LAGS - 1
+        recent = replace(panel, values=panel.values[:, max(first, 0) :])
+        (fold,) = rolling(recent, horizon=horizon, first=LAGS + 1)
+        return (
+            Examples.of(recent, fold.train, lags=LAGS),
+            Examples.of(recent, fold.test, lags=LAGS),
+        )
+
+    def model(self, cell: Cell) -> BehaviourModel:
+        """The model of a cell."""
+        steps: dict[str, Any] = {
+            "steps": self.settings.steps,
+            "pretraining_steps": self.settings.steps // 4,
+            "random_state": cell.seed,
+        }
+        match cell.model:
+            case "dA":
+                return DeepAutoencoder(**steps)
+            case "TdA":
+                return TruncatedAutoencoder(**steps)
+            case "CRBM":
+                return ConditionalRBM(**steps)
+            case "SctRBM":
+                return SocialRBM(**steps)
+        if cell.epsilon is None or cell.unit is None:
+            raise InvalidArgument("model", cell.model, "one of the models of the comparison")
+        paid: dict[str, Any] = {
+            "epsilon": cell.epsilon, "unit": cell.unit, "random_state": cell.seed,
+        }  # fmt: skip
+        match cell.model:
+            case "dPAH":
+                return BehaviourPredictor(delta=DELTA, lags=LAGS, **paid)
+            case "FM":
+                return FunctionalMechanism(**paid)
+            case "FM, tight":
+                return FunctionalMechanism(tight=True, **paid)
+            case "DPME":
+                return PerturbedHistogram(**paid)
+            case "FP":
+                return FilterPriority(**paid)
+        raise InvalidArgument("model", cell.model, "one of the models of the comparison")
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        """Train and test one cell; what came out, with what is proved."""
+        train, test = self.examples(cell)
+        began = time.perf_counter()
+        model = self.model(cell).fit(train)
+        seconds = time.perf_counter() - began
+        proved = model.guarantee_
+        share = float(test.status.mean())
+        return {
+            **asdict(cell),
+            "accuracy": model.score(test),
+            "always": max(share, 1.0 - share),
+            "proved": None if proved is None else proved.to_dict(),
+            "examples": len(train),
+            "seconds": round(seconds, 3),
+        }

@@ -1,0 +1,109 @@
+"""DP-SGD on the U-Net of the PATE experiment: a record is a volume, or a whole teacher shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from privet.guarantee import Adjacency, Guarantee, Unit
+from privet.methods.dpsgd import PoissonSampler, Schedule, private
+from privet.nets import AutomaticClipping
+from privet.nets.segmentation import Recipe, random_patch, volumes_of
+from privet.noise import Source
+from privet.papers.pate.settings import PrivateRecipe
+
+Array = NDArray[Any]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a run may spend, and for whom: neighbours and the unit that its records are."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    unit: Unit
+
+
+def records(images: Array, maps: Array, *, volumes: int = 1) -> Tensor:
+    """Records of so many volumes in a row, (records, volumes, 1 + classes, x, y, z)."""
+    packed = torch.cat([volumes_of(images), torch.as_tensor(maps, dtype=torch.float32)], dim=1)
+    return torch.stack(packed.split(volumes))
+
+
+def one_less_dice(logits: Tensor, targets: Tensor) -> Tensor:
+    """For each volume: 1 - mean soft Dice of all classes.
+
+    Without cross-entropy, whose gradient is at first that of calling everything background: scaled
+    to length 1 and repeated for as many steps as a budget allows, that is all that is learned. With
+    the background among the classes, or one of the others takes its place.
+    """
+    axes = (2, 3, 4)
+    probabilities = logits.softmax(1)
+    both = (probabilities * targets).sum(axes)
+    dice = (2.0 * both + 1.0) / (probabilities.sum(axes) + targets.sum(axes) + 1.0)
+    out: Tensor = 1.0 - dice.mean(1)
+    return out
+
+
+def start_at(network: nn.Module, frequencies: Array) -> nn.Module:
+    """The U-Net whose last biases are the logarithms of public class frequencies.
+
+    So that no step, and no privacy, is spent on learning that most voxels are background.
+    """
+    last = list(network.parameters())[-1]
+    with torch.no_grad():
+        last.copy_(torch.as_tensor(frequencies).clamp(min=1e-6).log())
+    return network
+
+
+def train_privately(
+    network: nn.Module,
+    data: Tensor,
+    recipe: PrivateRecipe,
+    budget: Budget,
+    *,
+    patches: Recipe,
+    rng: Source,
+) -> Guarantee:
+    """Train the network in place on `records`, and say what that promises.
+
+    Every view of a record is a random patch of one of its volumes; a record's gradient is the mean
+    over its views, scaled to the recipe's bound.
+    """
+    schedule = Schedule.for_budget(
+        epsilon=budget.epsilon, delta=budget.delta, steps=recipe.steps,
+        sample_rate=recipe.sample_rate, clipping_bound=recipe.bound, adjacency=budget.adjacency,
+    )  # fmt: skip
+    count = len(data)
+    sampler = PoissonSampler(
+        n=count, rates=schedule.rates, rng=rng, n_public=count, adjacency=budget.adjacency
+    )
+    optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+
+    def cut(numbers: Tensor, generator: torch.Generator) -> Tensor:
+        which = torch.randint(data.shape[1], (len(numbers),), generator=generator)
+        return torch.stack(
+            [
+                random_patch(data[i, j], patches, generator)
+                for i, j in zip(numbers, which, strict=True)
+            ]
+        )
+
+    with private(
+        network.train(), optimizer, torch.arange(count), schedule, delta=budget.delta, rng=rng,
+        sampler=sampler, clipping=lambda c: AutomaticClipping(bound=c), augment=cut,
+        views=recipe.views, micro_batch=max(8 // recipe.views, 1),
+    ) as training:  # fmt: skip
+        for batch in training:
+            losses = torch.zeros(0)  # of an empty sample, from which nothing was cut
+            if len(batch):
+                losses = one_less_dice(network(batch.x[:, :1]), batch.x[:, 1:])
+            training.step(losses)
+    network.eval()
+    return replace(training.guarantee, unit=budget.unit)

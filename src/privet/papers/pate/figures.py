@@ -1,0 +1,165 @@
+"""Pictures of the PATE experiment: outlines on slices, Dice by method and against epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from privet.papers.pate.rows import (
+    ABOUT_PUBLIC,
+    AUTOENCODED,
+    CONTROL,
+    DPSGD,
+    ENSEMBLE,
+    GUESS,
+    MEAN_MAP,
+    MEAN_TEACHER,
+    SWEPT,
+)
+
+if TYPE_CHECKING:
+    from privet.papers.pate.trial import Trial
+
+INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
+OUTLINES = ("#e6a700", "#2a9d8f", "#d1495b", "#8a6fb0")
+"""One colour for each class but the background."""
+UNITS = {"teacher shard": "#1b6ca8", "record": "#7fb2d9", None: "#b9c3cc"}
+CURVES = {AUTOENCODED: ("#1b6ca8", "o"), ABOUT_PUBLIC: ("#2a9d8f", "s"), DPSGD: ("#d1495b", "^")}
+FLAT: dict[str, Any] = {
+    CONTROL: "-.", GUESS: (0, (6, 3)), ENSEMBLE: "--", MEAN_TEACHER: "-", MEAN_MAP: ":"
+}  # fmt: skip
+"""Rows without a budget, and how their lines are drawn."""
+
+
+def draw(out: Path, results: dict[str, Any], trials: Mapping[int, Trial]) -> list[Path]:
+    """Write all pictures as PNG; returns their paths."""
+    first = next(iter(trials.values()))
+    figures = {
+        "dice-by-method": _by_method(results),
+        "dice-against-epsilon": _against_epsilon(results),
+        "slices": _slices(first, results),
+    }
+    written = []
+    for name, figure in figures.items():
+        path = out / f"{name}.png"
+        figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
+        written.append(path)
+    return written
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots()
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, length=0)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _table(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table without the sweep, best last."""
+    main = results["settings"]["epsilon"]
+    sweep = {(m, e) for m in SWEPT for e in results["settings"]["sweep"] if e != main}
+    rows = [r for r in results["summary"] if (r["method"], r["epsilon"]) not in sweep]
+    return sorted(rows, key=lambda r: r["mean_dice"])
+
+
+def _by_method(results: dict[str, Any]) -> Figure:
+    rows = _table(results)
+    figure, axes = _axes(8.0, 0.36 * len(rows) + 1.0)
+    for i, row in enumerate(rows):
+        axes.barh(i, row["mean_dice"], color=UNITS[row["unit"]], height=0.62)
+        axes.plot(row["by_seed"], [i] * row["seeds"], "o", color=INK, markersize=3)
+        end = max(row["mean_dice"], *row["by_seed"]) + 0.012
+        axes.text(end, i, f"{row['mean_dice']:.3f}", va="center", color=INK, fontsize=9)
+    axes.set_yticks(range(len(rows)), [r["method"] for r in rows], color=INK)
+    axes.set_xlim(0.0, 1.0)
+    axes.grid(True, axis="x", color=GRID)
+    axes.set_xlabel("Dice, mean of classes; dots are seeds", color=MUTED)
+    handles = [Patch(color=c, label=f"protects {u or 'nothing'}") for u, c in UNITS.items()]
+    axes.legend(
+        handles=handles, frameon=False, fontsize=8, labelcolor=INK, ncols=3,
+        loc="lower left", bbox_to_anchor=(0.0, 1.0),
+    )  # fmt: skip
+    budget = f"({results['settings']['epsilon']:g}, {results['settings']['delta']:g})"
+    axes.set_title(f"Test volumes, budgets {budget}", loc="left", fontsize=11, color=INK, pad=22)
+    return figure
+
+
+def _against_epsilon(results: dict[str, Any]) -> Figure:
+    figure, axes = _axes(7.0, 4.2)
+    budgets: set[float] = set()
+    for name, (colour, mark) in CURVES.items():
+        rows = [r for r in results["summary"] if r["method"] == name and r["epsilon"] != "inf"]
+        rows.sort(key=lambda r: r["epsilon"])
+        budgets |= {r["epsilon"] for r in rows}
+        x, y = [r["epsilon"] for r in rows], [r["mean_dice"] for r in rows]
+        axes.errorbar(
+            x, y, yerr=[r["standard_error"] or 0.0 for r in rows], fmt=mark, linestyle="-",
+            color=colour, capsize=3, label=f"{name}, per {rows[0]['unit']}",
+        )  # fmt: skip
+    flat = {r["method"]: r["mean_dice"] for r in results["summary"]}
+    for name, style in FLAT.items():
+        axes.axhline(flat[name], color=MUTED, linestyle=style, linewidth=1.2, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted(budgets), [f"{e:g}" for e in sorted(budgets)])
+    axes.grid(True, color=GRID)
+    axes.set_xlabel(f"epsilon, delta {results['settings']['delta']:g}", color=MUTED)
+    axes.set_ylabel("Dice, mean of classes", color=MUTED)
+    axes.legend(
+        frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1, 0.5)
+    )
+    axes.set_title("Students and DP-SGD against their budgets", loc="left", fontsize=11, color=INK)
+    return figure
+
+
+def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
+    """Three test volumes, one slice each: the truth and what networks say."""
+    epsilon = trial.settings.epsilon
+    networks = {
+        "one teacher": trial.teacher(0),
+        "autoencoded PATE": trial.kept(f"{AUTOENCODED} {epsilon:g}", trial.fresh),
+        "about a public network": trial.kept(f"{ABOUT_PUBLIC} {epsilon:g}", trial.fresh),
+        "DP-SGD": trial.dpsgd(epsilon)[0],
+        "public labels only": trial.control(),
+    }
+    chosen = trial.test.take(range(min(3, len(trial.test))))
+    maps = {"truth": chosen.labels}
+    for name, network in networks.items():
+        maps[name] = trial.probabilities(network, chosen.images).argmax(axis=1)
+    figure = Figure(figsize=(2.1 * len(maps), 1.6 * len(chosen) + 0.4), layout="constrained")
+    grid = figure.subplots(len(chosen), len(maps), squeeze=False)
+    for i, row in enumerate(grid):
+        # the slice that cuts most of the labelled voxels
+        k = int((chosen.labels[i] > 0).sum(axis=(1, 2)).argmax())
+        for axes, (name, found) in zip(row, maps.items(), strict=True):
+            axes.imshow(chosen.images[i, k].T, cmap="gray", origin="lower")
+            _outline(axes, found[i, k], trial.classes)
+            axes.set_axis_off()
+            if i == 0:
+                axes.set_title(name, fontsize=9, color=INK)
+    named = ", ".join(
+        f"{c} {o}"
+        for c, o in zip(results["classes"], ("yellow", "green", "red", "violet"), strict=False)
+    )
+    figure.suptitle(
+        f"Test volumes, a sagittal slice each: {named}; private at epsilon {epsilon:g}",
+        fontsize=10, color=MUTED,
+    )  # fmt: skip
+    return figure
+
+
+def _outline(axes: Any, labels: NDArray[Any], classes: int) -> None:
+    for c in reversed(range(1, classes)):  # an inner class is drawn over what surrounds it
+        mask = (labels == c).T.astype(np.float64)
+        if mask.any() and not mask.all():
+            axes.contour(
+                mask, levels=[0.5], colors=[OUTLINES[(c - 1) % len(OUTLINES)]], linewidths=1.4
+            )

@@ -1,0 +1,168 @@
+"""The rows of the comparison: how each is made on one split."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from privet.guarantee import Guarantee
+from privet.kept import kept, number_to_json
+from privet.methods.pate import Reducer
+from privet.papers.pate.trial import Trial
+
+Row = dict[str, Any]
+MEAN_TEACHER, ENSEMBLE = "mean teacher", "ensemble without noise"
+AUTOENCODED, PCA = "autoencoded PATE", "PCA-PATE"
+ABOUT_PUBLIC = "autoencoded PATE about a public network"
+MEAN_MAP, GUESS = "mean public map, no teacher", "public network's labels, no teacher"
+CONTROL, WITH_PUBLIC = "public labels only", "autoencoded PATE, then public labels"
+DPSGD, DPSGD_FROM_PUBLIC, DPSGD_BY_SHARD = (
+    "DP-SGD", "DP-SGD from public labels", "DP-SGD by shard",
+)  # fmt: skip
+EVERYTHING = "non-private on everything"
+MIXED = (0.1, 0.3, 0.5)
+"""Weights of the ensemble in mixtures with the public network."""
+
+
+def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
+    """The row from its file, or made and written: whole or not at all."""
+    run, _ = METHODS[method]
+
+    def make() -> Row:
+        began, used = time.perf_counter(), time.process_time()
+        row = {
+            "method": method,
+            "epsilon": number_to_json(epsilon),
+            "seed": trial.seed,
+            **run(trial, epsilon),
+            "seconds": round(time.perf_counter() - began, 1),
+            "processor_seconds": round(time.process_time() - used, 1),
+        }
+        return row | {"mean_dice": float(np.mean(row["dice"]))}
+
+    return kept(trial.place, [method, number_to_json(epsilon)], make)
+
+
+def _mean_teacher(trial: Trial, epsilon: float) -> Row:
+    scores = [trial.score(trial.teacher(k)) for k in range(trial.settings.teachers)]
+    return {"dice": np.mean(scores, axis=0).tolist(), "teachers": scores, "guarantee": None}
+
+
+def _ensemble(trial: Trial, epsilon: float) -> Row:
+    """Also its labels for public volumes, by themselves and mixed into the public network's.
+
+    The mixtures are what teachers could add if answers were neither compressed nor noisy.
+    """
+    k = trial.settings.teachers
+    total = sum(trial.probabilities(trial.teacher(i), trial.test.images) for i in range(k))
+    said = np.asarray(np.mean(trial.answers, axis=0, dtype=np.float32))
+    known = trial.public_guess
+    return {
+        "dice": trial.dice(np.asarray(total)),
+        "label_dice": trial.label_dice(said),
+        "label_dice_mixed": {
+            f"{w:g}": trial.label_dice(w * said + (1.0 - w) * known) for w in MIXED
+        },
+        "guarantee": None,
+    }
+
+
+def _pca(trial: Trial, epsilon: float) -> Row:
+    return _student(trial, PCA, epsilon, trial.pca(epsilon))
+
+
+def _autoencoded(trial: Trial, epsilon: float) -> Row:
+    return _student(trial, AUTOENCODED, epsilon, trial.autoencoder(epsilon, trial.mean_map))
+
+
+def _about_public(trial: Trial, epsilon: float) -> Row:
+    reducer = trial.autoencoder(epsilon, trial.public_guess)
+    return _student(trial, ABOUT_PUBLIC, epsilon, reducer)
+
+
+def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row:
+    labels, release = trial.noisy(method, reducer, epsilon)
+    network = trial.student(f"{method} {epsilon:g}", labels)
+    return {
+        "dice": trial.score(network),
+        "label_dice": trial.label_dice(labels),
+        "label_dice_silent": trial.label_dice(trial.silent(reducer, epsilon)),
+        "numbers": reducer.dimension,
+        "radius": reducer.radius,
+        "noise": 0.0 if release is None else release.noise,
+        "guarantee": None if release is None else release.guarantee.to_dict(),
+    }
+
+
+def _with_public(trial: Trial, epsilon: float) -> Row:
+    """The student of autoencoded PATE, trained on."""
+    row = kept_row(trial, AUTOENCODED, epsilon)
+    name = f"{AUTOENCODED} {epsilon:g}"
+    student = trial.kept(name, trial.fresh)  # there: the row above has trained it
+    network = trial.with_public_labels(name, student)
+    return {"dice": trial.score(network), "guarantee": row["guarantee"]}
+
+
+def _mean_map(trial: Trial, epsilon: float) -> Row:
+    """Every public volume gets the mean public label map."""
+    return _untaught(trial, "mean map", np.broadcast_to(trial.mean_map, trial.truth.shape))
+
+
+def _guess(trial: Trial, epsilon: float) -> Row:
+    """Every public volume gets what a network trained on other public volumes says."""
+    return _untaught(trial, "public network's labels", trial.public_guess)
+
+
+def _untaught(trial: Trial, name: str, labels: Any) -> Row:
+    network = trial.student(name, labels)
+    return {
+        "dice": trial.score(network), "label_dice": trial.label_dice(labels), "guarantee": None
+    }  # fmt: skip
+
+
+def _dpsgd(trial: Trial, epsilon: float) -> Row:
+    return _descended(trial, *trial.dpsgd(epsilon))
+
+
+def _dpsgd_from_public(trial: Trial, epsilon: float) -> Row:
+    return _descended(trial, *trial.dpsgd_from_public(epsilon))
+
+
+def _dpsgd_by_shard(trial: Trial, epsilon: float) -> Row:
+    return _descended(trial, *trial.dpsgd_by_shard(epsilon))
+
+
+def _descended(trial: Trial, network: nn.Module, guarantee: Guarantee) -> Row:
+    return {"dice": trial.score(network), "guarantee": guarantee.to_dict()}
+
+
+def _control(trial: Trial, epsilon: float) -> Row:
+    return {"dice": trial.score(trial.control()), "guarantee": None}
+
+
+def _everything(trial: Trial, epsilon: float) -> Row:
+    return {"dice": trial.score(trial.everything()), "guarantee": None}
+
+
+METHODS: dict[str, tuple[Callable[[Trial, float], Row], bool]] = {
+    MEAN_TEACHER: (_mean_teacher, False),
+    ENSEMBLE: (_ensemble, False),
+    AUTOENCODED: (_autoencoded, True),
+    PCA: (_pca, True),
+    MEAN_MAP: (_mean_map, False),
+    ABOUT_PUBLIC: (_about_public, True),
+    GUESS: (_guess, False),
+    CONTROL: (_control, False),
+    WITH_PUBLIC: (_with_public, True),
+    EVERYTHING: (_everything, False),
+    DPSGD: (_dpsgd, True),
+    DPSGD_FROM_PUBLIC: (_dpsgd_from_public, True),
+    DPSGD_BY_SHARD: (_dpsgd_by_shard, True),
+}
+"""How each row is made, and whether it has a budget."""
+SWEPT = (AUTOENCODED, ABOUT_PUBLIC, DPSGD)
+"""Rows that are made at other budgets too; those of PATE also without noise."""

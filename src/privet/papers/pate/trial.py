@@ -1,0 +1,304 @@
+"""PATE on volumes: what is trained on one split of the data, every network kept in a file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from privet.data.nifti import Volumes
+from privet.guarantee import Adjacency, Guarantee, Unit
+from privet.kept import write_whole
+from privet.methods.pate import (
+    PATE,
+    Answers,
+    NoisyAnswers,
+    PCAReducer,
+    Reducer,
+    shard_ledger,
+    unit_noise,
+)
+from privet.methods.pate.method import inputs_name
+from privet.nets import segmentation
+from privet.nets.segmentation import Segmenter
+from privet.noise import seeded
+from privet.papers.pate.dpsgd import Budget, records, start_at, train_privately
+from privet.papers.pate.reducer import ShapeReducer
+from privet.papers.pate.settings import PrivateRecipe, Settings
+
+Array = NDArray[Any]
+Told = Callable[[str], None]
+"""Told what is being trained."""
+Trained = tuple[nn.Module, Guarantee]
+"""A network, and what it promises."""
+
+
+@final
+class Trial:
+    """One split of the volumes, and what is trained on it.
+
+    The seed decides the split, the networks' first weights and the noise. Networks are kept in
+    `place`, whole or not at all, and read from there when they are asked for again.
+    """
+
+    def __init__(
+        self, volumes: Volumes, settings: Settings, seed: int, place: Path, told: Told
+    ) -> None:
+        s = settings
+        order = np.random.default_rng(seed).permutation(len(volumes))
+        ends = np.cumsum([s.test, s.public, s.teachers * s.shard])
+        self.test, self.public = (
+            volumes.take(order[: ends[0]]),
+            volumes.take(order[ends[0] : ends[1]]),
+        )
+        self.private = volumes.take(order[ends[1] : ends[2]])
+        self.settings, self.seed, self.place, self.told = s, seed, place, told
+        self.classes = len(volumes.classes)
+        self.segmenter = Segmenter(classes=self.classes, channels=s.channels, recipe=s.recipe)
+        self.truth = segmentation.soft_targets(self.public.labels, self.classes).numpy()
+        place.mkdir(parents=True, exist_ok=True)
+
+    # Networks
+
+    def kept(
+        self, name: str, train: Callable[[], nn.Module], channels: tuple[int, ...] | None = None
+    ) -> nn.Module:
+        """The network of this name, from its file or trained and written."""
+        from safetensors.torch import load_file, save
+
+        path = self.place / f"{name}.safetensors"
+        if path.exists():
+            network = self.fresh(0, channels)
+            network.load_state_dict(load_file(path))
+            return network.eval()
+        self.told(name)
+        network = train()
+        write_whole(path, save({k: v.contiguous() for k, v in network.state_dict().items()}))
+        return network.eval()
+
+    def fresh(self, number: int = 0, channels: tuple[int, ...] | None = None) -> nn.Module:
+        """A U-Net before training, of the settings' widths unless told."""
+        return segmentation.unet(
+            classes=self.classes, channels=channels or self.settings.channels,
+            seed=1000 * self.seed + number,
+        )  # fmt: skip
+
+    def taught(
+        self, images: Array, targets: Array, *, number: int, start: nn.Module | None = None
+    ) -> nn.Module:
+        """A network trained without privacy on images and soft targets."""
+        return segmentation.train(
+            self.fresh(number) if start is None else copy.deepcopy(start),
+            segmentation.volumes_of(images),
+            torch.as_tensor(targets, dtype=torch.float32),
+            self.settings.recipe,
+            seed=1000 * self.seed + number,
+        )
+
+    def probabilities(self, network: nn.Module, images: Array) -> NDArray[np.float32]:
+        """Of whole volumes, by sliding windows."""
+        return self.segmenter.predictor(network)(images)
+
+    def teacher(self, k: int) -> nn.Module:
+        """Trained on shard k alone."""
+        s = self.settings
+        shard = self.private.take(range(k * s.shard, (k + 1) * s.shard))
+        maps = segmentation.soft_targets(shard.labels, self.classes).numpy()
+        return self.kept(f"teacher-{k}", lambda: self.taught(shard.images, maps, number=k))
+
+    def twice(self, images: Array, targets: Array, *, number: int) -> nn.Module:
+        """Trained for twice as long as a teacher, who has fewer volumes."""
+        first = self.taught(images, targets, number=number)
+        return self.taught(images, targets, number=number + 1, start=first)
+
+    def control(self) -> nn.Module:
+        """Trained on the public volumes and their labels."""
+        return self.kept(
+            "public labels only", lambda: self.twice(self.public.images, self.truth, number=100)
+        )
+
+    def everything(self) -> nn.Module:
+        """Trained on private and public volumes without privacy."""
+        return self.kept("non-private", lambda: self.twice(*self._all(), number=102))
+
+    def _hidden(self) -> tuple[Array, Array]:
+        """The private volumes and their maps."""
+        maps = segmentation.soft_targets(self.private.labels, self.classes).numpy()
+        return self.private.images, maps
+
+    def _all(self) -> tuple[Array, Array]:
+        images, maps = self._hidden()
+        return np.concatenate([images, self.public.images]), np.concatenate([maps, self.truth])
+
+    # What is publicly known of a label map
+
+    @property
+    def mean_map(self) -> Array:
+        """The mean of the public label maps, one for all volumes."""
+        return np.asarray(self.truth.mean(axis=0, keepdims=True))
+
+    @cached_property
+    def public_guess(self) -> Array:
+        """What a network says about each public volume that was trained on other public volumes.
+
+        Cross-fitted: no network labels a volume whose label it was trained on, so that departures
+        of public labels from the guess are like those of answers about an unlabelled volume.
+        """
+        guess = np.empty_like(self.truth)
+        part = np.arange(len(self.public)) % self.settings.folds
+        for k in range(self.settings.folds):
+            images, maps = self.public.images[part != k], self.truth[part != k]
+            train = partial(self.twice, images, maps, number=400 + 2 * k)
+            network = self.kept(f"public labels but fold {k}", train)
+            guess[part == k] = self.probabilities(network, self.public.images[part == k])
+        return guess
+
+    # PATE
+
+    @cached_property
+    def answers(self) -> list[NDArray[np.float16]]:
+        """What every teacher says about the public volumes: private."""
+        return [
+            self.probabilities(self.teacher(k), self.public.images).astype(np.float16)
+            for k in range(self.settings.teachers)
+        ]
+
+    def pca(self, epsilon: float) -> Reducer:
+        """Components of the public label maps, as many as are worth their noise."""
+        return PCAReducer.fit(self.truth, noise=self.unit_noise(epsilon))
+
+    def autoencoder(self, epsilon: float, centre: Array) -> Reducer:
+        """Taught with departures of public label maps from a public centre, under the noise."""
+        s = self.settings
+        return ShapeReducer.fit(
+            self.truth, centre=centre, noise=self.unit_noise(epsilon), dimension=s.dimension,
+            widths=s.widths, steps=s.reducer_steps, seed=self.seed,
+        )  # fmt: skip
+
+    def unit_noise(self, epsilon: float) -> float:
+        """sigma for codes of length 1; none for an infinite budget."""
+        s = self.settings
+        if math.isinf(epsilon):
+            return 0.0
+        return unit_noise(teachers=s.teachers, queries=s.public, epsilon=epsilon, delta=s.delta)
+
+    def noisy(
+        self, method: str, reducer: Reducer, epsilon: float
+    ) -> tuple[Array, NoisyAnswers | None]:
+        """Labels for the public volumes, and the release they come from (None without noise)."""
+        name = inputs_name(self.public.images)
+        sent = [
+            Answers.clipped(
+                reducer.encode(maps), radius=reducer.radius, site=f"site-{k}",
+                reducer=reducer.name, queries=name,
+            )
+            for k, maps in enumerate(self.answers)
+        ]  # fmt: skip
+        if math.isinf(epsilon):
+            return reducer.decode(np.mean([a.codes() for a in sent], axis=0)), None
+        delta = self.settings.delta
+        pate = PATE(
+            teachers=self.segmenter, student=self.segmenter, reducer=reducer, epsilon=epsilon,
+            delta=delta, ledger=shard_ledger(epsilon=epsilon, delta=delta),
+        )  # fmt: skip
+        found = pate.aggregate(sent, rng=seeded(self.seed).child(method, f"{epsilon:g}"))
+        return reducer.decode(found.codes, noise=found.noise), found
+
+    def silent(self, reducer: Reducer, epsilon: float) -> Array:
+        """The labels if every teacher sent zeros: what is decoded from noise alone."""
+        noise = self.unit_noise(epsilon) * reducer.radius
+        rng = np.random.default_rng(self.seed)
+        codes = rng.normal(scale=noise, size=(len(self.public), reducer.dimension))
+        return reducer.decode(codes, noise=noise)
+
+    def student(self, name: str, labels: Array) -> nn.Module:
+        """Trained on the public volumes and what was answered, the likeliest class of each voxel.
+
+        Soft Dice has its best answer at hard maps even where targets are soft, so we harden first.
+        """
+        maps = segmentation.soft_targets(labels.argmax(axis=1), self.classes).numpy()
+        return self.kept(name, lambda: self.twice(self.public.images, maps, number=200))
+
+    def with_public_labels(self, name: str, student: nn.Module) -> nn.Module:
+        """A student that goes on to learn from the public labels."""
+        return self.kept(
+            f"{name}, then public labels",
+            lambda: self.taught(self.public.images, self.truth, number=202, start=student),
+        )
+
+    # DP-SGD
+
+    def dpsgd(self, epsilon: float) -> Trained:
+        """From fresh weights on private and public volumes: the paper's baseline."""
+        recipe = self.settings.dpsgd
+        return self._private(
+            f"DP-SGD {epsilon:g}", self._untrained(recipe), recipe,
+            records(*self._all()), self._budget(epsilon, Adjacency.ADD_REMOVE, Unit.RECORD),
+        )  # fmt: skip
+
+    def dpsgd_from_public(self, epsilon: float) -> Trained:
+        """From the network trained on public labels, on the private volumes."""
+        return self._private(
+            f"DP-SGD from public labels {epsilon:g}", copy.deepcopy(self.control()),
+            self.settings.dpsgd_from_public, records(*self._hidden()),
+            self._budget(epsilon, Adjacency.ADD_REMOVE, Unit.RECORD),
+        )  # fmt: skip
+
+    def dpsgd_by_shard(self, epsilon: float) -> Trained:
+        """From fresh weights, a teacher's shard is a record: the unit that PATE protects."""
+        recipe = self.settings.dpsgd_by_shard
+        return self._private(
+            f"DP-SGD by shard {epsilon:g}", self._untrained(recipe), recipe,
+            records(*self._hidden(), volumes=self.settings.shard),
+            self._budget(epsilon, Adjacency.REPLACE_ONE, Unit.SHARD),
+        )  # fmt: skip
+
+    def _untrained(self, recipe: PrivateRecipe) -> nn.Module:
+        """A U-Net that knows how frequent the classes are in public labels."""
+        frequencies = self.truth.mean(axis=(0, 2, 3, 4), dtype=np.float64)
+        return start_at(self.fresh(300, recipe.channels), frequencies)
+
+    def _budget(self, epsilon: float, adjacency: Adjacency, unit: Unit) -> Budget:
+        return Budget(epsilon=epsilon, delta=self.settings.delta, adjacency=adjacency, unit=unit)
+
+    def _private(
+        self, name: str, start: nn.Module, recipe: PrivateRecipe, data: Tensor, budget: Budget
+    ) -> Trained:
+        """The network, and what it promises, which is written beside it before it is."""
+        stated = self.place / f"{name} guarantee.json"
+
+        def train() -> nn.Module:
+            promise = train_privately(
+                start, data, recipe, budget, patches=self.settings.recipe,
+                rng=seeded(self.seed).child(name),
+            )  # fmt: skip
+            stated.write_text(json.dumps(promise.to_dict()))
+            return start
+
+        network = self.kept(name, train, recipe.channels)
+        return network, Guarantee.from_dict(json.loads(stated.read_text()))
+
+    # Scores
+
+    def dice(self, probabilities: Array) -> list[float]:
+        """By class but the background, mean over test volumes."""
+        found = segmentation.dice(probabilities.argmax(axis=1), self.test.labels, self.classes)
+        return [float(x) for x in found.mean(axis=0)]
+
+    def score(self, network: nn.Module) -> list[float]:
+        """Of a network on the test volumes."""
+        return self.dice(self.probabilities(network, self.test.images))
+
+    def label_dice(self, labels: Array) -> list[float]:
+        """Of answered labels against the public truth."""
+        found = segmentation.dice(labels.argmax(axis=1), self.public.labels, self.classes)
+        return [float(x) for x in found.mean(axis=0)]

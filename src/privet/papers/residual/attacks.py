@@ -1,0 +1,110 @@
+"""What the attacks find on the trained networks of a bench."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privet.audit.membership import (
+    RMIA,
+    FittedShadowAttack,
+    LiRA,
+    References,
+    ShadowAttack,
+    confidence,
+    evaluate,
+    yeom,
+)
+from privet.audit.one_run import OneRunAudit
+from privet.noise import seeded
+from privet.papers.residual.bench import Answers, Bench
+from privet.papers.residual.settings import Job
+
+
+def target_job(kind: Job, seed: int) -> Job:
+    """The target of this seed: half 2s of D_target."""
+    return replace(kind, part="target", half=2 * seed)
+
+
+def shadow_job(seed: int) -> Job:
+    """Its shadow, a plain network as in the paper: half 2s of D_shadow."""
+    return Job(part="shadow", half=2 * seed)
+
+
+def own_shadow_job(kind: Job, seed: int) -> Job:
+    """The shadow of an attacker who knows how the target is trained: of the target's own kind."""
+    return replace(kind, part="shadow", half=2 * seed)
+
+
+def reference_jobs(bench: Bench, kind: Job, seed: int) -> list[Job]:
+    """Networks of the target's own kind on halves of the other pairs."""
+    others = [h for h in range(bench.settings.halves) if h // 2 != seed]
+    chosen = others[: bench.settings.references]
+    return [replace(kind, part="target", half=h) for h in chosen]
+
+
+def outcome(bench: Bench, kind: Job, seed: int, members: int = 1) -> dict[str, Any]:
+    """Accuracy of a target, and the paper's attack and the loss threshold on it."""
+    job = target_job(kind, seed)
+    inside, labels = bench.inside["target"][job.half], bench.part_labels("target")
+    found = bench.ensemble(job, members)
+    attack = _learned(bench, shadow_job(seed), seed)
+    thresholds = bench.settings.thresholds
+    by_shadow = evaluate(attack.score(found.part), inside, attack="shadow", thresholds=thresholds)
+    by_loss = evaluate(yeom(found.part, labels), inside, attack="loss")
+    return {
+        "seed": seed,
+        "train_accuracy": _accuracy(found.part[inside], labels[inside]),
+        "test_accuracy": _accuracy(found.test, bench.test_labels),
+        "seconds": found.seconds,
+        "control_auc": attack.control.auc.value,
+        "shadow": by_shadow.to_dict(),
+        "loss": by_loss.to_dict(),
+    }
+
+
+def stronger(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:
+    """Attacks on the same target that know its kind and may repeat questions to average the noise.
+
+    "adapted" is the paper's attack with a shadow of the target's own kind; LiRA and RMIA have
+    reference models of it. `audited_epsilon` is the lower bound of epsilon from LiRA's scores, a
+    twentieth of the records guessed (section IV-F has such bounds, by Jagielski et al.'s method).
+    It takes the halves for fair coins, which they are but for their fixed size.
+    """
+    job = target_job(kind, seed)
+    inside, labels = bench.inside["target"][job.half], bench.part_labels("target")
+    jobs = reference_jobs(bench, kind, seed)
+    known = [bench.answers(j) for j in jobs]
+
+    def phi(answers: Answers) -> Any:
+        return confidence(answers.repeated, labels)
+
+    references = References(
+        confidence=np.stack([phi(a) for a in known]),
+        members=np.stack([bench.inside["target"][j.half] for j in jobs]),
+    )
+    mine = bench.answers(job)
+    scores = {
+        "adapted": _learned(bench, own_shadow_job(kind, seed), seed).score(mine.repeated),
+        "lira": LiRA().score(phi(mine), references),
+        "rmia": RMIA().score(phi(mine), references),
+    }
+    found = {name: evaluate(s, inside, attack=name).to_dict() for name, s in scores.items()}
+    audit = OneRunAudit(guesses=2 * max(1, len(inside) // 40))
+    return found | {
+        "audited_epsilon": audit.bound(scores["lira"], inside),
+        "audit_ceiling": audit.ceiling(len(inside)),
+    }
+
+
+def _learned(bench: Bench, shadow: Job, seed: int) -> FittedShadowAttack:
+    """The paper's attack, taught by this shadow model."""
+    known = bench.answers(shadow)
+    inside = bench.inside["shadow"][shadow.half]
+    return ShadowAttack().fit(known.repeated, inside, rng=seeded(seed))
+
+
+def _accuracy(probabilities: Any, labels: Any) -> float:
+    return float((np.asarray(probabilities).argmax(1) == labels).mean())

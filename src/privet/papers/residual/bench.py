@@ -1,0 +1,169 @@
+"""Trained networks, each kept on disk by what it answers: an interrupted run goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from privet import data as datasets
+from privet.audit.membership import Splits, halves
+from privet.kept import Arrays, kept_arrays
+from privet.methods.dpsgd.estimator import DPSGDClassifier
+from privet.methods.residual.training import Training, probabilities
+from privet.nets.residual import Perturbation, ResNet, Strategy
+from privet.noise import seeded
+from privet.papers.residual.settings import Job, Settings
+
+Floats = NDArray[np.float64]
+REPEATS = 4
+"""How often an attacker who may repeat a question asks; the noise is averaged over them."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answers:
+    """What one trained network says of its part of the data, and of the test records."""
+
+    part: Floats
+    """Probabilities for the records of the part (D_target or D_shadow), one draw of noise."""
+    repeated: Floats
+    """The same, averaged over `REPEATS` draws."""
+    test: Floats
+    seconds: float
+
+
+@final
+class Bench:
+    """The data of a run in the paper's split, and the networks trained on it.
+
+    The training part is split into D_shadow and D_target once. Targets are trained on random halves
+    of D_target, in complementary pairs: the target of seed s is half 2s, and its references for
+    LiRA and RMIA are halves of other pairs, each record in exactly half of them. Shadow models are
+    trained on halves of D_shadow likewise.
+    """
+
+    def __init__(self, settings: Settings, out: Path, folder: Path | None = None) -> None:
+        self.settings, self.out = settings, out
+        whole = datasets.load(settings.data, folder)
+        self.data = whole.subset(min(settings.records, len(whole.x_train)))
+        self.classes = whole.n_classes
+        pictures, self.labels = _pictures(self.data.train_rows(), whole.shape), self.data.y_train
+        splits = Splits.of(len(pictures), rng=seeded(0).child("splits"))
+        self.where = {"shadow": splits.shadow, "target": splits.target}
+        size = len(splits.target)
+        self.inside = {
+            part: halves(size, settings.halves, seed=k) for k, part in enumerate(self.where)
+        }
+        self.pictures = pictures
+        self.test = _pictures(self.data.test_rows()[: settings.test_records], whole.shape)
+        self.test_labels = self.data.y_test[: settings.test_records]
+
+    @property
+    def raw(self) -> NDArray[np.float32]:
+        """The first training pictures with values in [0, 1], as the inversion takes them."""
+        rows = self.data.subset(min(620, len(self.data.x_train))).train_rows()
+        return rows.reshape(-1, *self.data.shape)
+
+    def part_labels(self, part: str) -> NDArray[np.int64]:
+        """Labels of the records of a part, in the order of `Answers.part`."""
+        return np.asarray(self.labels[self.where[part]])
+
+    def answers(self, job: Job) -> Answers:
+        """From the disk, or from a network trained now."""
+        found = kept_arrays(self.out / "models", self._key(job), lambda: self._trained(job))
+        return Answers(
+            part=found["part"].astype(np.float64),
+            repeated=found["repeated"].astype(np.float64),
+            test=found["test"].astype(np.float64),
+            seconds=float(found["seconds"]),
+        )
+
+    def ensemble(self, job: Job, members: int) -> Answers:
+        """En_k: answers averaged over members that differ in their seeds only."""
+        each = [self.answers(replace(job, member=m)) for m in range(members)]
+        means = {
+            name: np.mean([getattr(a, name) for a in each], axis=0)
+            for name in ("part", "repeated", "test")
+        }
+        return Answers(**means, seconds=sum(a.seconds for a in each))
+
+    def _trained(self, job: Job) -> Arrays:
+        began = time.process_time()
+        mine = torch.from_numpy(np.ascontiguousarray(self.where[job.part]))
+        inputs = self.pictures[mine]
+        member = torch.from_numpy(self.inside[job.part][job.half])
+        labels = torch.from_numpy(self.part_labels(job.part))
+        seed = int(seeded(0).child(job.part, job.half, job.member).integers(2**31, 1)[0])
+        train = self._dpsgd if job.dpsgd else self._plainly
+        network = train(job, inputs[member], labels[member], seed)
+        repeats = REPEATS if job.gamma else 1
+        once = probabilities(network, inputs, seed=1)
+        again = probabilities(network, inputs, draws=repeats, seed=2) if repeats > 1 else once
+        return {
+            "part": once.astype(np.float32),
+            "repeated": again.astype(np.float32),
+            "test": probabilities(network, self.test, seed=3).astype(np.float32),
+            "seconds": np.asarray(time.process_time() - began),
+        }
+
+    def _plainly(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        s = self.settings
+        training = Training(
+            epochs=s.epochs, batch_size=s.batch_size, learning_rate=s.learning_rate, seed=seed
+        )
+        return training.run(self._network(job, seed), lambda _: inputs, labels)
+
+    def _dpsgd(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        """The same network with group normalisation, by privet's DP-SGD at the paper's epsilon."""
+        s = self.settings
+        batch = min(1.0, 4 * s.batch_size / len(labels))
+        classifier = DPSGDClassifier(
+            epsilon=s.dpsgd_epsilon,
+            delta=1e-5,
+            classes=range(self.classes),
+            module=self._network(job, seed),
+            steps=max(1, round(s.epochs / batch)),
+            sample_rate=batch,
+            random_state=seed,
+        )
+        flat: nn.Module = classifier.fit(inputs.contiguous().numpy(), labels.numpy()).model_
+        return flat
+
+    def _network(self, job: Job, seed: int) -> ResNet:
+        additive = job.strategy is Strategy.ADDITIVE
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            net = ResNet(
+                channels=int(self.pictures.shape[1]),
+                classes=self.classes,
+                depth=self.settings.depth,
+                perturbation=Perturbation(strategy=job.strategy, gamma=job.gamma),
+                input_noise=job.gamma / 2.0 if additive else 0.0,
+                skip=job.skip,
+                normalisation="group" if job.dpsgd else "batch",
+            )
+        return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def _key(self, job: Job) -> list[dict[str, Any]]:
+        """Everything that a trained network depends on."""
+        s = self.settings
+        kept = ("data", "records", "test_records", "epochs", "batch_size", "learning_rate", "depth")
+        facts = {k: getattr(s, k) for k in kept} | {"halves": "in pairs", "network": 1}
+        if job.dpsgd:
+            facts["epsilon"] = s.dpsgd_epsilon
+        asked = asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
+        return [facts, asked]
+
+
+def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...]) -> Tensor:
+    """Pixels from [0, 1] to [-2, 2] by public bounds, channels first, in channels-last memory."""
+    full = (*shape, 1) if len(shape) == 2 else shape
+    pixels = 4.0 * torch.from_numpy(rows).reshape(-1, *full) - 2.0
+    return pixels.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)

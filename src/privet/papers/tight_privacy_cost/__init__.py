@@ -1,0 +1,1 @@
+"""Tight privacy cost of DP-SGD: the closed form, where it holds and where it does not."""

@@ -1,0 +1,129 @@
+"""The comparison: every cell once, kept on disk, and verdicts that can go either way."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privet.cli.main import main
+from privet.papers.autoencoder import MODELS, QUICK, Settings, reproduce, tables
+from privet.papers.autoencoder.bench import Bench
+from privet.papers.autoencoder.findings import Results, findings, interval
+from privet.papers.autoencoder.settings import Cell
+
+TINY = Settings(
+    data=("health",), models=("dPAH", "FM", "DPME", "SctRBM", "dA"), epsilons=(1.0, 8.0),
+    rates=(0.5, 1.0), seeds=(1, 2), users=40, days=30, steps=20,
+)  # fmt: skip
+
+
+def test_cells_are_unique_and_cover_both_figures() -> None:
+    cells = list(QUICK.cells())
+    assert len(cells) == len(set(cells))
+    assert {c.model for c in cells} == set(MODELS)
+    assert {c.epsilon for c in cells if c.model == "dPAH"} == set(QUICK.epsilons)
+    assert {(c.rate, c.sampled) for c in cells if c.model == "dA"} == {
+        (1.0, "days"), *((q, s) for q in (0.1, 0.3, 0.6) for s in ("days", "users"))
+    }  # fmt: skip
+    assert all((c.epsilon is None) == (c.model in ("dA", "TdA", "CRBM", "SctRBM")) for c in cells)
+    # cells that share examples stand together, so that examples are made once
+    keys = [c.key for c in cells]
+    assert len(set(keys)) == 1 + sum(a != b for a, b in itertools.pairwise(keys))
+
+
+@pytest.mark.slow
+def test_run_resumes_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    results = reproduce(tmp_path, TINY, progress=lambda what, done, of: told.append((done, of)))
+    assert told[-1][0] == told[-1][1] == len(results["rows"]) == len(list(TINY.cells()))
+    private = [r for r in results["rows"] if r["model"] == "dPAH"]
+    assert all(r["proved"]["unit"] == r["unit"] for r in private)
+    assert all(r["proved"]["epsilon"] <= r["epsilon"] for r in private)
+    assert json.loads((tmp_path / "results.json").read_text())["rows"] == results["rows"]
+    assert all(Path(p).stat().st_size > 10_000 for p in results["pictures"])
+    assert "The paper's orderings" in (tmp_path / "tables.md").read_text()
+
+    def no_more(self: Bench, cell: Cell) -> dict[str, Any]:
+        raise AssertionError("ran again")
+
+    monkeypatch.setattr(Bench, "run", no_more)
+    again = reproduce(tmp_path, TINY)
+    assert again["rows"] == results["rows"]
+    with pytest.raises(AssertionError, match="ran again"):
+        reproduce(tmp_path, replace(TINY, seeds=(1, 2, 3)))
+
+
+def test_test_days_are_the_same_at_every_rate() -> None:
+    bench = Bench(TINY)
+    whole = Cell(data="health", model="FM", seed=1, epsilon=1.0, unit="user")
+    few = replace(whole, rate=0.5)
+    fewer = replace(whole, rate=0.5, sampled="users")
+    full_train, full_test = bench.examples(whole)
+    some_train, some_test = bench.examples(few)
+    user_train, user_test = bench.examples(fewer)
+    assert len(full_test) == len(some_test) == len(user_test)
+    assert (full_test.status == some_test.status).all()
+    assert (full_test.status == user_test.status).all()
+    assert len(some_train) < 0.7 * len(full_train) and user_train.users == 20
+
+
+def made_up(gap: float) -> list[dict[str, Any]]:
+    """Rows in which dPAH is `gap` above everything else at every budget, give or take."""
+    rows = []
+    for cell in replace(TINY, seeds=(1, 2, 3)).cells():
+        noise = 0.001 * ((cell.seed * 7 + len(cell.model)) % 3)
+        accuracy = 0.7 + noise + (gap if cell.model == "dPAH" else 0.0)
+        rows.append({**vars(cell), "accuracy": accuracy})
+    return rows
+
+
+def test_orderings_hold_or_not_as_the_numbers_say() -> None:
+    settings = replace(TINY, seeds=(1, 2, 3))
+    for gap, expected in ((0.1, True), (-0.1, False), (0.0, False)):
+        found = {f.claim: f.held for f in findings(made_up(gap), settings)}
+        assert found["dPAH above FM at every epsilon (Fig. 3)"] is expected
+        assert all(f.held <= f.on_average for f in findings(made_up(gap), settings))
+        assert found["dPAH above SctRBM at rates over 0.3 (Fig. 2)"] is expected
+        assert found["dPAH robust against epsilon: loses at most 5 points (Fig. 3)"]
+    claims = [f.claim for f in findings(made_up(0.1), settings)]
+    assert not any("TdA shrinks" in c for c in claims) and any("shrinks" in c for c in claims)
+    full = [r for r in made_up(0.1) if r["rate"] == 1.0]
+    only = [f.claim for f in findings(full, replace(settings, rates=(1.0,)))]
+    assert not any("shrinks" in c or "improves" in c for c in only)
+
+
+def test_intervals_and_tables() -> None:
+    mean, _, high = interval([0.5, 0.6, 0.7, 0.8])
+    assert mean == pytest.approx(0.65) and high - mean == pytest.approx(0.2054, abs=1e-3)
+    assert interval([0.5])[2] == float("inf")
+    settings = replace(TINY, seeds=(1, 2, 3))
+    rows = made_up(0.1)
+    text = tables({"rows": rows, "findings": []}, settings)
+    assert "Figure 3, health" in text and "80." in text
+    assert Results(rows, settings).accuracies("health", "dA", "user", epsilon=8.0)
+
+
+@pytest.mark.slow
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "reproduce", "autoencoder", "--out", str(tmp_path / "out"), "--data", "health", "--model",
+        "dPAH", "--model", "DPME", "--epsilon", "1", "--rate", "0.5", "--seeds", "2", "--users",
+        "30", "--days", "24",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit) as leaving:
+        main([*arguments, "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out)["findings"]
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == 0 and "dPAH" in capsys.readouterr().out
+    for wrong in (["--data", "moon"], ["--model", "GPT"], ["--seeds", "0"], ["--users", "3"]):
+        with pytest.raises(SystemExit) as leaving:
+            main(["reproduce", "autoencoder", "--out", str(tmp_path / "no"), *wrong])
+        assert leaving.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,264 @@
+"""The PATE experiment on generated volumes: everything runs, is kept, goes on; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from privet.errors import InvalidArgument
+from privet.nets.segmentation import Recipe
+from privet.papers import pate as experiment
+from privet.papers.pate import rows as rows_of
+from privet.papers.pate.dpsgd import records
+from privet.papers.pate.run import findings, summary
+from privet.papers.pate.settings import PrivateRecipe, load
+from privet.papers.pate.trial import Trial
+
+pytest.importorskip("monai")
+TINY = replace(
+    experiment.GENERATED,
+    recipe=Recipe(steps=2, patch=(8, 8, 8)),
+    channels=(4, 8),
+    teachers=2,
+    shard=2,
+    public=3,
+    test=2,
+    reducer_steps=2,
+    sweep=(2.0, math.inf),
+    dpsgd=PrivateRecipe(channels=(2, 4), steps=2, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_from_public=PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_by_shard=PrivateRecipe(
+        channels=(2, 4), steps=2, sample_rate=1.0, learning_rate=1e-2, views=2
+    ),
+)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def trial_in(place, settings=TINY, seed=0):
+    return Trial(load(settings, None), settings, seed, place, lambda what: None)
+
+
+@pytest.mark.slow
+def test_everything_runs_once_and_is_kept(tmp_path):
+    told = []
+    first = experiment.reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    files = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").rglob("*") if p.is_file()}
+    assert not [p for p in files if p.suffix == ".part"]
+    again = experiment.reproduce(tmp_path, TINY)
+    assert {p: p.stat().st_mtime_ns for p in files} == files
+    assert again["rows"] == first["rows"]
+    jobs = len(rows_of.METHODS) + len(rows_of.SWEPT) * len(TINY.sweep) - 1
+    assert len(first["rows"]) == jobs and told[-1] == ("done", jobs, jobs)
+    by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
+    assert all(0.0 <= d <= 1.0 and len(r["dice"]) == 2 for r in by.values() for d in r["dice"])
+    for method in (
+        "autoencoded PATE", "PCA-PATE", "autoencoded PATE about a public network",
+        "autoencoded PATE, then public labels", "DP-SGD by shard",
+    ):  # fmt: skip
+        stated = by[method, 8.0]["guarantee"]
+        assert stated["epsilon"] <= 8.0 and stated["delta"] == 1e-3
+        assert (stated["unit"], stated["adjacency"]) == ("teacher shard", "replace-one")
+    for method in ("DP-SGD", "DP-SGD from public labels"):
+        stated = by[method, 8.0]["guarantee"]
+        assert 7.9 < stated["epsilon"] <= 8.0 and stated["unit"] == "record"
+    for method in (
+        "mean teacher", "public labels only", "public network's labels, no teacher",
+        "non-private on everything",
+    ):  # fmt: skip
+        assert by[method, "inf"]["guarantee"] is None
+    assert by["autoencoded PATE", 2.0]["noise"] > by["autoencoded PATE", 8.0]["noise"] > 0.0
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["summary"] == json.loads(json.dumps(first["summary"]))
+    assert "| DP-SGD | 8 |" in (tmp_path / "table.md").read_text()
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        "slices.png", "dice-by-method.png", "dice-against-epsilon.png"
+    }  # fmt: skip
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(what, done, of):
+        if what == "teacher-1":
+            raise Stop
+
+    with pytest.raises(Stop):
+        experiment.reproduce(tmp_path, TINY, progress=stop)
+    assert [p.name for p in tmp_path.rglob("*.safetensors")] == ["teacher-0.safetensors"]
+    told = []
+    place = tmp_path / "cells" / TINY.digest() / "seed-0"
+    trial = Trial(load(TINY, None), TINY, 0, place, told.append)
+    trial.teacher(0), trial.teacher(1)
+    assert told == ["teacher-1"]
+
+
+def test_a_kept_network_is_the_trained_one(tmp_path):
+    trained = trial_in(tmp_path).teacher(0)
+    read = trial_in(tmp_path).teacher(0)
+    assert read is not trained
+    for a, b in zip(trained.parameters(), read.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_split_is_disjoint_and_shards_do_not_meet(tmp_path):
+    trial = trial_in(tmp_path)
+    parts = [trial.test.names, trial.public.names, trial.private.names]
+    names = [n for part in parts for n in part]
+    assert [len(p) for p in parts] == [2, 3, 4] and len(set(names)) == len(names)
+    assert trial_in(tmp_path, seed=1).test.names != trial.test.names
+
+
+def test_teachers_see_their_shard_only(tmp_path):
+    """Another shard's labels change nothing; its own do."""
+    one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
+    changed = two.private.labels.copy()
+    changed[2:] = 0
+    two.private = replace(two.private, labels=changed)
+
+    def same(k):
+        pairs = zip(one.teacher(k).parameters(), two.teacher(k).parameters(), strict=True)
+        return all(torch.equal(a, b) for a, b in pairs)
+
+    assert same(0) and not same(1)
+
+
+def test_going_on_from_a_network_leaves_it_alone(tmp_path):
+    trial = trial_in(tmp_path)
+    student = trial.student("s", trial.truth)
+    before = [p.clone() for p in student.parameters()]
+    trial.with_public_labels("s", student)
+    control = [p.clone() for p in trial.control().parameters()]
+    trial.dpsgd_from_public(8.0)
+    for then, now in ((before, student), (control, trial.control())):
+        assert all(torch.equal(a, b) for a, b in zip(then, now.parameters(), strict=True))
+
+
+def test_findings_compare_seed_by_seed():
+    rows = []
+    for seed, gap in ((0, 0.1), (1, -0.3)):
+        for method, (_, private) in rows_of.METHODS.items():
+            better = gap if method == "autoencoded PATE" else 0.0
+            rows.append(
+                {"method": method, "epsilon": 8.0 if private else "inf", "seed": seed,
+                 "dice": [0.5 + better] * 2, "mean_dice": 0.5 + better, "guarantee": None}
+            )  # fmt: skip
+    sums = summary(rows)
+    assert next(r for r in sums if r["method"] == "autoencoded PATE")[
+        "standard_error"
+    ] == pytest.approx(np.std([0.6, 0.2], ddof=1) / np.sqrt(2))
+    found = {f["claim"]: f for f in findings(sums, 8.0)}
+    worse = found["autoencoded PATE above mean teacher"]
+    assert not worse["holds"] and worse["difference"] == pytest.approx(-0.1)
+    assert worse["by_seed"] == pytest.approx([0.1, -0.3])
+
+
+def test_what_is_wrong_is_said(tmp_path, capsys):
+    from privet.cli.main import main
+
+    with pytest.raises(InvalidArgument, match="hippocampus or spheres"):
+        load(replace(TINY, data="pigeons"), None)
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "pate", "--out", str(tmp_path), "--data", "pigeons"])
+    assert stopped.value.code == 2 and "hippocampus or spheres" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["reproduce", "pate", "--out", str(tmp_path), "--folder", str(tmp_path)])
+    assert "dataset.json" in capsys.readouterr().err
+
+
+def test_a_public_guess_never_saw_the_label_of_its_own_volume(tmp_path):
+    """Another label for volume 0 changes the guesses of other folds, and not of its own."""
+    one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
+    two.truth = two.truth.copy()
+    two.truth[0] = two.truth[0][::-1]
+    part = np.arange(len(one.public)) % TINY.folds
+    own = part == 0
+    np.testing.assert_array_equal(one.public_guess[own], two.public_guess[own])
+    assert not np.array_equal(one.public_guess[~own], two.public_guess[~own])
+    np.testing.assert_allclose(one.public_guess.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_a_swapped_shard_moves_the_codes_of_its_teacher_alone(tmp_path):
+    """Reducer and centres are public: the same whatever the private volumes are."""
+    one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
+    swapped = two.private.labels.copy()
+    swapped[: TINY.shard] = 2
+    two.private = replace(two.private, labels=swapped)
+    first, second = (t.autoencoder(8.0, t.public_guess) for t in (one, two))
+    assert first.name == second.name
+    codes = [[r.encode(maps) for maps in t.answers] for r, t in ((first, one), (second, two))]
+    assert not np.array_equal(codes[0][0], codes[1][0])
+    np.testing.assert_array_equal(codes[0][1], codes[1][1])
+    apart = np.linalg.norm(codes[0][0] - codes[1][0])
+    assert apart <= 2.0 * np.sqrt(TINY.public)
+
+
+def test_dpsgd_by_shard_states_the_unit_of_pate(tmp_path):
+    network, stated = trial_in(tmp_path).dpsgd_by_shard(8.0)
+    assert 7.9 < stated.epsilon <= 8.0 and stated.delta == 1e-3
+    assert (stated.unit.value, stated.adjacency.value) == ("teacher shard", "replace-one")
+    read, again = trial_in(tmp_path).dpsgd_by_shard(8.0)
+    assert again == stated
+    for a, b in zip(network.parameters(), read.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_records_of_a_shard_are_its_volumes_in_a_row():
+    images = np.arange(4 * 8.0).reshape(4, 2, 2, 2)
+    maps = np.ones((4, 3, 2, 2, 2))
+    packed = records(images, maps, volumes=2)
+    assert packed.shape == (2, 2, 4, 2, 2, 2)
+    np.testing.assert_array_equal(packed[1, 0, 0].numpy(), images[2])
+    assert records(images, maps).shape == (4, 1, 4, 2, 2, 2)
+
+
+def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
+    """Whatever a teacher answers; and unlike maps get unlike codes even when taught under noise."""
+    from privet.papers.pate.reducer import ShapeReducer
+
+    made = load(replace(TINY, teachers=4, shard=3), None)
+    maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
+    centre = maps.mean(axis=0, keepdims=True)
+    settings = {
+        "centre": centre, "noise": 0.5, "dimension": 3, "widths": (4, 8), "steps": 30, "seed": 0
+    }  # fmt: skip
+    reducer = ShapeReducer.fit(maps, **settings)
+    wild = np.stack([maps[0] * 1e30, maps[0] * np.nan, -maps[0], np.zeros_like(maps[0])])
+    codes = reducer.encode(np.concatenate([maps, wild]))
+    assert np.isfinite(codes).all() and np.linalg.norm(codes, axis=1).max() <= 1.0
+    assert np.linalg.norm(codes[: len(maps)].std(axis=0)) > 0.3
+    decoded = reducer.decode(codes, noise=0.5)
+    assert decoded.shape == (len(codes), 3, 16, 16, 16) and decoded.min() >= 0.0
+    np.testing.assert_allclose(decoded.sum(axis=1), 1.0, atol=1e-5)
+    names = [ShapeReducer.fit(maps, **(settings | {"steps": 1, "seed": s})).name for s in (0, 0, 1)]
+    assert names[0] == names[1] != names[2]
+    with pytest.raises(InvalidArgument, match="multiples of 2"):
+        ShapeReducer.fit(maps[..., :5], **settings)
+    with pytest.raises(InvalidArgument, match="one map for all or one each"):
+        ShapeReducer.fit(maps, **(settings | {"centre": maps[:2]}))
+
+
+def test_each_query_has_its_own_centre():
+    """An answer equal to its centre has the code of no departure, wherever the centre is."""
+    from privet.papers.pate.reducer import ShapeReducer
+
+    made = load(replace(TINY, teachers=2, shard=2), None)
+    maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
+    centre = 0.5 * maps + 0.5 * maps.mean(axis=0)
+    reducer = ShapeReducer.fit(
+        maps, centre=centre, noise=0.1, dimension=2, widths=(4, 8), steps=5, seed=0
+    )
+    codes = reducer.encode(np.maximum(centre, 1e-3))
+    np.testing.assert_allclose(codes, np.broadcast_to(codes[0], codes.shape), atol=1e-5)
+    moved = reducer.encode(np.concatenate([maps[:1], np.maximum(centre[1:], 1e-3)]))
+    assert not np.allclose(moved[0], codes[0], atol=1e-3)
+    np.testing.assert_array_equal(moved[1:], codes[1:])
+    with pytest.raises(InvalidArgument, match="one for each centre"):
+        reducer.encode(maps[:2])

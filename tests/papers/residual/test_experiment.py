@@ -1,0 +1,117 @@
+"""The experiment of residual perturbation on a few made-up pictures: complete, resumable."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privet.cli.main import main
+from privet.data import Dataset
+from privet.errors import InvalidArgument
+from privet.papers.residual import QUICK, paper_settings, reproduce, run
+from privet.papers.residual.attacks import reference_jobs, target_job
+from privet.papers.residual.bench import Bench
+from privet.papers.residual.settings import Settings
+
+TINY = Settings(
+    data="made up", records=160, test_records=40, epochs=3, batch_size=16, gamma=0.5,
+    gammas=(), multiplicative=(0.5,), members=(1, 2), seeds=1,
+)  # fmt: skip
+
+
+def _pictures(name, folder):
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 2
+    x = rng.integers(0, 200, size=(200, 8, 8)) + 40 * y[:, None, None]
+    return Dataset(
+        name=name, about="squares, one half a little brighter", classes=("dark", "bright"),
+        low=0.0, high=255.0, x_train=x[:160], y_train=y[:160], x_test=x[160:], y_test=y[160:],
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _made_up(monkeypatch):
+    monkeypatch.setattr("privet.data.load", _pictures)
+
+
+@pytest.mark.slow
+def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, monkeypatch):
+    told = []
+    results = reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    names = [r["name"] for r in results["rows"]]
+    assert names[:3] == ["ResNet8", "En1 ResNet8, gamma 0.5", "ResNet8 (DP-SGD)"]
+    assert "no skips, gamma 0.5" in names and "Strategy II, En2, gamma 0.5" in names
+    plain = results["rows"][0]
+    assert plain["adapted_auc"] == plain["shadow_auc"]  # its own kind is what the paper takes
+    for row in results["rows"]:
+        assert 0.0 <= row["shadow_auc"] <= 1.0 and 0.0 <= row["test_accuracy"] <= 1.0
+        assert ("lira_auc" in row) == ("adapted_auc" in row) == (row["name"] in names[:2])
+        assert len(row["seeds"][0]["shadow"]["thresholds"]) == 4
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        "gamma.png", "thresholds.png", "roc.png", "ensembles.png", "inversion.png",
+    }  # fmt: skip
+    assert told[-1][1] == told[-1][2] == len(list((tmp_path / "models").glob("*.npz")))
+    monkeypatch.setattr(Bench, "_trained", lambda *a: pytest.fail("trained again"))
+    assert reproduce(tmp_path, TINY) == results
+    assert json.loads((tmp_path / "results.json").read_text())["rows"] == results["rows"]
+
+
+def test_targets_and_references_are_split_as_they_should(tmp_path):
+    bench = Bench(replace(TINY, seeds=3), tmp_path)
+    shadow, target = bench.where["shadow"], bench.where["target"]
+    assert not set(shadow) & set(target) and len(shadow) == len(target) == 80
+    for seed in range(3):
+        job = target_job(run.PLAIN, seed)
+        mine = bench.inside["target"][job.half]
+        refs = [bench.inside["target"][j.half] for j in reference_jobs(bench, run.PLAIN, seed)]
+        assert mine.sum() == 40 and len(refs) == 4
+        # each record, member or not, is in exactly half of the references: counting tells nothing
+        assert (np.sum(refs, axis=0) == 2).all()
+        assert not any((r == mine).all() or (r == ~mine).all() for r in refs)
+
+
+def test_networks_depend_on_their_settings(tmp_path):
+    one, two = Bench(TINY, tmp_path), Bench(replace(TINY, epochs=4), tmp_path)
+    three = Bench(replace(TINY, gammas=(9.0,), seeds=2), tmp_path)
+    assert one._key(run.PLAIN) != two._key(run.PLAIN)
+    assert one._key(run.PLAIN) == three._key(run.PLAIN)
+    assert len({str(one._key(j)) for j in run.networks(one)}) == len(run.networks(one))
+
+
+def test_the_report_shows_theorem_one_beside_what_is_printed():
+    found = run.budgets("idc")
+    assert found["theorem_1"] == pytest.approx(2.9e6, rel=0.01)
+    assert found["theorem_1_as_printed"] == 1.1e3
+    assert run.budgets("breastmnist") == found and run.budgets("mnist") is None
+
+
+def test_settings():
+    assert set(QUICK) == {"cifar10", "mnist", "breastmnist", "idc"}
+    assert paper_settings("cifar10").gamma == 4.5
+    assert QUICK["cifar10"].halves == 6
+    with pytest.raises(InvalidArgument, match="cifar10"):
+        paper_settings("cifar100")
+    with pytest.raises(InvalidArgument, match="even"):
+        replace(TINY, references=5)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(QUICK, "breastmnist", replace(TINY, members=(1,), data="breastmnist"))
+    out = str(tmp_path / "run")
+    with pytest.raises(SystemExit) as leaving:
+        main(["reproduce", "residual", "--data", "breastmnist", "--epochs", "1", "--out", out])
+    assert leaving.value.code == 0
+    printed = capsys.readouterr().out
+    assert "2.9e+06; the paper prints 1.1e+03" in printed and "ResNet8 (DP-SGD)" in printed
+
+
+def test_an_unknown_data_set_is_told_in_one_line(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    with pytest.raises(SystemExit) as leaving:
+        main(["reproduce", "residual", "--data", "cifar100", "--out", out])
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err.startswith("error: --data must be one of")
