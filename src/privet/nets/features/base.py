@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privet._exact import row_norms, row_sums
 from privet._files import replacing
 from privet.errors import InvalidArgument
 
@@ -193,15 +194,43 @@ def unit_rows(rows: NDArray[Any]) -> Array:
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.0, 0.0]]
     """
     out = np.array(rows, dtype=np.float32)  # a copy: the caller's rows stay as they are
-    for start in range(0, len(out), 4096):  # in pieces, to bound the float64 temporaries
-        part = out[start : start + 4096]
+    many = max(1, 2**20 // max(out.shape[1], 1))
+    for start in range(0, len(out), many):  # in pieces, to bound the float64 temporaries
+        part = out[start : start + many]
         largest = np.abs(part).max(axis=1, keepdims=True, initial=0.0)
         usable = np.isfinite(largest) & (largest > 0)
         part /= np.where(usable, largest, 1.0)  # by the largest entry first: squares stay finite
-        norms = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float64))[:, None]
+        norms = row_norms(part)[:, None]
         part *= ((1.0 - MARGIN) / np.where(usable, norms, 1.0)).astype(np.float32)
         part[~usable[:, 0]] = 0.0
     return out
+
+
+def group_normalise(rows: Array, groups: int) -> Array:
+    """Mean 0 and variance 1 within each of `groups` equal runs of columns of each row."""
+    out = np.empty(rows.shape, dtype=np.float32)
+    many = max(1, 2**20 // max(rows.shape[1], 1))
+    for start in range(0, len(rows), many):
+        parts = rows[start : start + many].reshape(-1, groups, rows.shape[1] // groups)
+        count = parts.shape[2]
+        centred = parts - (row_sums(parts) / count)[..., None]
+        variance = row_sums(centred * centred) / count
+        centred /= np.sqrt(variance + 1e-5)[..., None]
+        out[start : start + many] = centred.reshape(-1, rows.shape[1])
+    return out
+
+
+def patches(maps: NDArray[Any], side: int, *, stride: int = 1) -> NDArray[Any]:
+    """Every side x side window of maps (records, rows, columns, channels), one row a window.
+
+    A row holds rows, columns, channels of its window, in this order.
+
+    >>> patches(np.arange(9.0).reshape(1, 3, 3, 1), 2)[0, 0].tolist()
+    [[0.0, 1.0, 3.0, 4.0], [1.0, 2.0, 4.0, 5.0]]
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(maps, (side, side), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride].transpose(0, 1, 2, 4, 5, 3)
+    return windows.reshape(*windows.shape[:3], -1)
 
 
 def images(x: NDArray[Any], shape: tuple[int, ...]) -> Array:

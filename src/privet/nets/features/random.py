@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import Product, cut, row_sums, scaled
 from privet.errors import InvalidArgument
-from privet.nets.features.base import Array, Features, images, in_parts
-from privet.nets.features.scattering import group_normalise
+from privet.nets.features.base import Array, Features, group_normalise, images, patches
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_CHUNK = 8  # pictures at a time, whose responses stay near the processor
 
 
 class RandomProjection(Features):
@@ -33,7 +32,8 @@ class RandomProjection(Features):
             raise InvalidArgument("n_features", n_features, f"at most n_inputs={n_inputs}")
         self.seed = int(seed)
         gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
-        self._matrix = np.linalg.qr(gaussian)[0].astype(np.float32)
+        # cut so coarsely that the last bits of an orthogonalisation do not show
+        self._product = Product(cut(np.linalg.qr(gaussian)[0], 2.0**-16))
 
     @property
     def n_features(self) -> int:
@@ -43,10 +43,10 @@ class RandomProjection(Features):
     @property
     def recipe(self) -> str:
         """Sizes and seed."""
-        return f"random-projection-1 {self.n_inputs}->{self.n_features} seed={self.seed}"
+        return f"random-projection-2 {self.n_inputs}->{self.n_features} seed={self.seed}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        return in_parts(lambda rows: rows @ self._matrix, images(x, (self.n_inputs,)))
+        return self._product(images(x, (self.n_inputs,))).astype(np.float32)
 
 
 class RandomConvolutions(Features):
@@ -90,6 +90,7 @@ class RandomConvolutions(Features):
         self.threshold = _check.non_negative("threshold", threshold)
         self.seed = int(seed)
         self.colours = self.shape[2] if len(self.shape) == 3 else 1
+        self._filters = self._bank()
 
     @property
     def n_features(self) -> int:
@@ -100,36 +101,53 @@ class RandomConvolutions(Features):
     def recipe(self) -> str:
         """Every setting."""
         kind = f"filters={self.filters} patch={self.patch} grid={self.grid} b={self.threshold}"
-        return f"random-convolutions-1 {self.shape} {kind} seed={self.seed}"
+        return f"random-convolutions-2 {self.shape} {kind} seed={self.seed}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        import torch
-
         pictures = images(x, self.shape).reshape(-1, *self.shape[:2], self.colours)
-        pictures = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
-        bank = self._bank()
-        with torch.no_grad():
-            out = in_parts(
-                lambda part: self._pooled(torch.tensor(part), bank).numpy(), pictures, size=64
-            )
+        out = np.empty((len(pictures), self.n_features), dtype=np.float32)
+        for start in range(0, len(pictures), _CHUNK):
+            out[start : start + _CHUNK] = self._pooled(pictures[start : start + _CHUNK])
         return group_normalise(out, 2 * self.filters if self.grid > 1 else 1)
 
-    def _bank(self) -> Tensor:
-        import torch
-
+    def _bank(self) -> Product:
         size = (self.filters, self.colours, self.patch, self.patch)
         bank = np.random.default_rng(self.seed).standard_normal(size)
         bank -= bank.mean(axis=(1, 2, 3), keepdims=True)
         bank /= np.sqrt((bank**2).sum(axis=(1, 2, 3), keepdims=True))
-        return torch.from_numpy(bank.astype(np.float32))
+        return Product(bank.transpose(2, 3, 1, 0).reshape(-1, self.filters))
 
-    def _pooled(self, part: Tensor, bank: Tensor) -> Tensor:
-        import torch
-        from torch.nn import functional
+    def _pooled(self, pictures: Array) -> Array:
+        """Regions' averages, (records, signs * filters * regions); see `Product` for the rounding."""
+        part, size = scaled(pictures)
+        windows = patches(cut(part, self._filters.step), self.patch)
+        count = windows.shape[-1]
+        mean = row_sums(windows) / count
+        spread = np.sqrt(np.maximum(row_sums(windows * windows) / count - mean * mean, 0.0))
+        response = self._filters.of_cut(windows)
+        response *= size
+        response /= (spread * size[..., 0] + 0.05)[..., None]
+        both = [
+            pooled(np.maximum(signed - self.threshold, 0.0), self.grid)
+            for signed in (response, -response)
+        ]
+        return np.concatenate(both, axis=1).reshape(len(part), -1).astype(np.float32)
 
-        mean = functional.avg_pool2d(part, self.patch, stride=1).mean(dim=1, keepdim=True)
-        square = functional.avg_pool2d(part * part, self.patch, stride=1).mean(dim=1, keepdim=True)
-        spread = (square - mean * mean).clamp_min(0).sqrt()
-        response = functional.conv2d(part, bank) / (spread + 0.05)
-        both = torch.cat([response - self.threshold, -response - self.threshold], dim=1).relu()
-        return functional.adaptive_avg_pool2d(both, self.grid).flatten(1)
+
+def pooled(maps: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
+    """Averages over grid x grid regions, as torch divides them: (records, channels, grid, grid).
+
+    Rows are added one after another, then columns: each entry in an order of its own record.
+    """
+    for axis in (1, 2):
+        side = maps.shape[axis]
+        regions = []
+        for k in range(grid):
+            low, high = k * side // grid, -(-(k + 1) * side // grid)
+            inside = [np.take(maps, i, axis=axis) for i in range(low, high)]
+            total = inside[0].copy()
+            for line in inside[1:]:
+                total += line
+            regions.append(total / (high - low))
+        maps = np.stack(regions, axis=axis)
+    return np.ascontiguousarray(maps.transpose(0, 3, 1, 2))

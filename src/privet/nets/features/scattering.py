@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import Product, cut, scaled
 from privet.errors import InvalidArgument
 from privet.nets.features._morlet import low_pass_rows, wavelets
-from privet.nets.features.base import Array, Features, filled, images
+from privet.nets.features.base import Array, Features, group_normalise, images
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Maps = NDArray[np.float64]
 
-_CHUNK = 16  # images at a time: the second layer of so many stays in the processor's cache
+_CHUNK = 4  # images at a time: the second layer of so many stays in the processor's cache
+_WAVE_BITS = 21  # of cosines and sines; what is left of 53 goes to the maps
 
 
 class Scattering(Features):
@@ -78,7 +81,7 @@ class Scattering(Features):
     @property
     def recipe(self) -> str:
         """The arguments, without the number of threads."""
-        return f"scattering-1 {self.shape} J={self.scales} L={self.angles} groups={self.groups}"
+        return f"scattering-2 {self.shape} J={self.scales} L={self.angles} groups={self.groups}"
 
     def coefficients(self, x: NDArray[Any]) -> Array:
         """Scattering coefficients before any normalisation: (records, channels, rows, columns)."""
@@ -92,8 +95,7 @@ class Scattering(Features):
         plan = self._planned()
 
         def run(start: int) -> None:
-            part = pictures[start : start + _CHUNK]
-            out[start : start + _CHUNK] = plan(filled(part, _CHUNK))[: len(part)]
+            out[start : start + _CHUNK] = plan(pictures[start : start + _CHUNK])
 
         starts = range(0, len(pictures), _CHUNK)
         if self.threads == 1:
@@ -114,66 +116,153 @@ class Scattering(Features):
         return self._plan
 
 
-def group_normalise(rows: Array, groups: int) -> Array:
-    """Mean 0 and variance 1 within each of `groups` equal runs of columns of each row."""
-    parts = rows.reshape(len(rows), groups, -1)
-    out = parts - parts.mean(axis=2, keepdims=True)
-    out /= np.sqrt(np.mean(out * out, axis=2, keepdims=True) + np.float32(1e-5))
-    flat: Array = out.reshape(len(rows), -1)
-    return flat
-
-
 class _Plan:
-    """Filters for one image size, and the transform of a chunk of images."""
+    """Filters for one image size, and the transform of a chunk of images.
+
+    Maps are kept as (rows, images, channels, columns), real and imaginary parts side by side in the
+    columns, so that a transform along rows or columns of all images is one matrix product. Fourier
+    transforms are such products too: a fast one would round by the library's order.
+
+    Every product is exact (`Product`), by a bound on the length of what it is given. Entries of an
+    image are at most 1, so that its length is at most sqrt(PQ) on P x Q pixels; wavelets, whose
+    Fourier transforms are at most c, make a map at most c times as long, and so does the next layer
+    (Parseval; folding and the modulus shorten). The constant 1.01 covers the cuts in between.
+    """
 
     def __init__(self, shape: tuple[int, ...], scales: int, angles: int) -> None:
-        import torch
-
         self.scales = scales
+        self.space = _Space()
         step = 2**scales
         padded = tuple(((side + step) // step + 1) * step for side in shape)
         (top, left) = ((p - s) // 2 for p, s in zip(padded, shape, strict=True))
         (bottom, right) = ((p - s + 1) // 2 for p, s in zip(padded, shape, strict=True))
         self.padding = ((0, 0), (top, bottom), (left, right))
         bank = [wavelets((padded[0], padded[1]), j, angles) for j in range(scales)]
-        crop = slice(1, -1)  # the padding is one output pixel on each side
-        self.low = [
-            tuple(torch.from_numpy(low_pass_rows(side, scales, j, crop)) for side in padded)
-            for j in range(scales)
-        ]
         # psi[j][i]: wavelets of scale j at resolution 2^-i, in the pieces that folding to 2^-j adds
         # up
         self.psi = [
             [_pieces(_coarsened(bank[j], i), 2 ** (j - i)) for i in range(j + 1)]
             for j in range(scales)
         ]
+        gain = 1.01 * max(1.0, *(float(np.abs(w).max()) for w in bank))
+        length = math.sqrt(padded[0] * padded[1])
+        sizes = [(padded[0] >> j, padded[1] >> j) for j in range(scales)]
+        self.forward = [_Forward(size, gain * length) for size in sizes]
+        self.modulus = [_InverseModulus(size, gain * gain * length) for size in sizes]
+        crop = slice(1, -1)  # the padding is one output pixel on each side
+        self.low = [
+            _Both(
+                *(low_pass_rows(side, scales, j, crop) for side in padded),
+                length=gain * gain * length,
+            )
+            for j in range(scales)
+        ]
 
     def __call__(self, pictures: Array) -> Array:
-        import torch
-
-        x = torch.tensor(np.pad(pictures, self.padding, mode="reflect"))[:, None]
-        spectrum = torch.fft.fft2(x)
-        first: list[Tensor] = []
-        second: list[Tensor] = []
+        """Scattering coefficients of images: (images, channels, rows, columns)."""
+        part, size = scaled(pictures)
+        x = np.pad(part, self.padding, mode="reflect").transpose(1, 0, 2)[:, :, None]
+        x = np.ascontiguousarray(x)
+        space = self.space
+        spectrum = self.forward[0](x.copy(), space).copy()
+        first, second = [], []
         for j in range(self.scales):
-            u = _modulus(torch.fft.ifft2(_filter_and_fold(spectrum, self.psi[j][0])))
-            first.append(self._average(u, j))
+            u = self.modulus[j](_filter_and_fold(spectrum, self.psi[j][0], space), space)
+            first.append(self.low[j](u))
             if j + 1 == self.scales:
                 break
-            spectra = torch.fft.fft2(u).unsqueeze(2)
+            angles = u.shape[2]
+            spectra = self.forward[j](u, space).copy()
             layer = []
             for k in range(j + 1, self.scales):
-                v = _modulus(torch.fft.ifft2(_filter_and_fold(spectra, self.psi[k][j])))
-                layer.append(self._average(v, k))
-            second.append(torch.cat(layer, dim=2).flatten(1, 2))
-        return torch.cat([self._average(x, 0), *first, *second], dim=1).numpy()
+                v = self.modulus[k](_filter_and_fold(spectra, self.psi[k][j], space), space)
+                out = self.low[k](v)
+                layer.append(out.reshape(*out.shape[:2], angles, -1, out.shape[3]))
+            both = np.concatenate(layer, axis=3)
+            second.append(both.reshape(*both.shape[:2], -1, both.shape[4]))
+        out = np.concatenate([self.low[0](x), *first, *second], axis=2).transpose(1, 2, 0, 3)
+        return (out * size[..., None]).astype(np.float32)
 
-    def _average(self, u: Tensor, resolution: int) -> Tensor:
-        rows, columns = self.low[resolution]
-        return rows @ u @ columns.T
+
+class _Both:
+    """u -> A u B^T for small matrices: the low-pass of every map."""
+
+    def __init__(self, rows: Maps, columns: Maps, *, length: float) -> None:
+        self.columns = Product(columns.T, reach=length, bits=_WAVE_BITS)
+        # |u B^T| is at most as long as u times the largest singular value of B
+        gain = 1.01 * float(np.linalg.norm(columns, 2))
+        self.rows = Product(rows.T, reach=length * gain, bits=_WAVE_BITS)
+
+    def __call__(self, u: Maps) -> Maps:
+        return self.rows.along_first(self.columns.along_last(u.copy()))
 
 
-def _coarsened(bank: Array, resolution: int) -> Array:
+class _Forward:
+    """The Fourier transform of real maps, of length at most `length`; overwrites its argument."""
+
+    def __init__(self, size: tuple[int, int], length: float) -> None:
+        (c, s), (c2, s2) = _waves(size[0]), _waves(size[1])
+        self.columns = Product(np.hstack([c2, -s2]), reach=length, bits=_WAVE_BITS)
+        reach = 1.01 * length * math.sqrt(size[1])
+        self.rows = Product(np.hstack([c, s]), reach=reach, bits=_WAVE_BITS)
+
+    def __call__(self, u: Maps, space: _Space) -> Maps:
+        (p, n, m, q) = u.shape
+        half = self.columns.along_last(u, out=space("half", p * n * m, 2 * q))
+        both = self.rows.along_first(half, out=space("both", 2 * p, n * m * 2 * q))
+        out = both[:p]
+        out[..., :q] += both[p:, ..., q:]
+        out[..., q:] -= both[p:, ..., :q]
+        return out
+
+
+class _InverseModulus:
+    """|inverse Fourier transform| of PQ times the given spectra, which are overwritten.
+
+    `length` bounds that of the maps, so that the spectra given are at most length / sqrt(PQ) long.
+    """
+
+    def __init__(self, size: tuple[int, int], length: float) -> None:
+        (c, s), (c2, s2) = _waves(size[0]), _waves(size[1])
+        reach = 1.01 * length / math.sqrt(size[0] * size[1])
+        self.columns = Product(np.block([[c2, s2], [-s2, c2]]), reach=reach, bits=_WAVE_BITS)
+        reach *= 1.01 * math.sqrt(size[1])
+        self.rows = Product(np.hstack([c, s]), reach=reach, bits=_WAVE_BITS)
+
+    def __call__(self, spectra: Maps, space: _Space) -> Maps:
+        (p, n, m, q) = spectra.shape
+        half = self.columns.along_last(spectra, out=space("half", p * n * m, q))
+        both = self.rows.along_first(half, out=space("both", 2 * p, n * m * q))
+        q //= 2
+        real, imaginary = both[:p, ..., :q], both[:p, ..., q:]
+        real -= both[p:, ..., q:]
+        imaginary += both[p:, ..., :q]
+        real *= real
+        imaginary *= imaginary
+        real += imaginary
+        return np.sqrt(real, out=space("modulus", p, n, m, q))
+
+
+class _Space(threading.local):
+    """Memory of a thread, used again for every chunk: fresh pages cost as much as arithmetic."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Maps] = {}
+
+    def __call__(self, name: str, *shape: int) -> Maps:
+        count = math.prod(shape)
+        if name not in self.kept or len(self.kept[name]) < count:
+            self.kept[name] = np.empty(count)
+        return self.kept[name][:count].reshape(shape)
+
+
+def _waves(size: int) -> tuple[Maps, Maps]:
+    """Cosines and sines of 2 pi j k / size."""
+    angle = 2.0 * np.pi / size * (np.arange(size)[:, None] * np.arange(size) % size)
+    return np.cos(angle), np.sin(angle)
+
+
+def _coarsened(bank: Maps, resolution: int) -> Maps:
     """Wavelets for signals sampled every 2^resolution pixels: upper band dropped, rest folded."""
     if resolution == 0:
         return bank
@@ -190,31 +279,33 @@ def _coarsened(bank: Array, resolution: int) -> Array:
     return np.ascontiguousarray(tiles.sum(axis=(1, 3)))
 
 
-def _pieces(bank: Array, factor: int) -> list[tuple[slice, slice, Tensor]]:
-    """The factor^2 tiles of the filters, each with its place and divided by factor^2."""
-    import torch
+def _pieces(bank: Maps, factor: int) -> list[tuple[slice, slice, Maps]]:
+    """The factor^2 tiles of the filters, each with its place, divided by the number of pixels.
 
+    A tile is (rows, 1, 1, angles, 1, columns): times all images, channels and both parts. Dividing
+    by all pixels does the division of the folding and that of the inverse transform.
+    """
     rows, columns = bank.shape[1] // factor, bank.shape[2] // factor
+    pixels = bank.shape[1] * bank.shape[2]
     out = []
     for a in range(factor):
         for b in range(factor):
             place = slice(a * rows, (a + 1) * rows), slice(b * columns, (b + 1) * columns)
-            tile = np.ascontiguousarray(bank[:, place[0], place[1]]) / np.float32(factor**2)
-            out.append((*place, torch.from_numpy(tile)))
+            tile = np.ascontiguousarray(bank[:, place[0], place[1]].transpose(1, 0, 2)) / pixels
+            out.append((*place, tile[:, None, None, :, None]))
     return out
 
 
-def _filter_and_fold(spectrum: Tensor, pieces: list[tuple[slice, slice, Tensor]]) -> Tensor:
+def _filter_and_fold(
+    spectrum: Maps, pieces: list[tuple[slice, slice, Maps]], space: _Space
+) -> Maps:
     """The spectrum of the filtered signal after subsampling: the tiles of the product, added up."""
+    whole = spectrum.reshape(*spectrum.shape[:3], 1, 2, -1)
     rows, columns, tile = pieces[0]
-    out = spectrum[..., rows, columns].contiguous() * tile
+    (n, m), (p, angles, q) = spectrum.shape[1:3], (len(tile), *tile.shape[3::2])
+    out = space("folded", p, n, m, angles, 2, q)
+    np.multiply(whole[rows, ..., columns], tile, out=out)
     for rows, columns, tile in pieces[1:]:
-        out += spectrum[..., rows, columns].contiguous() * tile
-    return out
-
-
-def _modulus(z: Tensor) -> Tensor:
-    import torch
-
-    parts = torch.view_as_real(z)
-    return torch.hypot(parts[..., 0], parts[..., 1])
+        term = np.multiply(whole[rows, ..., columns], tile, out=space("term", *out.shape))
+        out += term
+    return out.reshape(p, n, m * angles, 2 * q)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import Product
 from privet.errors import InvalidArgument
 from privet.nets.features.base import (
     Array,
     Features,
     cache_folder,
     content_key,
-    in_parts,
     stored,
 )
 from privet.nets.features.strokes import draw_glyphs
@@ -62,7 +62,7 @@ class StrokeBasis(Features):
         if self._n_features > self.screened:
             raise InvalidArgument("n_features", n_features, f"at most screened={self.screened}")
         self.folder = cache_folder(folder) / "public"
-        self._map: Array | None = None
+        self._map: tuple[Array, Product] | None = None
 
     @property
     def n_features(self) -> int:
@@ -76,24 +76,26 @@ class StrokeBasis(Features):
         kind = (
             f"k={self.n_features} of {self.screened} whitening={self.whitening} ridge={self.ridge}"
         )
-        return f"{self.inner.recipe} | stroke-basis-1 {kind} drawn={drawn}"
+        return f"{self.inner.recipe} | stroke-basis-2 {kind} drawn={drawn}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        fitted = self._fitted()
+        mean, product = self._fitted()
         out = np.empty((len(x), self.n_features), dtype=np.float32)
         for start in range(0, len(x), 4096):
             rows = self.inner.transform(x[start : start + 4096])
-            out[start : start + 4096] = in_parts(lambda h: (h - fitted[0]) @ fitted[1:].T, rows)
+            out[start : start + 4096] = product(rows - mean)
         return out
 
-    def _fitted(self) -> Array:
-        """Row 0: the mean of the drawn features; the rest: the basis, one row a feature."""
+    def _fitted(self) -> tuple[Array, Product]:
+        """The mean of the drawn features and the basis."""
         if self._map is None:
             path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-            self._map = stored(path, self._fit)
+            fitted = stored(path, self._fit)
+            self._map = fitted[0], Product(fitted[1:].T)
         return self._map
 
     def _fit(self) -> Array:
+        """Row 0: the mean of the drawn features; the rest: the basis, one row a feature."""
         rng = np.random.default_rng(self.seed)
         d, v = self.inner.n_features, self.views
         within = np.zeros((d, d), dtype=np.float32)

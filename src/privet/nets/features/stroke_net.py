@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import Product, cut, row_sums, scaled
 from privet.nets.features.base import (
     Array,
     Features,
     cache_folder,
     content_key,
     images,
-    in_parts,
+    patches,
     stored,
 )
 from privet.nets.features.strokes import draw_glyphs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _GRID = 3  # the last feature map is 3x3
 _EMBEDDING = 128
+_CHUNK = 16  # pictures at a time, whose maps stay near the processor
 
 
 class StrokeNet(Features):
@@ -61,7 +63,7 @@ class StrokeNet(Features):
         self.batch = _check.count("batch", batch, minimum=2)
         self.seed = int(seed)
         self.folder = cache_folder(folder) / "public"
-        self._body: nn.Module | None = None
+        self._forward: _Forward | None = None
 
     @property
     def n_features(self) -> int:
@@ -72,28 +74,26 @@ class StrokeNet(Features):
     def recipe(self) -> str:
         """Every setting of the pre-training."""
         kind = f"side={self.side} width={self.width} steps={self.steps} batch={self.batch}"
-        return f"stroke-net-1 {kind} seed={self.seed}"
+        return f"stroke-net-2 {kind} seed={self.seed}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        import torch
-
         pictures = images(x, (self.side, self.side))
-        body = self._trained()
-        with torch.no_grad():
-            return in_parts(
-                lambda part: body(_batch(torch.tensor(part))).flatten(1).numpy(), pictures
-            )
+        forward = self._trained()
+        out = np.empty((len(pictures), self.n_features), dtype=np.float32)
+        for start in range(0, len(pictures), _CHUNK):
+            out[start : start + _CHUNK] = forward(pictures[start : start + _CHUNK])
+        return out
 
-    def _trained(self) -> nn.Module:
+    def _trained(self) -> _Forward:
         import torch
 
-        if self._body is None:
+        if self._forward is None:
             path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
             weights = stored(path, self._pretrain)
             body = _network(self.width)
             torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
-            self._body = body.eval()
-        return self._body
+            self._forward = _Forward(body)
+        return self._forward
 
     def _pretrain(self) -> Array:
         import torch
@@ -127,6 +127,72 @@ class StrokeNet(Features):
             optimiser.step()
             schedule.step()
         return torch.nn.utils.parameters_to_vector(body.parameters()).detach().numpy()
+
+
+class _Forward:
+    """The network of `_network` without torch: products are exact, sums in a fixed order.
+
+    What torch returns depends in its last bits on the batch; what this returns, on the picture.
+    """
+
+    def __init__(self, body: nn.Module) -> None:
+        values = [value.detach().double().numpy() for value in body.parameters()]
+        self.one = _Convolution(values[0], values[1], stride=2)
+        self.two = _Convolution(values[2], values[3], stride=1)
+        self.norm_two = values[4], values[5]
+        self.three = _Convolution(values[6], values[7], stride=1)
+        self.norm_three = values[8], values[9]
+
+    def __call__(self, pictures: Array) -> NDArray[np.float64]:
+        """Rows of the last feature map, in torch's order: channels, then positions."""
+        maps = np.maximum(self.one(pictures[..., None]), 0.0)
+        maps = np.maximum(_normalised(self.two(maps), *self.norm_two), 0.0)
+        even = maps[:, : maps.shape[1] // 2 * 2, : maps.shape[2] // 2 * 2]
+        maps = np.maximum(even[:, ::2], even[:, 1::2])
+        maps = np.maximum(maps[:, :, ::2], maps[:, :, 1::2])
+        maps = np.maximum(_normalised(self.three(maps), *self.norm_three), 0.0)
+        rows, columns = ([_region(k, side) for k in range(_GRID)] for side in maps.shape[1:3])
+        top = np.stack([maps[:, at].max(axis=1) for at in rows], axis=1)
+        top = np.stack([top[:, :, at].max(axis=2) for at in columns], axis=2)
+        return top.transpose(0, 3, 1, 2).reshape(len(pictures), -1)
+
+
+class _Convolution:
+    """A convolution with zeros around the map, exact but for the cut of its factors."""
+
+    def __init__(
+        self, weight: NDArray[np.float64], bias: NDArray[np.float64], *, stride: int
+    ) -> None:
+        filters, _, self.side, _ = weight.shape
+        self.product = Product(weight.transpose(2, 3, 1, 0).reshape(-1, filters))
+        self.bias, self.stride = bias, stride
+
+    def __call__(self, maps: NDArray[Any]) -> NDArray[np.float64]:
+        part, size = scaled(maps)
+        edge = self.side // 2
+        part = np.pad(cut(part, self.product.step), ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        out = self.product.of_cut(patches(part, self.side, stride=self.stride))
+        out *= size
+        out += self.bias
+        return out
+
+
+def _normalised(
+    maps: NDArray[np.float64], gain: NDArray[np.float64], shift: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """torch's GroupNorm with one group: mean 0 and variance 1 within each record."""
+    flat = maps.reshape(len(maps), -1)
+    flat = flat - (row_sums(flat) / flat.shape[1])[:, None]
+    flat /= np.sqrt(row_sums(flat * flat) / flat.shape[1] + 1e-5)[:, None]
+    out = flat.reshape(maps.shape)
+    out *= gain
+    out += shift
+    return out
+
+
+def _region(k: int, side: int) -> slice:
+    """The k-th of the `_GRID` regions that torch's adaptive pooling divides a side into."""
+    return slice(k * side // _GRID, -(-(k + 1) * side // _GRID))
 
 
 def _network(width: int) -> nn.Module:
