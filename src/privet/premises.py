@@ -59,6 +59,17 @@ SETTINGS = _assumed(
     "settings", "the initial model and all settings were chosen without these records"
 )
 OWN_ROWS = _assumed("rows", "each row was made from its own record by a public map")
+EXACT_ROWS = _enforced(
+    "rows",
+    "each row is computed from its own record, without rounding or in one order of additions: "
+    "the same bits whatever the other records are",
+)
+ROWS_ALONE = _tested(
+    "rows", "each record goes through the module by itself, whose last bits depend on it alone"
+)
+ROWS_IN_BATCHES = _assumed(
+    "rows", "the last bits of a record's row do not depend on the records that share its batch"
+)
 ONE_RECORD_EACH = _assumed("people", "each person has one record")
 
 

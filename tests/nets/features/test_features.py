@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from privet.errors import InvalidArgument
+from privet.guarantee import Backing
 from privet.nets.features import (
     Cached,
     Features,
@@ -23,6 +24,7 @@ from privet.nets.features import (
     draw_glyphs,
     unit_rows,
 )
+from privet.nets.features.stroke_net import _network
 
 
 def extractors(folder: Path) -> dict[str, Features]:
@@ -86,6 +88,69 @@ def test_a_row_is_the_same_to_the_last_bit_whoever_else_is_there(name: str, tmp_
     rows = front.transform(x)
     for kept in (slice(1), slice(163), slice(257), slice(1, None)):
         assert np.array_equal(front.transform(x[kept]), rows[kept]), kept
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_the_same_to_the_last_bit_wherever_it_stands(name: str, tmp_path: Path) -> None:
+    """Through every place of a block, in front of and behind others."""
+    front = extractors(tmp_path)[name]
+    rng = np.random.default_rng(1)
+    others = rng.random((70, 144)).astype(np.float32)
+    for record in (rng.random(144).astype(np.float32), others[0] * 1e-3):
+        alone = front.transform(record[None])[0]
+        same = front.transform(np.broadcast_to(record, (67, 144)))
+        assert (same == alone).all()
+        for place in (0, 1, 3, 5, 6, 15, 69):
+            among = others.copy()
+            among[place] = record
+            assert np.array_equal(front.transform(among)[place], alone), place
+
+
+def test_premises_say_how_rows_are_known_to_be_apart(tmp_path: Path) -> None:
+    every = extractors(tmp_path)
+    module = torch.nn.Linear(9, 3)
+    alone, shared = (FromModule(module, n_features=3, batch=batch) for batch in (1, 64))
+    assert {name: front.premise.backing for name, front in every.items()} == {
+        name: Backing.TESTED if name == "module" else Backing.ENFORCED for name in every
+    }
+    assert shared.premise.backing is Backing.ASSUMED
+    assert SideBySide(every["projection"], alone, shared).premise == shared.premise
+    assert every["projection"].then(alone).premise == alone.premise
+    assert Cached(shared, tmp_path).premise == shared.premise
+    assert alone.then(every["projection"]).premise.about == shared.premise.about == "rows"
+    assert 0.0 <= shared.batch_error((9,)) < 1e-5
+    assert alone.batch_error((9,)) == 0.0
+
+
+def test_the_exact_network_is_the_one_that_torch_trained(tmp_path: Path) -> None:
+    for side, width in ((28, 8), (13, 3)):
+        net = StrokeNet(side=side, width=width, steps=1, batch=2, folder=tmp_path)
+        x = np.random.default_rng(0).random((5, side, side)).astype(np.float32)
+        weights = net._pretrain()
+        body = _network(width)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
+        with torch.no_grad():
+            expected = body(torch.from_numpy(x)[:, None]).flatten(1).numpy()
+        np.testing.assert_allclose(net._raw(x), expected, atol=2e-5)
+
+
+def test_random_convolutions_are_those_of_torch() -> None:
+    """The same features by torch's own layers, to float32 rounding."""
+    from torch.nn import functional
+
+    front = RandomConvolutions(shape=(13, 11, 3), filters=6, patch=4, grid=3)
+    x = np.random.default_rng(0).random((5, 13, 11, 3)).astype(np.float32)
+    part = torch.from_numpy(x).permute(0, 3, 1, 2)
+    bank = np.random.default_rng(0).standard_normal((6, 3, 4, 4))
+    bank -= bank.mean(axis=(1, 2, 3), keepdims=True)
+    bank /= np.sqrt((bank**2).sum(axis=(1, 2, 3), keepdims=True))
+    mean = functional.avg_pool2d(part, 4, stride=1).mean(dim=1, keepdim=True)
+    square = functional.avg_pool2d(part * part, 4, stride=1).mean(dim=1, keepdim=True)
+    spread = (square - mean * mean).clamp_min(0).sqrt()
+    response = functional.conv2d(part, torch.tensor(bank, dtype=torch.float32)) / (spread + 0.05)
+    both = torch.cat([response - 0.5, -response - 0.5], dim=1).relu()
+    expected = functional.adaptive_avg_pool2d(both, 3).flatten(1).numpy()
+    np.testing.assert_allclose(front._pooled(x), expected, atol=2e-6)
 
 
 def test_recipes_differ_where_maps_do(tmp_path: Path) -> None:
@@ -174,8 +239,10 @@ def test_a_module_that_mixes_records_is_refused() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x - x.mean(dim=0)
 
+    x = np.random.default_rng(0).random((5, 4))
     with pytest.raises(InvalidArgument, match="apart"):
-        FromModule(Mixing(), n_features=4).transform(np.random.default_rng(0).random((5, 4)))
+        FromModule(Mixing(), n_features=4, batch=8).transform(x)
+    assert (FromModule(Mixing(), n_features=4).transform(x) == 0).all()  # alone, nothing to mix
     with pytest.raises(InvalidArgument, match="n_features"):
         FromModule(torch.nn.Linear(4, 3), n_features=4).transform(np.ones((5, 4)))
 
@@ -204,8 +271,8 @@ def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
 def test_a_projected_row_depends_on_that_row_alone():
     """To the last bit, however many rows there are.
 
-    The product of 64 x 4 is rounded differently for 3906 rows than for 3907. Before it was made in
-    parts of one size, 3907 equal records moved the second moments by 1.88 times their sensitivity
+    The product of 64 x 4 is rounded differently for 3906 rows than for 3907. Before it was exact,
+    3907 equal records moved the second moments by 1.88 times their sensitivity
     when one was taken out: an entry of every row was cut to the next multiple of 2^-12.
     """
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import row_norms
 from privet.errors import InvalidArgument
 from privet.methods.base import column_bounds
 from privet.nets.features import Features, unit_rows
@@ -66,11 +67,11 @@ def boxed_rows(x: Array, bounds: tuple[Any, Any] | list[Any]) -> Array:
 def _shortened(part: Array, length: float) -> Array:
     """x / max(||x||, length) in place, and a little shorter: float32 rounding is less."""
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+        norms = row_norms(part)
     if not np.isfinite(norms).all():  # not finite, or too long to be squared
         part[~np.isfinite(part).all(axis=1)] = 0.0
         part /= np.maximum(np.abs(part).max(axis=1, keepdims=True, initial=0.0) / 1e100, 1.0)
-        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+        norms = row_norms(part)
     part *= ((1.0 - 1e-6) / np.maximum(norms, length))[:, None]
     return part
 

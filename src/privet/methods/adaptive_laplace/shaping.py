@@ -16,9 +16,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
-from privet.guarantee import Guarantee
+from privet.guarantee import Guarantee, Premise
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.adaptive_laplace.solve import shape_of
@@ -43,6 +43,11 @@ class RelevanceScaling(Features):
     def _raw(self, x: NDArray[Any]) -> NDArray[np.float32]:
         rows = np.asarray(x, dtype=np.float32).reshape(len(x), -1)
         return rows * self.shape.astype(np.float32)
+
+    @property
+    def premise(self) -> Premise:
+        """Enforced: one multiplication an entry."""
+        return premises.EXACT_ROWS
 
     @property
     def n_features(self) -> int:

@@ -33,7 +33,7 @@ def _gabor(
     return out / (2 * _PI * sigma**2 / slant)
 
 
-def wavelets(shape: tuple[int, int], scale: int, angles: int) -> NDArray[np.float32]:
+def wavelets(shape: tuple[int, int], scale: int, angles: int) -> NDArray[np.float64]:
     """Fourier transforms (real) of the Morlet wavelets of a scale: (angles, rows, columns)."""
     sigma, xi, slant = 0.8 * 2**scale, 0.75 * np.pi / 2**scale, 4.0 / angles
     bank = []
@@ -43,10 +43,10 @@ def wavelets(shape: tuple[int, int], scale: int, angles: int) -> NDArray[np.floa
         envelope = _gabor(shape, sigma, theta, 0.0, slant)
         wave -= wave.sum() / envelope.sum() * envelope
         bank.append(np.fft.fft2(wave).real)
-    return np.stack(bank).astype(np.float32)
+    return _single(np.stack(bank))
 
 
-def low_pass_rows(size: int, scales: int, resolution: int, keep: slice) -> NDArray[np.float32]:
+def low_pass_rows(size: int, scales: int, resolution: int, keep: slice) -> NDArray[np.float64]:
     """The 1-D operator A with S = A U A^T: Gaussian low-pass, subsampling to 2^-scales, crop.
 
     The Gaussian low-pass phi of width .8 * 2^(scales - 1) is a product of two 1-D Gaussians, so
@@ -66,5 +66,9 @@ def low_pass_rows(size: int, scales: int, resolution: int, keep: slice) -> NDArr
     step = 2 ** (scales - resolution)
     positions = np.arange(0, coarse, step)[keep]
     lag = (positions[:, None] - np.arange(coarse)[None, :]) % coarse
-    matrix: NDArray[np.float32] = response[lag].astype(np.float32)
-    return matrix
+    return _single(response[lag])
+
+
+def _single(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rounded to float32, which hides the last bits of this machine's exponential function."""
+    return values.astype(np.float32).astype(np.float64)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from privet._exact import row_norms, row_sums
 from privet._files import replacing
 from privet.errors import InvalidArgument
+from privet.guarantee import Backing, Premise
 
 Array = NDArray[np.float32]
 
@@ -29,10 +30,9 @@ PART = 256
 class Features(ABC):
     """A public map from records to rows of L2 norm at most 1, one record at a time.
 
-    **Guarantee**: `transform` treats rows independently, reads no statistics of the data it is
-    given, and every row it returns has L2 norm at most `bound`. A record of non-finite features
-    becomes the zero row of its stage. So a record changes one row, and a sum over rows has
-    add-remove sensitivity `bound`.
+    **Guarantee**: a row is a function of its own record, to the last bit, as far as `premise` says;
+    it has L2 norm at most `bound`. A record of non-finite features becomes the zero row of its
+    stage. So a record changes one row, and a sum over rows has add-remove sensitivity `bound`.
 
     **Assumes**: whatever the extractor was built from (a seed, drawn strokes, a user's module) is
     public.
@@ -44,6 +44,11 @@ class Features(ABC):
         """Rows of features, float32, each in the unit ball."""
         with np.errstate(over="ignore", invalid="ignore"):  # such records become zero rows
             return unit_rows(self._raw(x))
+
+    @property
+    @abstractmethod
+    def premise(self) -> Premise:
+        """How it is known that a row depends on its own record alone, rounding included."""
 
     def then(self, other: Features) -> Composed:
         """This extractor followed by another."""
@@ -87,6 +92,11 @@ class Composed(Features):
         return self.second._raw(self.first.transform(x))
 
     @property
+    def premise(self) -> Premise:
+        """The weaker of the two."""
+        return weakest(self.first, self.second)
+
+    @property
     def n_features(self) -> int:
         """Columns of the second extractor."""
         return self.second.n_features
@@ -114,6 +124,11 @@ class SideBySide(Features):
 
     def _raw(self, x: NDArray[Any]) -> Array:
         return np.hstack([part.transform(x) for part in self.parts])
+
+    @property
+    def premise(self) -> Premise:
+        """The weakest of the parts'."""
+        return weakest(*self.parts)
 
     @property
     def n_features(self) -> int:
@@ -147,6 +162,11 @@ class Cached(Features):
         return self.transform(x)
 
     @property
+    def premise(self) -> Premise:
+        """That of the inner extractor."""
+        return self.inner.premise
+
+    @property
     def n_features(self) -> int:
         """Columns of the inner extractor."""
         return self.inner.n_features
@@ -155,6 +175,12 @@ class Cached(Features):
     def recipe(self) -> str:
         """The inner recipe: a cache does not change the map."""
         return self.inner.recipe
+
+
+def weakest(*parts: Features) -> Premise:
+    """Of these extractors' premises about rows, the one that asks most of the reader."""
+    order = (Backing.ASSUMED, Backing.TESTED, Backing.ENFORCED)
+    return min((part.premise for part in parts), key=lambda premise: order.index(premise.backing))
 
 
 def in_parts(
@@ -240,8 +266,8 @@ def images(x: NDArray[Any], shape: tuple[int, ...]) -> Array:
         raise InvalidArgument(
             "x", x.shape, f"an array of records of shape {shape}, or flat rows of it"
         )
-    scale = np.float32(1 / 255) if x.dtype == np.uint8 else np.float32(1)
-    return x.reshape(-1, *shape).astype(np.float32) * scale
+    pictures: Array = x.reshape(-1, *shape).astype(np.float32)
+    return pictures / np.float32(255) if x.dtype == np.uint8 else pictures
 
 
 def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:

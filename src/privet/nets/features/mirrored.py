@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.guarantee import Premise
 from privet.nets.features.base import Array, Features, images
 
 
@@ -35,6 +36,11 @@ class Mirrored(Features):
         out = self.inner.transform(pictures)
         out += self.inner.transform(np.ascontiguousarray(pictures[:, :, ::-1]))
         return out
+
+    @property
+    def premise(self) -> Premise:
+        """That of the inner extractor: what comes after it is exact."""
+        return self.inner.premise
 
     @property
     def n_features(self) -> int:

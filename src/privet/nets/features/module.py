@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.nets.features.base import Array, Features, filled, in_parts
 
 if TYPE_CHECKING:
@@ -19,19 +20,43 @@ if TYPE_CHECKING:
 class FromModule(Features):
     """The flattened outputs of a torch module in evaluation mode, on the unit ball.
 
-    **Guarantee**: that of `Features`, given a module that treats the records of a batch apart. The
-    first record of each call is computed alone as well, and a difference is an error. The module
-    always gets `batch` records, the last ones with zeros behind them: the last bits of a row depend
-    on the size of the batch, and must not tell how many records there are.
+    Each record goes through the module by itself, in one shape and at one alignment: torch's
+    kernels round by the size of a batch and by a record's place in it, so that records would
+    otherwise move each other's rows in their last bits. `batch` above 1 is faster (see
+    `batch_error`), always of that size, the last one with zeros behind it; then that premise is
+    assumed, and a module whose first record differs when computed alone is refused.
+
+    **Guarantee**: that of `Features`, with the premise that `premise` states.
 
     **Assumes**: the weights are public: trained on public data, or released by a private method and
-    paid for there.
+    paid for there. The module is a function of its input (no randomness, no memory of calls).
     """
 
-    def __init__(self, module: nn.Module, *, n_features: int, batch: int = 64) -> None:
+    def __init__(self, module: nn.Module, *, n_features: int, batch: int = 1) -> None:
         self.module = module
         self._n_features = _check.count("n_features", n_features)
         self.batch = _check.count("batch", batch)
+
+    @property
+    def premise(self) -> Premise:
+        """Tested where records go alone, assumed where they share a batch."""
+        return premises.ROWS_ALONE if self.batch == 1 else premises.ROWS_IN_BATCHES
+
+    def batch_error(self, shape: tuple[int, ...], *, tries: int = 20, seed: int = 0) -> float:
+        """The largest change of an entry of a row by who shares its batch, on public random inputs.
+
+        A figure for this machine and this module, not a bound.
+        """
+        rng = np.random.default_rng(seed)
+        records = rng.random((tries, *shape), dtype=np.float32)
+        alone = FromModule(self.module, n_features=self.n_features).transform(records)
+        worst = 0.0
+        for k in range(tries):
+            others = rng.random((self.batch, *shape), dtype=np.float32)
+            others[k % self.batch] = records[k]
+            row = self.transform(others)[k % self.batch]
+            worst = max(worst, float(np.abs(row - alone[k]).max()))
+        return worst
 
     @property
     def n_features(self) -> int:
@@ -54,7 +79,7 @@ class FromModule(Features):
         try:
             with torch.no_grad():
                 out = in_parts(self._rows, x, size=self.batch)
-                if len(x) > 1:
+                if self.batch > 1 and len(x) > 1:
                     alone = self._rows(filled(x[:1], 1))[0]
                     if not np.allclose(alone, out[0], rtol=1e-3, atol=1e-4, equal_nan=True):
                         expected = "a module that treats each record apart"

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet._exact import Product, cut, row_sums, scaled
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.nets.features.base import Array, Features, group_normalise, images, patches
 
 _CHUNK = 8  # pictures at a time, whose responses stay near the processor
@@ -34,6 +35,11 @@ class RandomProjection(Features):
         gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
         # cut so coarsely that the last bits of an orthogonalisation do not show
         self._product = Product(cut(np.linalg.qr(gaussian)[0], 2.0**-16))
+
+    @property
+    def premise(self) -> Premise:
+        """Enforced: products without rounding, sums in one order."""
+        return premises.EXACT_ROWS
 
     @property
     def n_features(self) -> int:
@@ -93,6 +99,11 @@ class RandomConvolutions(Features):
         self._filters = self._bank()
 
     @property
+    def premise(self) -> Premise:
+        """Enforced: products without rounding, sums in one order."""
+        return premises.EXACT_ROWS
+
+    @property
     def n_features(self) -> int:
         """Two signs of each filter on each region."""
         return 2 * self.filters * self.grid**2
@@ -118,7 +129,7 @@ class RandomConvolutions(Features):
         return Product(bank.transpose(2, 3, 1, 0).reshape(-1, self.filters))
 
     def _pooled(self, pictures: Array) -> Array:
-        """Regions' averages, (records, signs * filters * regions); see `Product` for the rounding."""
+        """Averages over the regions: (records, signs * filters * regions)."""
         part, size = scaled(pictures)
         windows = patches(cut(part, self._filters.step), self.patch)
         count = windows.shape[-1]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet._exact import Product, cut, scaled
+from privet import _check, premises
+from privet._exact import Product, scaled
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.nets.features._morlet import low_pass_rows, wavelets
 from privet.nets.features.base import Array, Features, group_normalise, images
 
@@ -32,9 +33,9 @@ class Scattering(Features):
     Group normalisation then gives each group of channels mean 0 and variance 1 *within its own
     image*, so it needs no statistics of the data; at last each row is scaled to the unit ball.
 
-    The same numbers as kymatio to float32 rounding (a test holds them together), about four times
-    faster: the low-pass is two small matrices instead of a Fourier transform, and the product with
-    a wavelet and the folding of the spectrum are one pass in cache.
+    The same numbers as kymatio to float32 rounding (a test holds them together). Fourier transforms
+    and low-pass are exact matrix products (`_exact`), so that a picture's coefficients are the same
+    bits whatever pictures are computed beside it.
 
     **Guarantee**: that of `Features`. Nothing is learned: the map depends on its arguments only.
 
@@ -72,6 +73,11 @@ class Scattering(Features):
             )
         self.grid = tuple(side // 2**self.scales for side in self.shape[:2])
         self._plan: _Plan | None = None
+
+    @property
+    def premise(self) -> Premise:
+        """Enforced: products without rounding, sums in one order."""
+        return premises.EXACT_ROWS
 
     @property
     def n_features(self) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet._exact import Product
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.nets.features.base import (
     Array,
     Features,
@@ -63,6 +64,11 @@ class StrokeBasis(Features):
             raise InvalidArgument("n_features", n_features, f"at most screened={self.screened}")
         self.folder = cache_folder(folder) / "public"
         self._map: tuple[Array, Product] | None = None
+
+    @property
+    def premise(self) -> Premise:
+        """That of the inner extractor: what comes after it is exact."""
+        return self.inner.premise
 
     @property
     def n_features(self) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet._exact import Product, cut, row_sums, scaled
+from privet.guarantee import Premise
 from privet.nets.features.base import (
     Array,
     Features,
@@ -64,6 +65,11 @@ class StrokeNet(Features):
         self.seed = int(seed)
         self.folder = cache_folder(folder) / "public"
         self._forward: _Forward | None = None
+
+    @property
+    def premise(self) -> Premise:
+        """Enforced: products without rounding, sums in one order."""
+        return premises.EXACT_ROWS
 
     @property
     def n_features(self) -> int:
