@@ -27,15 +27,15 @@ def _assumed(about: str, text: str) -> Premise:
 SECRET_KEY = _assumed(
     "noise key", "the noise source is privet.noise.secure(), whose key nobody knows"
 )
+DRAWN_KEY = _enforced(
+    "noise key", "the key of the noise came from the operating system and stays in this process"
+)
 SECRET_SEED = _assumed(
     "noise key",
     "nobody knows or guesses the seed of the noise: this is an experiment, not a release",
 )
 EXACT_LAW = _enforced("noise law", "the noise is sampled exactly")
-NORMAL_LAW = _tested("noise law", "float64 Box-Muller draws are normal")
-NORMAL_TENSOR_LAW = _tested("noise law", "the noise is normal on its grid")
 LAPLACE_LAW = _tested("noise law", "float64 inverse-transform draws are Laplace")
-K_NORM_LAW = _tested("noise law", "float64 gamma radius and Gaussian direction have the K-norm law")
 
 # The records: how many, what they may hold, how they become rows, who they belong to
 

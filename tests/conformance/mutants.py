@@ -21,7 +21,7 @@ from privet.mechanisms.laplace import DiscreteLaplace, Laplace
 from privet.methods.dpsgd import automatic, loop, method, sampling
 from privet.nets.per_example import engine as engine_module
 from privet.nets.per_example.clipping import FlatClipping
-from privet.noise import continuous, grid, seeded
+from privet.noise import rounded, seeded
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -45,16 +45,16 @@ def wrapped(where: Any, name: str, change: Callable[..., Any]) -> Patch:
     return plant
 
 
-def truncated(original: Any, *a: Any, **k: Any) -> Any:
-    return np.clip(original(*a, **k), -3.5, 3.5)
+def truncated(original: Any, stream: Any, size: int, ratio: Any) -> Any:
+    return np.clip(original(stream, size, ratio), -int(3.5 * ratio), int(3.5 * ratio))
 
 
-def repeated(original: Any, stream: Any, size: int) -> Any:
-    return original(seeded(5).stream, size)
+def repeated(original: Any, stream: Any, size: int, ratio: Any) -> Any:
+    return original(seeded(5).stream, size, ratio)
 
 
-def half_and_half(original: Any, stream: Any, size: int) -> Any:
-    part = original(stream, (size + 1) // 2)
+def half_and_half(original: Any, stream: Any, size: int, ratio: Any) -> Any:
+    part = original(stream, (size + 1) // 2, ratio)
     return np.concatenate([part, part])[:size]
 
 
@@ -210,15 +210,15 @@ def coarse_sum(original: Any, self: Any, *a: Any, **k: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant(bug="half the Gaussian noise", subject="Gaussian", plant=wrapped(continuous, "gaussian", lambda f, *a: 0.5 * f(*a))),
-    Mutant(bug="half the Laplace noise", subject="Laplace", plant=wrapped(continuous, "laplace", lambda f, *a: 0.5 * f(*a))),
-    Mutant(bug="Gaussian noise 2% too small", subject="Gaussian", plant=wrapped(continuous, "gaussian", lambda f, *a: 0.98 * f(*a))),
-    Mutant(bug="Gaussian tail cut at 3.5", subject="Gaussian", plant=wrapped(continuous, "gaussian", truncated)),
-    Mutant(bug="Laplace tail cut at 3.5", subject="Laplace", plant=wrapped(continuous, "laplace", truncated)),
-    Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(continuous, "laplace", lambda f, *a: np.abs(f(*a)))),
-    Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(continuous, "gaussian", repeated)),
-    Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(continuous, "gaussian", half_and_half)),
-    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(grid, "add", lambda f, value, noise, *, step: value + noise)),
+    Mutant(bug="half the Gaussian noise", subject="Gaussian", plant=wrapped(rounded, "gaussian", lambda f, *a: f(*a) // 2)),
+    Mutant(bug="half the Laplace noise", subject="Laplace", plant=wrapped(rounded, "laplace", lambda f, *a: f(*a) // 2)),
+    Mutant(bug="Gaussian noise 2% too small", subject="Gaussian", plant=wrapped(rounded, "gaussian", lambda f, *a: f(*a) * 49 // 50)),
+    Mutant(bug="Gaussian tail cut at 3.5", subject="Gaussian", plant=wrapped(rounded, "gaussian", truncated)),
+    Mutant(bug="Laplace tail cut at 3.5", subject="Laplace", plant=wrapped(rounded, "laplace", truncated)),
+    Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(rounded, "laplace", lambda f, *a: np.abs(f(*a)))),
+    Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(rounded, "gaussian", repeated)),
+    Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(rounded, "gaussian", half_and_half)),
+    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(additive.OnGrid, "_perturb", lambda f, self, value, rng: value + rng.gaussian(value.shape, self.scale))),
     Mutant(bug="discrete Laplace at 3/4 of its scale", subject="DiscreteLaplace", plant=wrapped(DiscreteLaplace, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
     Mutant(bug="discrete Gaussian at 3/4 of its scale", subject="DiscreteGaussian", plant=wrapped(DiscreteGaussian, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
     Mutant(bug="the ledger is charged after the release", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_later)),

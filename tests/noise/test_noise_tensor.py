@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,71 +15,48 @@ from privet.errors import InvalidArgument
 from privet.noise import grid, seeded
 from privet.noise.stream import Bulk, Stream
 from privet.noise.tensor import BLOCK, CHUNK, LARGEST, add_gaussian_, gaussian_
-from privet.noise.ziggurat import R, layers
+from tests.noise.test_ziggurat import exact_draw
 
-SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
-
-
-X = layers().tolist()
+SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK + 1]
 
 
-def curve(x: float) -> float:
-    return math.exp(-0.5 * x * x)
-
-
-def draw(word: int, spare: Iterator[int]) -> float:
-    """One draw of the ziggurat, in words of the text."""
-    first_attempt = True
-    while True:
-        layer, top = word % 1024, word - 2**64 if word >= 2**63 else word
-        place = top >> 10 | 1
-        x = place * (X[layer + 1] * 2.0**-53)
-        inside = abs(place) < math.floor(X[layer] / X[layer + 1] * 2.0**53)
-        if inside and first_attempt:
-            return x
-        u, other = next(spare), next(spare)
-        first_attempt = False
-        if inside:
-            return x
-        if layer == 1023:
-            beyond = -math.log((u + 0.5) * 2.0**-64) / R
-            if 2.0 * -math.log((other + 0.5) * 2.0**-64) >= beyond * beyond:
-                return math.copysign(R + beyond, x)
-            continue
-        low, high = curve(X[layer + 1]), curve(X[layer])
-        if low + u * 2.0**-64 * (high - low) < curve(x):
-            return x
-        word = other
-
-
-def by_the_book(stream: Stream, n: int) -> np.ndarray:
-    """The draws of `gaussian_` from the same bits, one by one; n <= CHUNK."""
+def by_the_book(stream: Stream, n: int, scale: float) -> np.ndarray:
+    """The noise of `gaussian_` from the same bits, exactly, one by one; n <= CHUNK."""
     bulk, out = stream.bulk(), np.empty(n)
+    step = grid.spacing(scale)
+    more = np.empty(2, dtype=np.uint64)
+
+    def draw() -> int:
+        bulk.fill(more)
+        return int(more[0])
+
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         whole = -(-m // 8) * 8
         words = np.empty(whole + BLOCK // 32, dtype=np.uint64)
         bulk.fill(words)
         spare = iter(words[whole:].tolist())
-        draws = [draw(w, spare) for w in words[:whole].tolist()]
-        out[start : start + m] = draws[:m]
+        for i, word in enumerate(words[:whole].tolist()):
+            units = exact_draw(word, spare, draw, Fraction(scale) / Fraction(step))
+            if i < m:
+                out[start + i] = units * step
     return out
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_the_same_bits_by_the_book(n: int) -> None:
     x = gaussian_(torch.empty(n, dtype=torch.float64), 2.5, seeded(3))
-    assert np.array_equal(x.numpy(), 2.5 * by_the_book(seeded(3).stream, n))
+    assert np.array_equal(x.numpy(), by_the_book(seeded(3).stream, n, 2.5))
 
 
 def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privet.noise.tensor.CHUNK", 2 * BLOCK)
-    n = 4 * BLOCK + 3
+    monkeypatch.setattr("privet.noise.tensor.CHUNK", BLOCK)
+    n = BLOCK + 3
     x = gaussian_(torch.empty(n, dtype=torch.float64), 1.0, seeded(3)).numpy()
     stream = seeded(3).stream
-    for i in range(0, n, 2 * BLOCK):
-        part = x[i : i + 2 * BLOCK]
-        assert np.array_equal(part, by_the_book(stream, len(part)))
+    for i in range(0, n, BLOCK):
+        part = x[i : i + BLOCK]
+        assert np.array_equal(part, by_the_book(stream, len(part), 1.0))
     assert CHUNK % BLOCK == 0 and BLOCK % 64 == 0
 
 
@@ -122,25 +98,21 @@ def test_shapes_are_kept_and_parameters_allowed() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("scale", [1.0, 0.37, 900.0])
 def test_addition_on_the_grid(dtype: torch.dtype, scale: float) -> None:
-    n = BLOCK + 11
+    n, step = 5000, grid.spacing(scale)
     value = torch.linspace(-3, 3, n, dtype=dtype)
-    out = add_gaussian_(value.clone(), scale, seeded(5))
-    noise = scale * by_the_book(seeded(5).stream, n)
+    out = add_gaussian_(value.clone(), scale, seeded(5)).double().numpy()
+    noise = gaussian_(torch.empty(n, dtype=torch.float64), scale, seeded(5)).numpy()
+    expected = np.rint(value.double().numpy() / step) * step + noise
     if dtype is torch.float32:
-        expected = grid.to_float32(value.double().numpy() + noise, scale)
-    else:
-        expected = grid.add(value.numpy(), noise, step=grid.spacing(scale))
-    # halves go up in `grid` and to even here, a few in a million
-    assert np.mean(out.numpy() != expected) < 1e-4
-    assert np.array_equal(
-        np.rint(out.double().numpy() / grid.spacing(scale)) * grid.spacing(scale), out
-    )
+        coarse = grid.spacing(scale, bits=grid.BITS_FLOAT32)
+        expected = np.rint(expected / coarse) * coarse
+    assert np.array_equal(out, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_large_values_are_held(dtype: torch.dtype) -> None:
     """1e30 scales are held at 2^50 steps, and the noise is still added on the grid there."""
-    step = grid.spacing(1.0, bits=grid.BITS if dtype is torch.float64 else grid.BITS_FLOAT32)
+    step = grid.spacing(1.0)
     value = torch.tensor([1e30, -1e30, 3.0, 2.0**23], dtype=dtype).repeat(1000)
     out = add_gaussian_(value, 1.0, seeded(5)).double()
     assert torch.equal((out / step).round() * step, out)

@@ -1,114 +1,132 @@
-"""The ziggurat's table, each of its branches by the bits, and what happens when words run out."""
+"""The compiled loops: draw by draw what exact arithmetic makes of the same bits."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
-import mpmath as mp
 import numba
 import numpy as np
 import pytest
 
-from privet.noise import seeded
-from privet.noise.ziggurat import LAYERS, R, candidates, compiled, layers, settle
+from privet.noise import ziggurat
+from privet.noise.layers import NORMAL, layers
+from privet.noise.rounded import at_word, judge, split
+from privet.noise.stream import Words
+from privet.noise.ziggurat import compiled
 
-X = layers()
-INSIDE = 500 + (1 << 10)
+STACK = layers(NORMAL)
+SAFE = 1 << 10 | 500
 """A word for layer 500, place 1: a draw next to 0 that is never open."""
 
 
-def word(layer: int, place: int) -> int:
-    """The word of an odd place of a layer."""
-    return (place << 10 | layer) % 2**64
+class Script:
+    """A key stream that says what it is told, then goes on with other words."""
+
+    def __init__(self, *words: int) -> None:
+        self.left, self.then = list(words), np.random.default_rng(0)
+
+    def next(self) -> int:
+        return self.left.pop(0) if self.left else int(self.then.integers(0, 2**63))
+
+    def fill(self, out: Words) -> None:
+        for i in range(len(out)):
+            out[i] = self.next()
 
 
-def settled(words: list[int], spare: list[int]) -> tuple[np.ndarray, int]:
-    """Draws made of these words (eight at a time), and where the spare ones ran out."""
-    w = np.array([*words, *[INSIDE] * (-len(words) % 8)], dtype=np.uint64)
-    out, open_ = np.empty(len(w)), np.empty(len(w), dtype=np.bool_)
-    candidates(w, out, open_)
-    reached = settle(w, np.array(spare, dtype=np.uint64), out, open_, 0)
-    return out[: len(words)], reached
+def exact_draw(word: int, spare: Iterator[int], draw: Any, ratio: Fraction) -> int:
+    """One draw, every decision in whole numbers: the method as docs/theory/noise.md has it."""
+    while True:
+        layer, place = (int(part[0]) for part in split(np.array([word], dtype=np.uint64)))
+        x = at_word(word, STACK, draw)
+        if abs(place) >= STACK.inside[layer]:
+            height, other = next(spare), next(spare)
+            found = judge(word, height, STACK, draw)
+            if found is None:
+                word = other
+                continue
+            x = found
+        return x.rounded(ratio) * (1 if place > 0 else -1)
 
 
-def test_the_table_in_forty_digits() -> None:
-    """Layers of one area to 1e-12 (docs/theory/noise.md), which close at height 1 for this R."""
-    mp.mp.dps = 40
-
-    def top(r: Any) -> tuple[Any, list[Any]]:
-        height = mp.exp(-r * r / 2)
-        area = r * height + mp.sqrt(mp.pi / 2) * mp.erfc(r / mp.sqrt(2))
-        x = [area / height, r]
-        for _ in range(LAYERS - 2):
-            height += area / x[-1]
-            x.append(mp.sqrt(-2 * mp.log(height)))
-        return height + area / x[-1] - 1, x
-
-    root = mp.findroot(lambda r: top(r)[0], mp.mpf(R))
-    assert float(root) == R
-    exact = [float(x) for x in top(root)[1]]
-    assert np.allclose(X[1:], exact[::-1], rtol=2e-13, atol=0)
-    heights = np.exp(-0.5 * X * X)
-    areas = X[1:-1] * (heights[:-2] - heights[1:-1])
-    assert np.allclose(areas, X[-1] * heights[-2], rtol=1e-12, atol=0)
+def filled(words: list[int], spare: list[int], ratio: float, bulk: Any) -> np.ndarray:
+    """What the loops make of these words, eight at a time."""
+    table = np.array([*words, *[SAFE] * (-len(words) % 8)], dtype=np.uint64)
+    out, open_ = np.empty(len(table)), np.empty(len(table), dtype=np.bool_)
+    ziggurat.fill(table, np.array(spare, dtype=np.uint64), out, open_, ratio=ratio, bulk=bulk)
+    assert not open_.any()
+    return out[: len(words)]
 
 
-@pytest.mark.parametrize("place", [1, -1, 12345, -(2**53) + 1])
-def test_left_of_the_next_layer(place: int) -> None:
-    """No spare word is needed or used; places are symmetric, and zero is not among them."""
-    layer = 1022 if abs(place) < 2**52 else 0
-    x, reached = settled([word(layer, place)], [])
-    if layer:
-        assert x[0] == place * 2.0**-53 * X[layer + 1] and reached == 8
-    else:
-        assert reached == 0  # the top layer has nothing that is inside for sure
+@pytest.mark.parametrize("ratio", [2.0**26, 1.99 * 2.0**26, 2.0**27 - 1])
+def test_every_draw_is_the_exact_one(ratio: float) -> None:
+    """Random words: 3,000, and 600 outside the part that needs no height."""
+    rng = np.random.default_rng(0)
+    words = [int(w) for w in rng.integers(0, 2**63, 3000)]
+    for layer in rng.integers(0, 1024, 600):
+        low = int(STACK.inside[layer])
+        place = int(low + (2**53 - low) * rng.random()) | 1
+        words.append((int(rng.choice([-1, 1])) * place << 10 | int(layer)) % 2**64)
+    spare = [int(w) for w in rng.integers(0, 2**63, 6000)]
+    out = filled(words, spare, ratio, Script())
+    wanted, left = Script(), iter(spare)
+    assert out.tolist() == [exact_draw(w, left, wanted.next, Fraction(ratio)) for w in words]
 
 
-def test_under_the_curve_or_not() -> None:
-    """In the wedge of layer 700 a low height keeps the place, a high one takes the other word."""
-    place = round(2**53 * (X[700] + 0.5 * (X[701] - X[700])) / X[701]) | 1
-    edge = word(700, -place)
-    x, reached = settled([edge], [0, INSIDE])
-    assert x[0] == -place * 2.0**-53 * X[701] and reached == 8
-    x, reached = settled([edge], [2**64 - 1, INSIDE, 7, 7])
-    assert x[0] == 2.0**-53 * X[501] and reached == 8
-    low, high, here = (math.exp(-0.5 * t * t) for t in (X[701], X[700], place * 2.0**-53 * X[701]))
-    limit = (here - low) / (high - low)
-    for factor, kept in ((1 - 1e-9, True), (1 + 1e-9, False)):
-        x, _ = settled([edge], [int(limit * factor * 2**64), INSIDE, 7, 7])
-        assert (x[0] < 0) == kept
+@pytest.mark.parametrize("layer", [3, 500, 1000])
+def test_cells_that_float64_cannot_tell(layer: int) -> None:
+    """A draw on the boundary of two cells goes to the one that its further digits say."""
+    ratio, found = 2.0**26, 0
+    for k in range(1, int(ratio * STACK.width(layer) * Fraction(9, 10)), 3_999_971):
+        place = int((k + Fraction(1, 2)) / Fraction(ratio) / STACK.width(layer) * 2**53) | 1
+        word = place << 10 | layer
+        low, high = at_word(word, STACK, lambda: 0).bounds()
+        if place >= STACK.inside[layer] or not low < (k + Fraction(1, 2)) / 2**26 < high:
+            continue
+        found += 1
+        for digits, unit in ((0, k), (2**64 - 1, k + 1)):
+            assert filled([word], [], ratio, Script(digits, 0))[0] == unit
+            negative = (-place << 10 | layer) % 2**64
+            assert filled([negative], [], ratio, Script(digits, 0))[0] == -unit
+    assert found > 1
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_the_tail_by_its_bits(sign: int) -> None:
-    """-ln u / R beyond R, if another exponential draw allows it; the far end is at 15."""
-    far = word(1023, sign * (2**53 - 1))
-    half = 2**63
-    x, _ = settled([far], [half, half])
-    assert x[0] == pytest.approx(sign * (R + math.log(2.0) / R), rel=1e-15)
-    x, _ = settled([far], [0, 2**64 - 1, half, half])  # refused, then as before
-    assert x[0] == pytest.approx(sign * (R + math.log(2.0) / R), rel=1e-15)
-    longest = math.sqrt(2.0 * 65.0 * math.log(2.0))
-    x, _ = settled([far], [int(math.exp(-longest * 0.999 * R) * 2**64), 0])
-    assert abs(x[0]) > R + 0.99 * longest > 13.0
+def test_heights_on_the_curve_and_the_tail_are_asked_for() -> None:
+    """What the loop hands over, by scripted bits: a doubtful height, and what is beyond the end."""
+    far = (2**53 - 1) << 10
+    rng = np.random.default_rng(4)
+    for seed in range(5):
+        script = [int(w) for w in rng.integers(0, 2**63, 40)]
+        spare = [5 + seed, SAFE, *script[:20]]
+        wanted, left = Script(*script), iter(spare)
+        due = exact_draw(far, left, lambda w=wanted: (w.next(), w.next())[0], Fraction(2**26))
+        assert filled([far], spare, 2.0**26, Script(*script))[0] == due
+        assert abs(due) > 6 * 2**26 or abs(due) < 2**20  # the tail, or refused and SAFE instead
+    place = (int(STACK.inside[700]) + 2**53) // 2 | 1
+    word = place << 10 | 700
+    low, high = 0, 2**64 - 1
+    while high - low > 1:  # the height at which the answer turns
+        middle = (low + high) // 2
+        kept = judge(word, middle, STACK, lambda: 2**63) is not None
+        low, high = (middle, high) if kept else (low, middle)
+    for height in (low - 2**12, low, high, high + 2**12):
+        script = [2**63] * 40
+        wanted = Script(*script)
+        spare = [height, SAFE, 7, 7]
+        due = exact_draw(
+            word, iter(spare), lambda w=wanted: (w.next(), w.next())[0], Fraction(2**26)
+        )
+        assert filled([word], spare, 2.0**26, Script(*script))[0] == due
 
 
 def test_words_that_run_out_are_asked_for_again() -> None:
     """Two spare words at a time give what all of them at once give."""
-    source = seeded(5).stream
-    words, spare = source.words(80_000), source.words(4000)
-
-    def run(parts: list[np.ndarray]) -> np.ndarray:
-        w, out = words.copy(), np.empty(len(words))
-        open_, reached = np.empty(len(words), dtype=np.bool_), 0
-        candidates(w, out, open_)
-        for part in parts:
-            reached = settle(w, part, out, open_, reached)
-        assert reached == len(words) and not open_.any()
-        return out
-
-    assert np.array_equal(run([spare]), run(list(spare.reshape(-1, 2))))
+    rng = np.random.default_rng(5)
+    words = [int(w) for w in rng.integers(0, 2**63, 8000)]
+    spare = [int(w) for w in rng.integers(0, 2**63, 400)]
+    whole = filled(words, spare, 2.0**26, Script())
+    assert np.array_equal(whole, filled(words, spare[:2], 2.0**26, Script(*spare[2:])))
 
 
 def test_where_nothing_can_be_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:

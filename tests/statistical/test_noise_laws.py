@@ -19,8 +19,9 @@ from privet.guarantee import Backing, Premise
 from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
 from privet.noise.continuous import BLOCK, unit
+from privet.noise.layers import LAYERS, NORMAL, layers
 from privet.noise.tensor import add_gaussian_, gaussian_
-from privet.noise.ziggurat import LAYERS, R, candidates, layers, settle
+from privet.noise.ziggurat import fill
 
 pytestmark = pytest.mark.slow
 ALARM = 1e-6
@@ -57,7 +58,11 @@ def kolmogorov(x: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray]) -> float:
     return float(stats.kstwobign.sf(distance * math.sqrt(n)))
 
 
-@pytest.mark.parametrize("draw", [torch_normal, torch_normal32, numpy_normal])
+def on_grid_normal(rng: Source, n: int) -> np.ndarray:
+    return rng.gaussian_on_grid(n, 1.5) / 1.5 * grid.spacing(1.5)
+
+
+@pytest.mark.parametrize("draw", [torch_normal, torch_normal32, numpy_normal, on_grid_normal])
 def test_gaussian_law(draw: Callable[[Source, int], np.ndarray]) -> None:
     """10 million draws: Kolmogorov-Smirnov, moments 1 to 6, lagged products at 5 errors."""
     n = 10_000_000
@@ -75,6 +80,8 @@ def test_gaussian_law(draw: Callable[[Source, int], np.ndarray]) -> None:
 def test_numpy_laplace_and_uniform_laws() -> None:
     """3 million draws each, Kolmogorov-Smirnov."""
     assert kolmogorov(seeded(103).laplace(3_000_000), stats.laplace.cdf) > ALARM
+    on_grid = seeded(103).laplace_on_grid(3_000_000, 1.99) * grid.spacing(1.99) / 1.99
+    assert kolmogorov(on_grid, stats.laplace.cdf) > ALARM
     assert kolmogorov(seeded(104).uniform(3_000_000), lambda u: u) > ALARM
 
 
@@ -91,59 +98,31 @@ def test_released_noise_law(dtype: torch.dtype) -> None:
     assert stats.chisquare(seen, np.diff(stats.norm.cdf(edges)) * n).pvalue > ALARM
 
 
-def tail_draws(n: int, source: Source) -> np.ndarray:
-    """n draws, given that they lie beyond R, half of them on each side."""
-    side = np.where(np.arange(n) % 2, 1, -1).astype(np.int64)
-    words = ((side * (2**53 - 1)) << 10 | (LAYERS - 1)).view(np.uint64)
-    out, open_ = np.empty(n), np.empty(n, dtype=np.bool_)
-    candidates(words, out, open_)
-    assert open_.all()
-    assert settle(words, source.stream.words(4 * n), out, open_, 0) == n
-    return out
-
-
 def test_each_wedge_of_the_ziggurat() -> None:
-    """4 million places between X[j] and X[j + 1]: in every fifth of every layer's wedge the share
-    that is kept is the share of it that lies under the curve (chi-square, both sides).
+    """4 million places between `inside` and the end of their layer: in every fifth of every wedge
+    the share that is kept is the share of it that lies under the curve (chi-square, both sides).
 
     A refused place takes the next spare word instead, here one that means a draw next to 0.
     """
-    x, n, rng = layers(), 4_000_000, seeded(113)
-    layer = rng.integers(LAYERS - 1, n)
-    left, right = x[layer], x[layer + 1]
+    stack, n, rng = layers(NORMAL), 4_000_000, seeded(113)
+    layer = 1 + rng.integers(LAYERS - 1, n)
+    right = stack.widths[layer] * 2.0**53
+    left = stack.inside[layer] * stack.widths[layer]
     place = ((left + (right - left) * rng.uniform(n)) / right * 2.0**53).astype(np.int64) | 1
     words = ((place << 10) | layer).view(np.uint64)
-    spare = rng.uint64(4 * n)
+    spare = rng.uint64(2 * n)
     spare[1::2] = 500 + (1 << 10)
     out, open_ = np.empty(n), np.empty(n, dtype=np.bool_)
-    candidates(words, out, open_)
-    assert settle(words, spare, out, open_, 0) == n
-    at, kept = place * 2.0**-53 * right, out > 1e-15
-    low, high = np.exp(-0.5 * right**2), np.exp(-0.5 * left**2)
-    chance = np.clip((np.exp(-0.5 * at**2) - low) / (high - low), 0.0, 1.0)
+    fill(words, spare, out, open_, ratio=2.0**26, bulk=rng.stream.bulk())
+    at, kept = place * 2.0**-53 * right, out > 1000.0
+    low, room = stack.lows[layer], stack.rooms[layer]
+    chance = np.clip((np.exp(-0.5 * at**2) - low) / room, 0.0, 1.0)
     cell = layer * 5 + np.minimum((at - left) / (right - left) * 5, 4).astype(np.int64)
     seen, due = np.bincount(cell, kept), np.bincount(cell, chance)
-    square = np.sum((seen - due) ** 2 / np.bincount(cell, chance * (1.0 - chance)))
-    assert ALARM < stats.chi2.sf(square, len(seen)) < 1.0 - ALARM
-
-
-def test_law_within_the_tail() -> None:
-    """3 million draws given the tail: Kolmogorov-Smirnov on both sides, and exceedances to 6.5.
-
-    They stand for 56 billion draws: P[|x| > 6.5] = 8e-11, so 4.5 are expected beyond 6.5.
-    """
-    n = 3_000_000
-    x = tail_draws(n, seeded(114))
-    rate = 2 * stats.norm.sf(R)
-    for side in (x[x > 0], -x[x < 0]):
-        assert len(side) == n // 2
-        assert kolmogorov(stats.norm.sf(side) / stats.norm.sf(R), lambda u: u) > ALARM
-    for t in (4.1, 4.5, 5.0, 5.5, 6.0, 6.5):
-        expected = 2 * stats.norm.sf(t) / rate * n
-        k = np.count_nonzero(np.abs(x) > t)
-        assert stats.poisson.cdf(k, expected) > ALARM
-        assert stats.poisson.sf(k - 1, expected) > ALARM
-    assert np.abs(x).max() > 6.2
+    spread = np.bincount(cell, chance * (1.0 - chance))
+    some = spread > 0
+    square = np.sum((seen - due)[some] ** 2 / spread[some])
+    assert ALARM < stats.chi2.sf(square, np.count_nonzero(some)) < 1.0 - ALARM
 
 
 def test_gaussian_tail_rates() -> None:

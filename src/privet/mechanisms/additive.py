@@ -10,9 +10,8 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import premises
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency
 from privet.mechanisms.base import (
     ADD_REMOVE,
     Mechanism,
@@ -29,7 +28,7 @@ Norm = Literal["l1", "l2"]
 
 @dataclass(frozen=True, kw_only=True)
 class OnGrid(Mechanism):
-    """Real noise of a scale, added on the public grid of `privet.noise.grid`."""
+    """Real noise of a scale, rounded to the public grid of `privet.noise.grid` and added there."""
 
     norm: ClassVar[Norm]
     scale: float
@@ -38,7 +37,8 @@ class OnGrid(Mechanism):
         grid.spacing(self.scale)
 
     @abstractmethod
-    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]: ...
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        """The noise, in steps of the grid."""
 
     def sensitivity(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
@@ -47,7 +47,7 @@ class OnGrid(Mechanism):
         return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=step)
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        return grid.add(value, self._noise(value.shape, rng), step=grid.spacing(self.scale))
+        return grid.add(value, self._units(value.shape, rng), step=grid.spacing(self.scale))
 
     @classmethod
     def _least(
@@ -77,10 +77,6 @@ class OnMultiples(Mechanism):
     @abstractmethod
     def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]: ...
 
-    @property
-    def law(self) -> Premise:
-        return premises.EXACT_LAW
-
     def sensitivity(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> float:
@@ -88,4 +84,4 @@ class OnMultiples(Mechanism):
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
         noise = self._units(value.shape, exact_ratio(self.scale, self.step), rng)
-        return np.asarray((grid.to_units(value, self.step) + noise).astype(np.float64) * self.step)
+        return grid.add(value, noise, step=self.step)

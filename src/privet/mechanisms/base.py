@@ -43,9 +43,9 @@ class Mechanism(ABC):
         """The statement that the loss rests on, and where it is proved."""
 
     @property
-    @abstractmethod
     def law(self) -> Premise:
         """How we know that the noise has the law that the theorem speaks of."""
+        return premises.EXACT_LAW
 
     @abstractmethod
     def sensitivity(
@@ -70,14 +70,19 @@ class Mechanism(ABC):
         delta: float = 0.0,
         adjacency: Adjacency = ADD_REMOVE,
         dimension: int = 1,
+        rng: Source | None = None,
     ) -> Guarantee:
-        """What one release promises at `delta`."""
+        """What one release promises at `delta`; with noise of `rng`, which states who knows it.
+
+        Without a source it is a plan, which assumes that a secure one will be used.
+        """
         bound = premises.stated_bound("the sensitivity is as stated")
         stated = self.loss(of, adjacency=adjacency, dimension=dimension).guarantee(
             delta, theorem=self.theorem
         )
         first = of.premise if isinstance(of, Bounded) else bound
-        return replace(stated, premises=(first, self.law, premises.SECRET_KEY))
+        key = premises.SECRET_KEY if rng is None else rng.premise
+        return replace(stated, premises=(first, self.law, key))
 
     def release(
         self,
@@ -90,7 +95,8 @@ class Mechanism(ABC):
     ) -> NDArray[np.float64]:
         """The value with noise, charged to the ledger before anything is drawn.
 
-        **Guarantee** `self.guarantee(bounded, ...)`. If the ledger refuses, nothing is drawn.
+        **Guarantee** `self.guarantee(bounded, rng=rng, ...)`. If the ledger refuses, nothing is
+        drawn.
 
         **Assumes** a secure `rng`; a seeded one is accepted, for experiments. Without a ledger
         nothing keeps account: add up `loss` yourself.

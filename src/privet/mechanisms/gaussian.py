@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
 from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up, round_up
 from privet.noise import Source
@@ -30,8 +30,8 @@ class Gaussian(OnGrid):
     **Guarantee** `loss(...)`, for the rounded value: rounding widens Delta by at most sqrt(d) 2^-26
     scale.
 
-    **Assumes** that the draws, float64 with relative error of some 2^-52, are normal (tested, not
-    proved).
+    The noise is a real normal draw rounded to the grid, sampled exactly (docs/theory/noise.md), so
+    the release is post-processing of the mechanism with real noise.
 
     >>> from privet.bounds import clip_l2
     >>> total = clip_l2([[3.0, 4.0]], 1.0).sum()
@@ -50,18 +50,14 @@ class Gaussian(OnGrid):
     def theorem(self) -> str:
         return "exact Gaussian mechanism (Balle and Wang 2018, theorem 8) on a grid"
 
-    @property
-    def law(self) -> Premise:
-        return premises.NORMAL_LAW
-
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Gaussian:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Gaussian(mu=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
-        return rng.gaussian(shape, self.scale)
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        return rng.gaussian_on_grid(shape, self.scale)
 
     @classmethod
     def for_budget(

@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency
 from privet.mechanisms.additive import Norm, OnGrid
 from privet.mechanisms.base import ADD_REMOVE, ratio_up
 from privet.noise import Source
@@ -37,7 +37,7 @@ class KNorm(OnGrid):
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L2 sensitivity of the rounded
     value. Rounding to the grid widens Delta by at most sqrt(D) 2^-26 scale.
 
-    **Assumes** that float64 draws of radius and direction have this law (tested, not proved).
+    The noise is a real vector rounded to the grid, sampled exactly (`privet.noise.k_norm`).
 
     >>> from privet.bounds import clip_l2
     >>> total = clip_l2([[3.0, 4.0]], 1.0).sum()
@@ -53,10 +53,6 @@ class KNorm(OnGrid):
     def theorem(self) -> str:
         return "K-norm mechanism of the L2 ball (Hardt and Talwar 2010, section 4) on a grid"
 
-    @property
-    def law(self) -> Premise:
-        return premises.K_NORM_LAW
-
     def standard_deviation(self, dimension: int) -> float:
         """That of one coordinate: E[r^2] / D = (D + 1) scale^2."""
         return self.scale * math.sqrt(_check.count("dimension", dimension) + 1.0)
@@ -67,12 +63,8 @@ class KNorm(OnGrid):
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
-        size = max(math.prod(shape), 1)
-        direction = rng.gaussian(size)
-        radius = -float(np.log(rng.uniform(size)).sum()) * self.scale
-        noise = direction * (radius / float(np.linalg.norm(direction)))
-        return noise.reshape(shape)
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        return rng.k_norm_on_grid(shape, self.scale)
 
     @classmethod
     def for_budget(

@@ -9,10 +9,10 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
 from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up
 from privet.noise import Source
@@ -27,8 +27,8 @@ class Laplace(OnGrid):
     value; delta(t) = 1 - e^((t - epsilon)/2) for 0 <= t <= epsilon. Rounding widens Delta by at
     most d 2^-26 scale.
 
-    **Assumes** that the draws, float64 with relative error of some 2^-52, are Laplace (tested, not
-    proved).
+    The noise is a real Laplace draw rounded to the grid, sampled exactly (docs/theory/noise.md), so
+    the release is post-processing of the mechanism with real noise, and pure as that one is.
 
     >>> from privet.bounds import count
     >>> total = count([True, False, True])
@@ -45,18 +45,14 @@ class Laplace(OnGrid):
     def theorem(self) -> str:
         return "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, proposition 1) on a grid"
 
-    @property
-    def law(self) -> Premise:
-        return premises.LAPLACE_LAW
-
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Laplace:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Laplace(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _noise(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.float64]:
-        return rng.laplace(shape, self.scale)
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        return rng.laplace_on_grid(shape, self.scale)
 
     @classmethod
     def for_budget(

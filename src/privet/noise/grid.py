@@ -12,10 +12,9 @@ The right-hand side is a function of v_g + n, the ideal mechanism with real nois
 the release has the ideal mechanism's guarantee at the sensitivity of v_g, which exceeds that of v
 by no more than rounding can add: see `l1_after_rounding` and `l2_after_rounding`.
 
-**Assumes** round_g(n) has the law of a rounded real draw. Draws are float64 with relative error of
-a few 2^-53, so that a cell of width g >= 2^-27 scale has a probability that is off by about 2^-24
-of itself within 8 standard deviations; this is tested (Kolmogorov-Smirnov, tails), not proved. The
-discrete mechanisms need no such assumption.
+round_g(n) is sampled with exactly the law of a rounded real draw (`privet.noise.rounded`): with
+float64 draws a cell's probability would be off by some 2^-24 of itself, and a pure epsilon would be
+exceeded by as much.
 """
 
 from __future__ import annotations
@@ -104,18 +103,18 @@ def to_units(values: NDArray[np.float64], step: float) -> NDArray[np.int64]:
 
 
 def add(
-    values: NDArray[np.float64], noise: NDArray[np.float64], *, step: float
+    values: NDArray[np.float64], units: NDArray[np.int64], *, step: float
 ) -> NDArray[np.float64]:
-    """Both rounded to the grid and added as integers: the released number.
+    """Values rounded to the grid and noise in steps of it, added as integers: the released number.
 
     Turning the integer into float64 is exact up to 2^53 steps, and beyond that a rounding of what
     was already released.
 
     >>> import numpy as np
-    >>> float(add(np.array(0.3), np.array(0.1), step=0.25))
-    0.25
+    >>> float(add(np.array(0.3), np.array(-3), step=0.25))
+    -0.5
     """
-    total = to_units(values, step) + to_units(noise, step)
+    total = to_units(values, step) + np.clip(units, -_LARGEST, _LARGEST)
     return np.asarray(total.astype(np.float64) * step)
 
 

@@ -10,9 +10,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.noise import continuous, discrete
+from privet.guarantee import Premise
+from privet.noise import continuous, discrete, grid, k_norm, rounded
 from privet.noise.stream import Stream, derive
 
 Shape = int | tuple[int, ...]
@@ -51,6 +52,15 @@ class Source:
         """Whether nobody can know the key, as a release needs."""
         return self.stream.secret
 
+    @property
+    def premise(self) -> Premise:
+        """What a guarantee has to say about who knows the noise.
+
+        >>> secure().premise.backing.value, seeded(0).premise.backing.value
+        ('enforced', 'assumed')
+        """
+        return premises.DRAWN_KEY if self.secret else premises.SECRET_SEED
+
     def child(self, *label: str | int) -> Source:
         """The independent source with this label, such as ("step", 17) or ("rank", 1)."""
         if not label:
@@ -77,6 +87,21 @@ class Source:
         scale = _check.positive("scale", scale)
         size, dims = _size(shape)
         return (scale * continuous.laplace(self.stream, size)).reshape(dims)
+
+    def gaussian_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
+        """Normal noise in steps of `grid.spacing(scale)`: real draws, rounded, exactly."""
+        size, dims = _size(shape)
+        return rounded.gaussian(self.stream, size, _steps(scale)).reshape(dims)
+
+    def laplace_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
+        """Laplace noise in steps of `grid.spacing(scale)`: real draws, rounded, exactly."""
+        size, dims = _size(shape)
+        return rounded.laplace(self.stream, size, _steps(scale)).reshape(dims)
+
+    def k_norm_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
+        """One vector of density e^(-||x||_2 / scale), rounded to steps of `grid.spacing(scale)`."""
+        size, dims = _size(shape)
+        return k_norm.k_norm(self.stream, size, _steps(scale)).reshape(dims)
 
     def bernoulli(self, shape: Shape, p: float | Fraction) -> NDArray[np.bool_]:
         """Coins that are true with probability exactly p (as a float64 number or a fraction)."""
@@ -160,6 +185,11 @@ def _size(shape: Shape) -> tuple[int, tuple[int, ...]]:
         raise InvalidArgument("shape", shape, "a whole number or a tuple of them, none negative")
     dims = tuple(int(k) for k in dims)
     return math.prod(dims), dims
+
+
+def _steps(scale: float) -> Fraction:
+    """scale / step, exactly: between 2^26 and 2^27."""
+    return Fraction(scale) / Fraction(grid.spacing(scale))
 
 
 def _rational(name: str, value: float | Fraction) -> Fraction:

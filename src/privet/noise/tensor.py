@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.errors import InvalidArgument
 from privet.noise import grid
 from privet.noise.source import Source, seeded
 from privet.noise.stream import Bulk
-from privet.noise.ziggurat import Floats, candidates, compiled, settle
+from privet.noise.ziggurat import Floats, compiled, fill
 
 BLOCK = 31 * 1024
 """Outputs made at a time: they fit the cache."""
@@ -27,54 +26,52 @@ _MIDDLE = 1.5 * 2.0**52
 
 
 def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
-    """Fill a contiguous float64 or float32 tensor with normal noise; returns it.
+    """Fill a contiguous float64 or float32 tensor with normal noise, rounded to the public grid.
 
-    By the ziggurat (`privet.noise.ziggurat`), always computed in float64, float32 being a last
-    rounding. The law of `Source.gaussian`, not the same draws.
+    The law of `Source.gaussian_on_grid`, not the same draws; float32 is a last rounding.
 
-    **Guarantee** none by itself: adding this to a value leaves that value's traces in the low bits.
-    Use `add_gaussian_` for what is released.
+    **Guarantee** none by itself: in float32, adding this to a value leaves that value's traces in
+    the low bits. Use `add_gaussian_` for what is released.
 
     >>> import torch; from privet.noise import seeded
     >>> x = torch.empty(100_000, dtype=torch.float64)
     >>> round(float(gaussian_(x, 2.0, seeded(0)).std()), 1)
     2.0
     """
-    scale = _check.positive("scale", scale)
-    for part, noise in _parts(_flat(tensor), source):
-        np.multiply(noise, scale, out=noise)
-        part[:] = noise
+    step = grid.spacing(scale)
+    for part, units in _parts(_flat(tensor), scale / step, source):
+        np.multiply(units, step, out=units)
+        part[:] = units
     return tensor
 
 
 def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
     """Add normal noise of this scale on the public grid, in place; returns the tensor.
 
-    float64: value and noise are rounded to g = `grid.spacing(scale)` and added exactly (see
-    `privet.noise.grid`). float32: the sum of value and noise, computed in float64, is rounded to
-    the coarser c = `grid.spacing(scale, bits=grid.BITS_FLOAT32)`. Either way the result depends on
-    value and noise only through the sum of the noise and the value (rounded to g if float64).
-    Values are held within 2^50 grid steps.
+    Value and noise are rounded to g = `grid.spacing(scale)` and added exactly (see
+    `privet.noise.grid`). A float32 result is rounded once more, to the coarser
+    `grid.spacing(scale, bits=grid.BITS_FLOAT32)`. Values are held within 2^50 g.
 
     Rounding to multiples of g is addition of M = 1.5 2^52 g: float64 numbers within 2^51 g of M are
-    the multiples of g there. So (v + M) is round_g(v) + M, adding the noise n makes it
-    round_g(round_g(v) + n) + M, and M is taken away exactly.
+    the multiples of g there. So v + M is round_g(v) + M, and both the noise, a multiple of g, and M
+    are added and taken away exactly.
 
     **Guarantee** that of the ideal Gaussian mechanism at sensitivity
     `grid.l2_after_rounding(sensitivity, dimension=max(2, tensor.numel()),
-    step=grid.spacing(scale))`: halves go to even here, and one coordinate has no better bound.
+    step=grid.spacing(scale))`: halves go to even here, and one coordinate has no better bound. The
+    noise is the rounding of a real normal draw *exactly* (`privet.noise.ziggurat`), and how long it
+    takes does not depend on the values.
 
     **Assumes** the tensor is finite and has the sensitivity that the caller declares; not checked.
     """
-    flat = _flat(tensor)
+    flat, step = _flat(tensor), grid.spacing(scale)
+    coarse = grid.spacing(scale, bits=grid.BITS_FLOAT32)
     narrow = flat.dtype == np.float32
-    step = grid.spacing(scale, bits=grid.BITS_FLOAT32 if narrow else grid.BITS)
-    limit, middle = LARGEST * step, _MIDDLE * step
-    if narrow:
-        limit = min(limit, float(np.finfo(np.float32).max))
-    add = _add_narrow if narrow else _add_wide
-    for part, noise in _parts(flat, source):
-        add(part, noise, scale, limit, middle)
+    for part, units in _parts(flat, scale / step, source):
+        if narrow:
+            _add_narrow(part, units, step, coarse)
+        else:
+            _add_wide(part, units, step)
     return tensor
 
 
@@ -85,17 +82,22 @@ def make_ready() -> None:
 
 
 @compiled
-def _add_narrow(part: Any, noise: Floats, scale: float, limit: float, middle: float) -> None:
+def _add_narrow(part: Any, units: Floats, step: float, coarse: float) -> None:
+    limit, middle, wide = LARGEST * step, _MIDDLE * step, _MIDDLE * coarse
+    largest = np.float64(np.finfo(np.float32).max)
     for i in range(len(part)):
         value = min(max(np.float64(part[i]), -limit), limit)
-        part[i] = np.float32(((value + noise[i] * scale) + middle) - middle)
+        total = ((value + middle) + units[i] * step) - middle
+        total = (total + wide) - wide
+        part[i] = np.float32(min(max(total, -largest), largest))
 
 
 @compiled
-def _add_wide(part: Floats, noise: Floats, scale: float, limit: float, middle: float) -> None:
+def _add_wide(part: Floats, units: Floats, step: float) -> None:
+    limit, middle = LARGEST * step, _MIDDLE * step
     for i in range(len(part)):
         value = min(max(part[i], -limit), limit)
-        part[i] = ((value + middle) + noise[i] * scale) - middle
+        part[i] = ((value + middle) + units[i] * step) - middle
 
 
 def _flat(tensor: torch.Tensor) -> NDArray[Any]:
@@ -107,13 +109,15 @@ def _flat(tensor: torch.Tensor) -> NDArray[Any]:
     return flat
 
 
-def _parts(flat: NDArray[Any], source: Source) -> Iterator[tuple[NDArray[Any], Floats]]:
-    """Cache-sized parts of an array, each with its normal draws (the same memory every time)."""
+def _parts(
+    flat: NDArray[Any], ratio: float, source: Source
+) -> Iterator[tuple[NDArray[Any], Floats]]:
+    """Cache-sized parts of an array, each with its noise in steps (the same memory every time)."""
     for chunk in range(0, len(flat), CHUNK):
         bulk, end = source.stream.bulk(), min(chunk + CHUNK, len(flat))
         for start in range(chunk, end, BLOCK):
             part = flat[start : min(start + BLOCK, end)]
-            yield part, _workspace.draw(bulk, len(part))
+            yield part, _workspace.draw(bulk, len(part), ratio)
 
 
 class _Workspace(threading.local):
@@ -124,17 +128,13 @@ class _Workspace(threading.local):
         self.noise = np.empty(BLOCK)
         self.open = np.zeros(BLOCK, dtype=np.bool_)
 
-    def draw(self, bulk: Bulk, n: int) -> Floats:
-        """n standard normal draws, in memory that the next call overwrites."""
+    def draw(self, bulk: Bulk, n: int, ratio: float) -> Floats:
+        """n normal draws in steps, in memory that the next call overwrites."""
         whole = -(-n // 8) * 8
         used = self.words[: whole + BLOCK // 32]
-        words, spare = used[:whole], used[whole:]
-        noise, unsettled = self.noise[:whole], self.open[:whole]
         bulk.fill(used)
-        candidates(words, noise, unsettled)
-        reached = 0
-        while (reached := settle(words, spare, noise, unsettled, reached)) < whole:
-            bulk.fill(spare)
+        noise = self.noise[:whole]
+        fill(used[:whole], used[whole:], noise, self.open[:whole], ratio=ratio, bulk=bulk)
         return noise[:n]
 
 

@@ -1,37 +1,30 @@
-"""Standard normal draws from random words, by the ziggurat, in compiled loops.
+"""The normal draws of `privet.noise.rounded` in compiled loops, for tensors with many coordinates.
 
-The area under f(x) = exp(-x^2 / 2), x >= 0, is covered by 1024 horizontal layers of equal area v
-(Marsaglia and Tsang 2000). Layer j reaches from 0 to X[j + 1], at heights from f(X[j + 1]) to
-f(X[j]); all of it left of X[j] lies under the curve. The last layer is the rectangle below f(R), R
-= X[1023], together with the tail beyond R; its width X[1024] is that of a rectangle of area v.
-
-A word chooses a layer and a signed place in it. Left of X[j] (99.6% of words) that place is the
-draw. Otherwise it is *settled*: a uniform height decides whether the point lies under the curve, if
-not another word is taken; beyond R the tail is drawn, by Marsaglia's method (1964). No step is an
-approximation, so the law is the normal one but for the resolution of the numbers (docs/theory).
+The same layers, the same bounds on float64's errors, the same exact answers where these do not
+decide (docs/theory/noise.md); 99.5% of all words end in the first loop, `candidates`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import ParamSpec, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.noise.stream import Words
+from privet.noise.layers import LAYERS, NORMAL, layers
+from privet.noise.rounded import DOUBT, LN2, POWERS, TAYLOR, at_word, judge
+from privet.noise.stream import Bulk, Words
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LAYERS = 1024
-R = 4.0388498461095045
-"""Where the tail begins: the number that makes the layers close at height 1 (a test solves it)."""
-SPARE = 2
-"""Words that one attempt to settle a draw may need."""
+DONE, EMPTY, CELL, HEIGHT = 0, 1, 2, 3
+"""What `settle` comes back with: nothing, no spare words, a cell or a height it cannot tell."""
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
@@ -46,81 +39,105 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
         return numba.njit(error_model="numpy")(function)
 
 
-def layers(start: float = R) -> Floats:
-    """X[0] = 0 to X[1024], for a tail that begins at `start`.
-
-    >>> x = layers()
-    >>> float(x[-2]) == R, bool((x[1:] > x[:-1]).all())
-    (True, True)
-    """
-    height = math.exp(-0.5 * start * start)
-    area = start * height + math.sqrt(math.pi / 2.0) * math.erfc(start / math.sqrt(2.0))
-    x = np.zeros(LAYERS + 1)
-    x[-1], x[-2] = area / height, start
-    for j in range(LAYERS - 2, 0, -1):
-        height += area / x[j + 1]
-        x[j] = math.sqrt(-2.0 * math.log(height))
-    return x
-
-
-_X = layers()
-_WIDTH = _X[1:] * 2.0**-53
-_INSIDE = np.floor(_X[:-1] / _X[1:] * 2.0**53).astype(np.int64)
-_HEIGHT = np.exp(-0.5 * _X * _X)
-_LAST, _MASK = LAYERS - 1, np.uint64(LAYERS - 1)
+_STACK = layers(NORMAL)
+_INSIDE, _BEYOND = _STACK.inside, _STACK.beyond
+_CERTAIN = _INSIDE.astype(np.float64)
+_WIDTHS, _LOWS, _ROOMS = _STACK.widths, _STACK.lows, _STACK.rooms
+_MASK = np.uint64(LAYERS - 1)
+_MIDDLE = 1.5 * 2.0**52
+"""Added and taken away again, it rounds to the nearest whole number."""
+_SURE = 0.5 - 2.0**-20
+"""So near to a whole number, ratio x is nearest to it, whatever float64 does for |x| <= 6.01."""
 
 
 @compiled
-def candidates(words: Words, out: Floats, open_: NDArray[np.bool_]) -> None:
-    """The draws, and which of them are still to be settled.
-
-    The low 10 bits of a word choose the layer. The others, with the lowest of them set, are an odd
-    number between -2^53 and 2^53: the place.
-    """
+def candidates(words: Words, out: Floats, open_: Bools, steps: Floats) -> None:
+    """The draws in steps of the grid, and which of them are still to be settled."""
     for i in range(len(words)):
         layer = words[i] & _MASK
-        place = (np.int64(words[i]) >> 10) | 1
-        out[i] = np.float64(place) * _WIDTH[layer]
-        open_[i] = abs(place) >= _INSIDE[layer]
+        place = np.float64((np.int64(words[i]) >> 10) | 1)
+        y = place * steps[layer]
+        unit = (y + _MIDDLE) - _MIDDLE
+        out[i] = unit
+        open_[i] = (abs(place) >= _CERTAIN[layer]) | (abs(y - unit) > _SURE)
 
 
 @compiled
-def settle(words: Words, spare: Words, out: Floats, open_: NDArray[np.bool_], start: int) -> int:
-    """Settle the open draws from `start` on; where the spare words ran out, the end if they lasted.
+def settle(
+    words: Words, spare: Words, out: Floats, open_: Bools, steps: Floats, start: int, used: int
+) -> tuple[int, int, int]:
+    """Settle the open draws from `start` on: where it stopped, spare words used, and why.
 
-    The draw at the place returned is open still, its word in `words`: call again with other spare
-    words. Every attempt uses new ones, and is made only if they are there.
+    Every attempt uses two new spare words, for a height and for another word if it fails.
     """
-    eights, used = open_.view(np.uint64), 0
+    eights = open_.view(np.uint64)
     for eight in range(start // 8, len(eights)):
         if eights[eight] == 0:
             continue
         for i in range(max(start, 8 * eight), 8 * eight + 8):
             while open_[i]:
-                if used + SPARE > len(spare):
-                    return i
-                layer = np.int64(words[i] & _MASK)
+                layer = words[i] & _MASK
                 place = (np.int64(words[i]) >> 10) | 1
-                x = np.float64(place) * _WIDTH[layer]
-                first, second = spare[used], spare[used + 1]
-                used += SPARE
-                if abs(place) < _INSIDE[layer]:
-                    out[i], open_[i] = x, False
-                elif layer == _LAST:
-                    beyond = _exponential(first) / R
-                    if 2.0 * _exponential(second) >= beyond * beyond:
-                        out[i], open_[i] = math.copysign(R + beyond, x), False
-                else:
-                    room = _HEIGHT[layer] - _HEIGHT[layer + 1]
-                    height = _HEIGHT[layer + 1] + np.float64(first) * 2.0**-64 * room
-                    if height < math.exp(-0.5 * x * x):
-                        out[i], open_[i] = x, False
-                    else:
-                        words[i] = second
-    return len(open_)
+                if abs(place) >= _INSIDE[layer]:
+                    if used + 2 > len(spare):
+                        return i, used, EMPTY
+                    used += 2
+                    x = np.float64(abs(place)) * _WIDTHS[layer]
+                    height = _LOWS[layer] + np.float64(spare[used - 2]) * 2.0**-64 * _ROOMS[layer]
+                    above = height - _curve(x)
+                    if abs(above) <= DOUBT or (layer == 0 and abs(place) >= _BEYOND):
+                        return i, used, HEIGHT
+                    if above > 0.0:
+                        words[i] = spare[used - 1]
+                        continue
+                y = np.float64(place) * steps[layer]
+                unit = (y + _MIDDLE) - _MIDDLE
+                if abs(y - unit) > _SURE:
+                    return i, used, CELL
+                out[i], open_[i] = unit, False
+    return len(open_), used, DONE
 
 
 @compiled
-def _exponential(word: np.uint64) -> float:
-    """-ln u of a uniform u with 53 significant bits, at least 2^-65."""
-    return -math.log((np.float64(word) + 0.5) * 2.0**-64)
+def _curve(x: float) -> float:
+    """`rounded.height_at` of one number, for the normal curve."""
+    p = 0.5 * x * x
+    n = np.floor(p / LN2 + 0.5)
+    r = n * LN2 - p
+    total = float(TAYLOR[0])
+    for k in range(1, len(TAYLOR)):
+        total = total * r + TAYLOR[k]
+    return float(total * POWERS[int(n)])
+
+
+def fill(
+    words: Words, spare: Words, out: Floats, open_: Bools, *, ratio: float, bulk: Bulk
+) -> None:
+    """Fill `out`, whose length is a multiple of 8, with exactly rounded draws, in steps."""
+    steps, more = _WIDTHS * ratio, np.empty(2, dtype=np.uint64)
+
+    def draw() -> int:
+        bulk.fill(more)
+        return int(more[0])
+
+    candidates(words, out, open_, steps)
+    at, used = 0, 0
+    while True:
+        at, used, why = settle(words, spare, out, open_, steps, at, used)
+        if why == DONE:
+            return
+        if why == EMPTY:
+            bulk.fill(spare)
+            used = 0
+            continue
+        word = int(words[at])
+        x = (
+            at_word(word, _STACK, draw)
+            if why == CELL
+            else judge(word, int(spare[used - 2]), _STACK, draw)
+        )
+        if x is None:
+            words[at] = spare[used - 1]
+        else:
+            units = x.rounded(Fraction(ratio))
+            out[at], open_[at] = -units if word >> 63 else units, False

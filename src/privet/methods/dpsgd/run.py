@@ -58,7 +58,7 @@ PREMISES = (
     premises.CLIPPED_GRADIENTS,
     premises.CHARGED_FIRST,
     premises.SUM_ROUNDING,
-    premises.NORMAL_TENSOR_LAW,
+    premises.EXACT_LAW,
     premises.SETTINGS,
     premises.STEPS_ONLY,
 )

@@ -113,7 +113,7 @@ def perturb_records(x: NDArray[Any], scales: Floats, rng: Source) -> NDArray[np.
     out = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, len(rows), _ROWS):
         part = np.nan_to_num(rows[start : start + _ROWS].astype(np.float64), nan=0.0)
-        noise = rng.laplace(part.shape) * b
+        noise = grid.to_units(rng.laplace(part.shape) * b, step)
         out[start : start + _ROWS] = grid.add(np.clip(part, 0.0, 1.0), noise, step=step)
     return out
 
@@ -127,7 +127,8 @@ def perturb_coefficients(coefficients: Floats, scale: float, rng: Source) -> NDA
     step = min(0.125, grid.spacing(scale))
     for start in range(0, len(out), _ROWS):
         part = coefficients[start : start + _ROWS]
-        out[start : start + _ROWS] = grid.add(part, rng.laplace(part.shape, scale), step=step)
+        noise = grid.to_units(rng.laplace(part.shape, scale), step)
+        out[start : start + _ROWS] = grid.add(part, noise, step=step)
     return out
 
 

@@ -261,7 +261,7 @@ class Published(Method[PublishedNet, PublishedPlan]):
         exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
         drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
         step = grid.spacing(plan.relevance_scale)
-        return budget_ratios(grid.add(exact.reshape(-1), drawn, step=step))
+        return budget_ratios(grid.add(exact.reshape(-1), grid.to_units(drawn, step), step=step))
 
     def pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
         """The paper's well-trained network: it sees the records, which nothing accounts for."""
