@@ -34,6 +34,7 @@ SECRET_SEED = _assumed(
     "noise key",
     "nobody knows or guesses the seed of the noise: this is an experiment, not a release",
 )
+SECRET_NOISE = _assumed("noise key", "nobody knows the noise of any release that was charged")
 EXACT_LAW = _enforced("noise law", "the noise is sampled exactly")
 LAPLACE_LAW = _tested("noise law", "float64 inverse-transform draws are Laplace")
 

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from privet.errors import (
     BudgetExceeded,
-    Incomparable,
     InvalidArgument,
     LedgerError,
     TokenReused,
 )
-from privet.guarantee import Adjacency, Standing, Unit
+from privet.guarantee import Standing
 from privet.ledger import Entry, Ledger, fingerprint
 from privet.loss import ApproximateDP, Gaussian, PrivacyLoss, Pure, SampledGaussian, compose
 
@@ -154,19 +153,6 @@ def test_one_data_set_has_one_ledger() -> None:
         ledger.charge(Gaussian(mu=0.1), what="x", dataset="survey")
 
 
-def test_losses_of_another_adjacency_are_refused() -> None:
-    ledger = Ledger.in_memory(
-        cap_epsilon=1.0, cap_delta=1e-5, adjacency=Adjacency.REPLACE_ONE, unit=Unit.USER
-    )
-    with pytest.raises(Incomparable):
-        ledger.charge(Gaussian(mu=0.1), what="x")
-    ledger.charge(Gaussian(mu=0.1, adjacency=Adjacency.REPLACE_ONE), what="x")
-    promised = ledger.guarantee()
-    assert promised.adjacency is Adjacency.REPLACE_ONE
-    assert promised.unit is Unit.USER
-    assert promised.epsilon == ledger.cap_epsilon
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -179,6 +165,7 @@ def test_losses_of_another_adjacency_are_refused() -> None:
         {"cap_delta": math.nan},
         {"adjacency": "add-remove"},
         {"unit": "record"},
+        {"protects": "labels"},
         {"dataset": ""},
     ],
     ids=str,

@@ -64,7 +64,11 @@ def other_application(path: Path) -> None:
         (lambda p: p.write_bytes(random.Random(1).randbytes(9999)), NotALedger, "not an SQLite"),
         (foreign, NotALedger, "is an SQLite database but not a privet ledger"),
         (other_application, NotALedger, "not a privet ledger"),
-        (lambda p: edit(p, "PRAGMA user_version=9"), NotALedger, "format 9, this privet reads 1"),
+        (
+            lambda p: edit(p, "PRAGMA user_version=9"),
+            NotALedger,
+            "format 9, this privet reads 1 to 2",
+        ),
         (lambda p: edit(p, "DROP TABLE head"), LedgerError, "no such table"),
         (lambda p: p.write_bytes(p.read_bytes()[:5000]), LedgerTampered, "damaged"),
     ],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from privet.bounds import Bounded, Sensitivity, categories, clip_l1, clip_l2, count
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError, Unattainable
 from privet.guarantee import Adjacency, Backing, Premise, Standing
-from privet.ledger import Ledger
+from privet.ledger import Ledger, Scope
 from privet.loss import PrivacyLoss
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from privet.noise import grid, seeded
@@ -35,7 +35,7 @@ class Book:
         self.entries: list[tuple[PrivacyLoss, str]] = []
         self.full = full
 
-    def charge(self, loss: PrivacyLoss, *, what: str) -> None:
+    def charge(self, loss: PrivacyLoss, *, what: str, scope: Scope) -> None:
         if self.full:
             raise PrivetError("the cap is reached")
         self.entries.append((loss, what))

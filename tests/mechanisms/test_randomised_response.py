@@ -68,7 +68,7 @@ def test_cost_and_order_of_payment() -> None:
     paid: list[str] = []
 
     class Book:
-        def charge(self, loss: object, *, what: str) -> None:
+        def charge(self, loss: object, *, what: str, scope: object) -> None:
             paid.append(what)
             raise RuntimeError("full")
 

@@ -40,7 +40,7 @@ def init(
     delta: Annotated[float, typer.Option(help="At this delta; 0 for pure privacy.")],
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
-    ] = Adjacency.ADD_REMOVE,
+    ] = Adjacency.ZERO_OUT,
     unit: Annotated[Unit, typer.Option(help="Whose contribution is protected.")] = Unit.RECORD,
     dataset: Annotated[
         str | None, typer.Option(help="The name or fingerprint of the data.")
@@ -103,7 +103,14 @@ def spend(
     ] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="the noise,")] = None,
     steps: Annotated[int | None, typer.Option(help="and their number.")] = None,
+    unit: Annotated[
+        Unit, typer.Option(help="Whose contribution this bounds; refused unless the ledger's.")
+    ] = Unit.RECORD,
+    seeded: Annotated[bool, typer.Option("--seeded", help="The noise comes from a seed.")] = False,
     who: Who = None,
+    run: Annotated[
+        str | None, typer.Option(help="The training or analysis that this is a part of.")
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Refused unless it is the ledger's data set.")
     ] = None,
@@ -114,11 +121,11 @@ def spend(
     as_json: Json = False,
 ) -> None:
     """Charge a release BEFORE making it; exit code 2 and nothing written when over the cap."""
-    from privet.ledger import Ledger
+    from privet.ledger import Ledger, Scope
 
     ledger = Ledger.open(file, timeout=timeout)
     loss = _loss(
-        ledger.adjacency,
+        ledger.adjacency.of_losses,
         epsilon=epsilon,
         delta=delta,
         gaussian_mu=gaussian_mu,
@@ -126,7 +133,15 @@ def spend(
         noise_multiplier=noise_multiplier,
         steps=steps,
     )
-    entry = ledger.charge(loss, what=what, who=who, dataset=dataset, token=token)
+    entry = ledger.charge(
+        loss,
+        what=what,
+        scope=Scope(unit=unit, secret=False if seeded else None),
+        who=who,
+        run=run,
+        dataset=dataset,
+        token=token,
+    )
     if as_json:
         print_json(_summary(ledger) | {"entry": entry.to_dict()})
     else:

@@ -4,5 +4,6 @@ from privet.ledger._chain import Entry
 from privet.ledger._fingerprint import fingerprint
 from privet.ledger._ledger import Ledger, Verification
 from privet.ledger._promise import Odometer
+from privet.ledger._scope import Scope
 
-__all__ = ["Entry", "Ledger", "Odometer", "Verification", "fingerprint"]
+__all__ = ["Entry", "Ledger", "Odometer", "Scope", "Verification", "fingerprint"]

@@ -19,7 +19,8 @@ from privet import _check
 from privet import loss as losses
 from privet._files import number_to_json
 from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError, TokenReused
-from privet.guarantee import Adjacency, Unit
+from privet.guarantee import Adjacency, Protects, Unit
+from privet.ledger._scope import Scope
 from privet.loss import PrivacyLoss
 
 
@@ -85,6 +86,7 @@ class Terms:
     cap_delta: float
     adjacency: Adjacency
     unit: Unit
+    protects: Protects
     dataset: str | None
     identity: str
     """A random name, so that the chains of two ledgers never meet."""
@@ -99,6 +101,7 @@ class Terms:
         cap_delta: float,
         adjacency: Adjacency,
         unit: Unit,
+        protects: Protects,
         dataset: str | None,
     ) -> Terms:
         """Checked terms, made here and now; `cap_epsilon` may be infinite."""
@@ -106,6 +109,8 @@ class Terms:
             raise InvalidArgument("adjacency", adjacency, "an Adjacency")
         if not isinstance(unit, Unit):
             raise InvalidArgument("unit", unit, "a Unit")
+        if not isinstance(protects, Protects):
+            raise InvalidArgument("protects", protects, "a Protects")
         if cap_epsilon != math.inf:
             cap_epsilon = _check.positive("cap_epsilon", cap_epsilon)
         return cls(
@@ -113,6 +118,7 @@ class Terms:
             cap_delta=_check.delta_or_zero("cap_delta", cap_delta),
             adjacency=adjacency,
             unit=unit,
+            protects=protects,
             dataset=None if dataset is None else words("dataset", dataset),
             identity=uuid.uuid4().hex,
             created=utc_now(),
@@ -125,8 +131,9 @@ class Terms:
         return canonical(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready mapping."""
-        return {
+        """A JSON-ready mapping, the one that was hashed."""
+        part = {} if self.protects is Protects.RECORD else {"protects": self.protects.value}
+        return part | {
             "cap_epsilon": number_to_json(self.cap_epsilon),
             "cap_delta": self.cap_delta,
             "adjacency": self.adjacency.value,
@@ -148,6 +155,7 @@ class Terms:
                 cap_delta=float(d["cap_delta"]),
                 adjacency=Adjacency(d["adjacency"]),
                 unit=Unit(d["unit"]),
+                protects=Protects(d.get("protects", Protects.RECORD.value)),
                 dataset=d["dataset"],
                 identity=d["identity"],
                 created=d["created"],
@@ -170,7 +178,11 @@ class Entry:
     sequence: int
     what: str
     loss: PrivacyLoss
+    scope: Scope | None
+    """What the charge is about; None in entries of an older privet, which did not say."""
     spent: float
+    run: str | None
+    """The training or analysis that this charge is a part of."""
     dataset: str | None
     token: str | None
     who: str
@@ -182,7 +194,9 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping: without its "hash", the canonical JSON of it is what was hashed."""
-        return {
+        scope = None if self.scope is None else self.scope.to_dict()
+        more = {"scope": scope, "run": self.run}
+        return {k: v for k, v in more.items() if v is not None} | {
             "sequence": self.sequence,
             "what": self.what,
             "loss": self.loss.to_dict(),
@@ -215,6 +229,8 @@ class Entry:
             sequence=d["sequence"],
             what=d["what"],
             loss=restore_loss(canonical(d["loss"])),
+            scope=Scope.from_dict(d["scope"]) if "scope" in d else None,
+            run=d.get("run"),
             spent=float(d["spent"]),
             dataset=d["dataset"],
             token=d["token"],
@@ -234,13 +250,17 @@ class Charged:
 
     sequence: int
     loss: bytes
+    scope: Scope | None
     dataset: str | None
 
     @classmethod
     def of(cls, entry: Entry) -> Charged:
         """What its token stands for from now on."""
         return cls(
-            sequence=entry.sequence, loss=canonical(entry.loss.to_dict()), dataset=entry.dataset
+            sequence=entry.sequence,
+            loss=canonical(entry.loss.to_dict()),
+            scope=entry.scope,
+            dataset=entry.dataset,
         )
 
 
@@ -257,12 +277,18 @@ class Tally:
     head: str
     total: PrivacyLoss
     count: int = 0
+    seeded: int = 0
+    """How many charges were for noise from a seed."""
     tokens: dict[str, Charged] = field(default_factory=dict)
 
     @classmethod
     def start(cls, ledger: str, genesis: str, terms: Terms) -> Tally:
         """Before the first entry."""
-        return cls(ledger=ledger, head=genesis, total=losses.compose([], adjacency=terms.adjacency))
+        return cls(
+            ledger=ledger,
+            head=genesis,
+            total=losses.compose([], adjacency=terms.adjacency.of_losses),
+        )
 
     def walk(self, rows: Iterable[tuple[Any, Any, Any]]) -> list[Entry]:
         """Accept further rows (sequence, body, hash), in order, or say which one is wrong."""
@@ -275,18 +301,22 @@ class Tally:
         if entries:  # all or nothing: a tally never counts an entry without its loss
             self.total = losses.compose([self.total, *(e.loss for e in entries)])
             self.count, self.head = self.count + len(entries), head
+            self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
             self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)
         return entries
 
-    def charged(self, token: str | None, loss: bytes, dataset: str | None) -> int | None:
+    def charged(
+        self, token: str | None, loss: bytes, scope: Scope, dataset: str | None
+    ) -> int | None:
         """The entry that `token` was charged with, if it was; it must have been for the same."""
         if token is None or token not in self.tokens:
             return None
         before = self.tokens[token]
-        if (before.loss, before.dataset) != (loss, dataset):
+        same = (before.loss, before.dataset) == (loss, dataset)
+        if not same or before.scope not in (None, scope):
             raise TokenReused(
                 self.ledger,
-                f"token {token!r} was charged before with another loss or data set",
+                f"token {token!r} was charged before with another loss, scope or data set",
                 "use a new token",
             )
         return before.sequence

@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, final
 
@@ -15,18 +15,19 @@ from privet import _check
 from privet._files import number_to_json
 from privet.errors import (
     BudgetExceeded,
-    Incomparable,
     InvalidArgument,
     LedgerError,
     LedgerTampered,
 )
-from privet.guarantee import Adjacency, Guarantee, Unit
+from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _chain, _store
 from privet.ledger._chain import Entry, Tally, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, so_far
+from privet.ledger._scope import Scope
 from privet.loss import PrivacyLoss
 
 T = TypeVar("T")
+_PER_RECORD = Scope()
 
 
 @final
@@ -97,12 +98,13 @@ class Ledger:
         *,
         cap_epsilon: float,
         cap_delta: float,
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        adjacency: Adjacency = Adjacency.ZERO_OUT,
         unit: Unit = Unit.RECORD,
+        protects: Protects = Protects.RECORD,
         dataset: str | None = None,
     ) -> Self:
         """A ledger for this process only; a cap of `math.inf` records without refusing."""
-        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, dataset).body()
+        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, protects, dataset).body()
         store = _store.MemoryStore()
         with store.transaction(write=True) as connection:
             _store.write_new(connection, body, digest(body))
@@ -115,13 +117,14 @@ class Ledger:
         *,
         cap_epsilon: float,
         cap_delta: float,
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        adjacency: Adjacency = Adjacency.ZERO_OUT,
         unit: Unit = Unit.RECORD,
+        protects: Protects = Protects.RECORD,
         dataset: str | None = None,
         timeout: float = 30.0,
     ) -> Self:
         """A new ledger file; refuses to touch a file that exists."""
-        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, dataset).body()
+        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, protects, dataset).body()
         _store.create_file(Path(path).resolve(), body, digest(body))
         return cls.open(path, timeout=timeout)
 
@@ -203,6 +206,11 @@ class Ledger:
         return self._terms.unit
 
     @property
+    def protects(self) -> Protects:
+        """Which part of a unit is protected."""
+        return self._terms.protects
+
+    @property
     def dataset(self) -> str | None:
         """The fingerprint or name of the data it belongs to."""
         return self._terms.dataset
@@ -214,11 +222,16 @@ class Ledger:
         loss: PrivacyLoss,
         *,
         what: str,
+        scope: Scope = _PER_RECORD,
         who: str | None = None,
+        run: str | None = None,
         dataset: str | None = None,
         token: str | None = None,
     ) -> Entry:
         """Write the cost of a release that is about to happen; durable when it returns.
+
+        `scope` says what it is about; a ledger takes only what its own terms speak of. `run` names
+        the training or analysis that this is a part of.
 
         With a `token`, such as "run-7:steps 0-99", the same charge may be made again after a crash:
         the same loss under the same token returns the first entry and costs nothing, another loss
@@ -227,18 +240,20 @@ class Ledger:
         token.
 
         Raises `BudgetExceeded` (nothing written) over the cap, `Incomparable` for another
-        adjacency, `LedgerLocked` when another process holds the file for longer than the timeout.
+        adjacency, unit or protected part, `LedgerLocked` when another process holds the file for
+        longer than the timeout.
         """
         what = words("what", what)
         token = None if token is None else words("token", token)
         who = _chain.whoami() if who is None else words("who", who)
+        run = None if run is None else words("run", run)
         dataset = self._for_this_data(dataset)
-        loss, cost = self._as_stored(loss)
+        loss, cost = self._as_stored(loss, scope)
         with _store.GUARD:
             with self._store.transaction(write=True) as connection:
                 self._catch_up(connection)
                 before = self._tally
-                earlier = before.charged(token, cost, dataset)
+                earlier = before.charged(token, cost, scope, dataset)
                 if earlier is not None:
                     return Entry.from_body(_store.read_rows(connection, earlier, earlier)[0][1])
                 would_be = self._epsilon(before.total + loss, self.cap_delta)
@@ -253,7 +268,9 @@ class Ledger:
                     sequence=before.count + 1,
                     what=what,
                     loss=loss,
+                    scope=scope,
                     spent=would_be,
+                    run=run,
                     dataset=dataset,
                     token=token,
                     who=who,
@@ -268,7 +285,7 @@ class Ledger:
 
     def epsilon_after(self, loss: PrivacyLoss) -> float:
         """What would be spent in all after one more `loss`; nothing is written."""
-        loss, _ = self._as_stored(loss)
+        loss, _ = self._as_stored(loss, None)
         return self._epsilon(self.total + loss, self.cap_delta)
 
     def affords(self, loss: PrivacyLoss) -> bool:
@@ -316,11 +333,13 @@ class Ledger:
         stop. `spent` is smaller and no guarantee: state `odometer` for a figure of the moment, or
         the loss of a plan that was fixed beforehand.
         """
-        return at_the_cap(self._terms, self.total)
+        tally = self._look(lambda _: self._tally)
+        return at_the_cap(self._terms, tally.total, seeded=tally.seeded)
 
     def odometer(self) -> Odometer:
         """What was spent until now, by a bound that holds at whatever moment it is read."""
-        return so_far(self._terms, self.total)
+        tally = self._look(lambda _: self._tally)
+        return so_far(self._terms, tally.total, seeded=tally.seeded)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check every byte that counts: SQLite's pages, terms, each entry, the chain, head and cap.
@@ -419,12 +438,15 @@ class Ledger:
             )
         return entries
 
-    def _as_stored(self, loss: PrivacyLoss) -> tuple[PrivacyLoss, bytes]:
+    def _as_stored(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
         """The loss as it will be read back, so that what is checked is what is kept."""
         if not isinstance(loss, PrivacyLoss):
             raise InvalidArgument("loss", loss, "a PrivacyLoss", "see privet.loss")
-        if loss.neighbours is not self.adjacency:
-            raise Incomparable(self.adjacency.value, loss.neighbours.value, "adjacency")
+        t = self._terms
+        scope = replace(_PER_RECORD, unit=t.unit, protects=t.protects) if scope is None else scope
+        if not isinstance(scope, Scope):
+            raise InvalidArgument("scope", scope, "a Scope", "such as Scope(unit=Unit.USER)")
+        scope.check(loss, adjacency=t.adjacency, unit=t.unit, protects=t.protects)
         cost = canonical(loss.to_dict())
         stored = _chain.restore_loss(cost)
         if canonical(stored.to_dict()) != cost:

@@ -22,16 +22,17 @@ GRID = tuple(2.0 ** (k / 4.0) for k in range(-28, 41))
 """The public budgets that an odometer reads from: 0.0078 to 1024, each 19% above the last."""
 
 
-def at_the_cap(terms: Terms, total: PrivacyLoss) -> Guarantee:
+def at_the_cap(terms: Terms, total: PrivacyLoss, *, seeded: int) -> Guarantee:
     """The guarantee of everything charged to a ledger that refuses what would pass its cap."""
     return Guarantee(
         epsilon=terms.cap_epsilon,
         delta=terms.cap_delta,
         adjacency=terms.adjacency,
         unit=terms.unit,
+        protects=terms.protects,
         standing=Standing.PROVED if math.isfinite(terms.cap_epsilon) else Standing.NONE,
         theorem="privacy filter at the ledger's cap: no charge passes it",
-        premises=(premises.UNDER_CAP, *_rests_on(total, terms.cap_delta)),
+        premises=(premises.UNDER_CAP, *_rests_on(total, terms.cap_delta, seeded)),
     )
 
 
@@ -82,7 +83,7 @@ class Odometer:
         }
 
 
-def so_far(terms: Terms, total: PrivacyLoss) -> Odometer:
+def so_far(terms: Terms, total: PrivacyLoss, *, seeded: int) -> Odometer:
     """The odometer of `total`: the least public budget that holds it at its share of delta.
 
     At delta = 0 the sum itself: pure losses are bounded for certain, hence at every moment.
@@ -95,12 +96,13 @@ def so_far(terms: Terms, total: PrivacyLoss) -> Odometer:
         delta=terms.cap_delta,
         adjacency=terms.adjacency,
         unit=terms.unit,
-        premises=_rests_on(total, terms.cap_delta),
+        premises=_rests_on(total, terms.cap_delta, seeded),
     )
 
 
-def _rests_on(total: PrivacyLoss, delta: float) -> tuple[Premise, ...]:
-    always = (premises.ALL_CHARGED, premises.LOSSES_BOUND)
+def _rests_on(total: PrivacyLoss, delta: float, seeded: int) -> tuple[Premise, ...]:
+    noise = premises.SECRET_SEED if seeded else premises.SECRET_NOISE
+    always = (premises.ALL_CHARGED, premises.LOSSES_BOUND, noise)
     return always if is_filter(total, delta) else (*always, premises.NOT_ADAPTIVE)
 
 

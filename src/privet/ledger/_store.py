@@ -19,7 +19,8 @@ Row = tuple[Any, Any, Any]
 
 APPLICATION_ID = 0x70767431  # "pvt1"
 BACKUP_ID = 0x70767462  # "pvtb": reads like a ledger, takes no charge
-FORMAT = 1
+FORMAT = 2
+"""2 since entries say what they are about; files of format 1 become 2 with their next charge."""
 
 SCHEMA = (
     "CREATE TABLE terms (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL)",
@@ -301,10 +302,12 @@ def _check_format(connection: sqlite3.Connection, path: Path, *, write: bool) ->
             "remove it and start one with `privet ledger init`" if empty else "",
         )
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != FORMAT:
+    if version not in (1, FORMAT):
         raise NotALedger(
-            path, f"has ledger format {version}, this privet reads {FORMAT}", "use another version"
+            path, f"has ledger format {version}, this privet reads 1 to {FORMAT}", "upgrade"
         )
+    if write and version != FORMAT:
+        connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet.bounds import Bounded
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency, Guarantee, Premise
+from privet.guarantee import Adjacency, Guarantee, Premise, Unit
+from privet.ledger import Scope
 from privet.loss import PrivacyLoss
 from privet.noise import Source, grid
 
@@ -25,7 +26,7 @@ ADD_REMOVE = Adjacency.ADD_REMOVE
 class Charges(Protocol):
     """What a mechanism needs of a ledger."""
 
-    def charge(self, loss: PrivacyLoss, *, what: str) -> object:
+    def charge(self, loss: PrivacyLoss, *, what: str, scope: Scope) -> object:
         """Write down the cost of a release that is about to happen, or raise."""
 
 
@@ -92,6 +93,7 @@ class Mechanism(ABC):
         ledger: Charges | None = None,
         what: str = "",
         adjacency: Adjacency = ADD_REMOVE,
+        unit: Unit = Unit.RECORD,
     ) -> NDArray[np.float64]:
         """The value with noise, charged to the ledger before anything is drawn.
 
@@ -112,7 +114,8 @@ class Mechanism(ABC):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
         loss = self.loss(bounded, adjacency=adjacency)
         if ledger is not None:
-            ledger.charge(loss, what=what or type(self).__name__)
+            scope = Scope(unit=unit, secret=rng.secret)
+            ledger.charge(loss, what=what or type(self).__name__, scope=scope)
         return self._perturb(bounded.value, rng)
 
 

@@ -13,6 +13,7 @@ from privet import _check
 from privet.bounds import Categories
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency
+from privet.ledger import Scope
 from privet.loss import Pure
 from privet.mechanisms.base import Charges
 from privet.noise import Source
@@ -89,7 +90,8 @@ class RandomisedResponse:
         if not isinstance(rng, Source):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
         if ledger is not None:
-            ledger.charge(self.loss(), what=what or type(self).__name__)
+            scope = Scope(secret=rng.secret)
+            ledger.charge(self.loss(), what=what or type(self).__name__, scope=scope)
         n = len(records.values)
         false = rng.bernoulli(n, self._false)
         shift = 1 + rng.integers(self.classes - 1, n)  # drawn for all, so that time tells less

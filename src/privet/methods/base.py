@@ -71,7 +71,7 @@ def check_terms(ledger: Ledger, adjacency: Adjacency, unit: Unit) -> None:
     ...
     privet.errors.InvalidArgument: ledger must be one for add-remove, per user, got 'one for ...'
     """
-    if ledger.adjacency is not adjacency or ledger.unit is not unit:
+    if not adjacency.covers(ledger.adjacency) or ledger.unit is not unit:
         raise InvalidArgument(
             "ledger",
             f"one for {ledger.adjacency.value}, per {ledger.unit.value}",

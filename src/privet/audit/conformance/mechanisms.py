@@ -15,6 +15,7 @@ from privet.audit.conformance.report import LEVEL, Check, Report, run
 from privet.bounds import Bounded
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency
+from privet.ledger import Scope
 from privet.loss import PrivacyLoss
 from privet.mechanisms.base import Mechanism
 from privet.noise import Source
@@ -193,7 +194,7 @@ class _Ledger:
     def __init__(self, *, refuses: bool = False) -> None:
         self.charges, self.refuses = 0, refuses
 
-    def charge(self, loss: PrivacyLoss, *, what: str) -> object:
+    def charge(self, loss: PrivacyLoss, *, what: str, scope: Scope) -> object:
         if self.refuses:
             raise _Refused("no")
         self.charges += 1

@@ -21,7 +21,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Laplace, RandomisedResponse
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
@@ -104,7 +104,9 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
             check_per_record(ledger)
-            entries = (ledger.charge(plan.loss, what="local records"),)
+            entries = (
+                ledger.charge(plan.loss, what="local records", scope=Scope(secret=rng.secret)),
+            )
         noisy = self.perturb(x, plan, rng.child("features"))
         answers = plan.labels.release(categories(y, plan.facts.outputs), rng=rng.child("labels"))
         model = self._solve(noisy, answers, plan)

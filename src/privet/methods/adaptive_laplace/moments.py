@@ -32,7 +32,7 @@ from privet import loss as losses
 from privet.bounds import Moments, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Gaussian, KNorm, release_moments
 from privet.mechanisms.base import ratio_up, smallest_scale
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver, shape_of
@@ -227,7 +227,8 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
             check_terms(ledger, plan.adjacency, plan.unit)
-            entries = (ledger.charge(plan.loss, what="one-shot moments"),)
+            scope = Scope(unit=plan.unit, secret=rng.secret)
+            entries = (ledger.charge(plan.loss, what="one-shot moments", scope=scope),)
         first = self.class_means(x, y, plan, weights, rng.child("first"))
         model = self._rule(x, y, plan, weights, first, rng.child("second"))
         stated = plan.loss.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)

@@ -22,7 +22,7 @@ from privet import _check, calibrate
 from privet import loss as losses
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.methods.adaptive_laplace.moments import MomentPlan, OneShotMoments
 from privet.methods.adaptive_laplace.rows import public_rows
 from privet.methods.adaptive_laplace.solve import ClassMeans, shape_of
@@ -224,7 +224,8 @@ class RelevanceShapedTraining(Method[ShapedNetwork, ShapedPlan]):
         size = rows.shape[1:]
         if plan.relevance is None or self.exponent is None:
             return torch.zeros(size), torch.ones(size), ()
-        entry = ledger.charge(plan.relevance.loss, what="private relevance")
+        scope = Scope(secret=rng.secret)
+        entry = ledger.charge(plan.relevance.loss, what="private relevance", scope=scope)
         held = public_rows(rows, features=None, bounds=plan.radius)
         means = self.moments.class_means(held, labels, plan.relevance, None, rng.child("relevance"))
         centre = torch.from_numpy((plan.radius * means.centre).clip(0.0, 1.0))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet import loss as losses
 from privet.guarantee import Guarantee, Premise
-from privet.ledger import Ledger
+from privet.ledger import Ledger, Scope
 from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.adaptive_laplace.solve import shape_of
 from privet.methods.base import PublicFacts, check_per_record
@@ -106,7 +106,7 @@ def private_relevance(
     plan = method.first_plan(facts, mu=math.sqrt(share) * mu)
     if ledger is not None:
         check_per_record(ledger)
-        ledger.charge(plan.loss, what="private relevance")
+        ledger.charge(plan.loss, what="private relevance", scope=Scope(secret=rng.secret))
     means = method.class_means(x, np.asarray(labels), plan, None, rng)
     stated = plan.loss.guarantee(delta, theorem=plan.theorem)
     return RelevanceScaling(shape_of(means.relevance, exponent), stated), left

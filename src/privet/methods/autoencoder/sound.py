@@ -19,7 +19,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Moments
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import (
     Coefficients,
     DiscreteGaussian,
@@ -193,7 +193,8 @@ class SoundStack:
         entries: tuple[Entry, ...] = ()
         if ledger is not None:
             check_terms(ledger, plan.adjacency, plan.unit)
-            entries = (ledger.charge(plan.loss, what="auto-encoder moments"),)
+            scope = Scope(unit=plan.unit, secret=rng.secret)
+            entries = (ledger.charge(plan.loss, what="auto-encoder moments", scope=scope),)
         layers: tuple[Layer, ...] = ()
         for k, (learner, frozen) in enumerate(zip(self.learners, plan.frozen, strict=True)):
             below = Stack(scaling=self.scaling, layers=layers)

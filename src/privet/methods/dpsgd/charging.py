@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import BudgetExceeded, InvalidArgument, LedgerError
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.loss import PrivacyLoss, compose
 from privet.methods.base import check_per_record
 from privet.methods.dpsgd.sampling import Sampler
@@ -44,13 +44,13 @@ class Meter:
         start: int,
         resumed: bool,
     ) -> None:
-        if ledger.adjacency is not sampler.adjacency:
+        if not sampler.adjacency.covers(ledger.adjacency):
             raise InvalidArgument(
                 "ledger", ledger.adjacency.value, f"one for {sampler.adjacency.value} neighbours"
             )
         check_per_record(ledger)
         self.ledger, self.sampler, self.block = ledger, sampler, block
-        self._z = noise_multipliers
+        self._z, self._run, self._scope = noise_multipliers, run, Scope(secret=secret)
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
         before = [e for e in ledger.entries() if e.token is not None and _is_of(e.token, run)]
         self.entries: list[Entry] = before
@@ -94,6 +94,8 @@ class Meter:
         entry = self.ledger.charge(
             self.sampler.loss(self._z, start=start, stop=stop),
             what=f"DP-SGD, steps {start} to {stop - 1}",
+            scope=self._scope,
+            run=self._run,
             token=f"{self._prefix}:steps {start}-{stop - 1}",
         )
         self.entries.append(entry)

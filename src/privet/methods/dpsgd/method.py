@@ -17,7 +17,7 @@ from torch.nn import functional
 from privet import mechanisms
 from privet.bounds import Bounded, clip_l2
 from privet.errors import BudgetExceeded, InvalidArgument
-from privet.ledger import Ledger
+from privet.ledger import Ledger, Scope
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import Checkpoints
@@ -153,7 +153,11 @@ class PrivateLinear(_DPSGD):
             return
         # the token makes it one charge however often the run is resumed
         attempt.ledger.charge(
-            plan.centre_loss, what="DP-SGD, mean of the features", token=f"{attempt.run}:mean"
+            plan.centre_loss,
+            what="DP-SGD, mean of the features",
+            scope=Scope(secret=attempt.rng.secret),
+            run=attempt.run,
+            token=f"{attempt.run}:mean",
         )
         found = None if self.checkpoints is None else self.checkpoints.read()
         if found is not None:

@@ -15,7 +15,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.loss.renyi import concentrated_noise
 from privet.mechanisms import Gaussian
 from privet.methods.pate.answers import BLOCK, AnswerSource, RefusedAnswers
@@ -203,7 +203,8 @@ class Aggregator:
             return None
         check_ledger(ledger)
         h = answers[0].header
-        return ledger.charge(self.loss(h.rows, dimension=h.dimension), what=what)
+        scope = Scope(unit=Unit.SHARD)
+        return ledger.charge(self.loss(h.rows, dimension=h.dimension), what=what, scope=scope)
 
     def check(self, answers: Sequence[AnswerSource], *, reducer: str | None = None) -> None:
         """Raise `RefusedAnswers` by name unless these are K sets of answers that fit together."""

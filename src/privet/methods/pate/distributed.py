@@ -13,7 +13,7 @@ from privet import _check, premises
 from privet import loss as losses
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import DiscreteGaussian
 from privet.methods.pate.aggregate import (
     BELOW,
@@ -204,7 +204,8 @@ class DistributedAggregator:
             marks = [checksum(source)[:_MARK] for source in answers]
             _refuse_used(answers, marks, ledger.entries())
             told = _SHARES + " ".join(sorted(marks))
-            entry = ledger.charge(loss, what=f"{what}; {told}", token=told)
+            scope = Scope(unit=Unit.SHARD)
+            entry = ledger.charge(loss, what=f"{what}; {told}", token=told, scope=scope)
             # again, since another process may have been faster than our look
             _refuse_used(answers, marks, ledger.entries()[: entry.sequence - 1])
         total = np.zeros(h.size, dtype=np.int64)

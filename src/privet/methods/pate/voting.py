@@ -14,7 +14,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Gaussian
 from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger
 from privet.noise import Source
@@ -217,7 +217,7 @@ def _charge(ledger: Ledger | None, loss: losses.PrivacyLoss, what: str) -> Entry
     if ledger is None:
         return None
     check_ledger(ledger)
-    return ledger.charge(loss, what=what)
+    return ledger.charge(loss, what=what, scope=Scope(unit=Unit.SHARD))
 
 
 def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str) -> Guarantee:

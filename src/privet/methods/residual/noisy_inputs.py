@@ -21,7 +21,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories, clip_l2
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Guarantee, Protects
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import ratio_up
 from privet.methods.base import Method, PublicFacts, Release, check_per_record
@@ -217,7 +217,9 @@ def train_members(
     entries: tuple[Entry, ...] = ()
     if ledger is not None:
         check_per_record(ledger)
-        entries = (ledger.charge(plan.loss, what="noisy inputs (residual perturbation)"),)
+        scope = Scope(secret=rng.secret)
+        what = "noisy inputs (residual perturbation)"
+        entries = (ledger.charge(plan.loss, what=what, scope=scope),)
     rows, labels = _with_answers(rows, y, plan, rng.child("labels"))
     targets = torch.from_numpy(labels)
     shared = None if plan.redrawn else torch.from_numpy(noisy(rows, plan, rng.child("inputs")))

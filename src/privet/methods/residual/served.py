@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from privet import premises
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
 from privet.guarantee import Guarantee, Unit
-from privet.ledger import Ledger
+from privet.ledger import Ledger, Scope
 from privet.loss import PrivacyLoss
 from privet.methods.base import check_unit
 from privet.methods.residual.budgets import QueryBudget
@@ -223,11 +223,13 @@ class ServedModel:
         return self.ledger.affords(self._loss(queries))
 
     def _loss(self, queries: int) -> PrivacyLoss:
-        return self.network.budget.loss(queries, adjacency=self.ledger.adjacency)
+        return self.network.budget.loss(queries, adjacency=self.ledger.adjacency.of_losses)
 
     def _charge(self, queries: int) -> None:
         try:
-            self.ledger.charge(self._loss(queries), what=f"{queries} queries")
+            source = self.network.source
+            scope = Scope(unit=Unit.QUERY, secret=None if source is None else source.secret)
+            self.ledger.charge(self._loss(queries), what=f"{queries} queries", scope=scope)
         except BudgetExceeded:
             raise QueriesSpent(asked=queries, left=self.queries_left, ledger=self.ledger) from None
 

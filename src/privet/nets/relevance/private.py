@@ -15,7 +15,7 @@ from privet.bounds import Bounded, clip_l1
 from privet.bounds.clip import Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Standing
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Laplace
 from privet.nets.ready import refuse_cross_example
 from privet.nets.relevance.layers import following
@@ -220,7 +220,8 @@ def private_average_relevance(
     entry = None
     if ledger is not None:
         loss = mechanism.loss(bounded, adjacency=adjacency)
-        entry = ledger.charge(loss, what="average relevance of the features")
+        scope = Scope(secret=rng.secret)
+        entry = ledger.charge(loss, what="average relevance of the features", scope=scope)
     values = mechanism.release(bounded, rng=rng, adjacency=adjacency)
     promised = mechanism.guarantee(bounded, adjacency=adjacency)
     public, alone = premises.declared_size(records), premises.RELEVANCE_ALONE

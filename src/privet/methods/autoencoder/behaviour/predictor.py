@@ -16,7 +16,7 @@ from privet import _check, premises
 from privet.bounds import Quadratic, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Coefficients, release_moments
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import largest_degree
@@ -199,7 +199,8 @@ class BehaviourPredictor(BehaviourModel):
         if self.ledger is None:
             return None
         check_terms(self.ledger, Adjacency.ADD_REMOVE, self.unit)
-        return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)")
+        scope = Scope(unit=self.unit, secret=source_of(self.random_state).secret)
+        return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)", scope=scope)
 
     def _guarantee(self, plan: BehaviourPlan, bound: Premise) -> Guarantee:
         more = [premises.PUBLIC_GRAPH]
