@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet._exact import Product, cut, power_of_two_above, row_norms, row_sums, scaled
+from privet._exact import Product, cut, power_of_two_above, row_norms, row_sums, scaled, tanh
 from privet.errors import InvalidArgument
 
 
@@ -102,8 +102,22 @@ def test_sums_in_one_order_are_sums() -> None:
             assert np.array_equal(row_sums(rows[n:]), row_sums(rows)[n:])
 
 
+def test_tanh_is_the_hyperbolic_tangent_in_every_place() -> None:
+    x = np.concatenate([np.linspace(-25, 25, 4001), np.logspace(-300, 2, 500), [0.0, np.inf]])
+    np.testing.assert_allclose(tanh(x), np.tanh(x), rtol=1e-14, atol=0.0)
+    assert np.isnan(tanh(np.array([np.nan, 1.0]))[0])
+    for n in (1, 2, 3, 7, 8, 33):
+        for start in range(9):
+            assert np.array_equal(tanh(x[start : start + n]), tanh(x)[start : start + n])
+
+
 def test_powers_of_two() -> None:
     assert [power_of_two_above(v) for v in (1.0, 1.01, 0.5, 0.51)] == [1.0, 2.0, 0.5, 1.0]
+
+
+def test_a_matrix_without_columns_gives_rows_without_columns() -> None:
+    assert Product(np.zeros((3, 0)))(np.ones((2, 3))).shape == (2, 0)
+    assert (Product(np.zeros((3, 2)))(np.ones((2, 3))) == 0).all()
 
 
 def test_what_does_not_fit_is_refused() -> None:

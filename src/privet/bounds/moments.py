@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from privet import _check, premises
+from privet._exact import row_norms
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 
@@ -272,7 +273,7 @@ def cut_to_ball(
     """
     x = np.array(rows, dtype=np.float64)
     d, unit = x.shape[1], 2.0**bits
-    norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+    norms = row_norms(x)
     finite = np.isfinite(norms)
     bad = 0
     if not finite.all():  # overflow of a finite row, or a row that is not finite
@@ -281,7 +282,7 @@ def cut_to_ball(
         x[~good] = 0.0
         largest = np.abs(x[~finite]).max(axis=1, keepdims=True, initial=0.0)
         x[~finite] /= np.maximum(largest, 1.0)
-        norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+        norms = row_norms(x)
     safe = 1.0 - 2.0 * (d + 16) * 2.0**-53
     factor = safe / np.maximum(norms, safe)
     if scale is not None:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet import loss as losses
+from privet._exact import Product
 from privet.bounds import Moments, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
@@ -37,7 +38,7 @@ from privet.mechanisms import Gaussian, KNorm, release_moments
 from privet.mechanisms.base import ratio_up, smallest_scale
 from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver, shape_of
 from privet.methods.base import Method, PublicFacts, Release, check_terms
-from privet.nets.features import in_parts, unit_rows
+from privet.nets.features import unit_rows
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -273,12 +274,13 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
             return self.solver.means_only(first)
         shape = shape_of(first.relevance, self.exponent)
         basis = first.span(plan.second.features) if plan.projected else None
+        projected = None if basis is None else Product(basis)
         total = plan.second.sum()
         for part, residual in _residuals(x, y, first):
-            if basis is None:
+            if projected is None:
                 rows = unit_rows(residual * shape.astype(np.float32))
             else:  # residuals keep their length in the span of the class means
-                rows = in_parts(lambda h: h @ basis, residual)
+                rows = projected(residual).astype(np.float32)
             total.add(rows, None, None if weights is None else weights[part])
         found = release_moments(total, plan.second_mechanism, rng=rng, adjacency=plan.adjacency)
         noise = found.gram_noise

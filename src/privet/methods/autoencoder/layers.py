@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import Product, tanh
 from privet.bounds import Moments
 from privet.errors import InvalidArgument
 from privet.mechanisms import Coefficients
@@ -82,7 +83,9 @@ class Frozen:
 
     def encode(self, x: Array) -> Array:
         """h, a row of the unit ball for each row x of the unit ball."""
-        return with_constant(x if self.projection is None else x @ self.projection)
+        if self.projection is None:
+            return with_constant(x)
+        return with_constant(Product(self.projection)(x).astype(x.dtype))
 
     def crossed(self, found: Coefficients) -> NDArray[np.float64]:
         """sum h x^T."""
@@ -124,12 +127,10 @@ class Layer:
 
     def encode(self, x: Array) -> NDArray[np.float32]:
         """Codes of length below 1."""
-        a = (
-            (x - self.mean.astype(np.float32)) @ (self.basis * self.gain).astype(np.float32)
-        ).astype(np.float32)
+        a = Product(self.basis * self.gain)(x - self.mean)
         if self.activation is Activation.RADIAL:
             return squashed(a, self.radius).astype(np.float32)
-        return np.asarray(np.tanh(a) / math.sqrt(self.units), dtype=np.float32)
+        return np.asarray(tanh(a) / math.sqrt(self.units), dtype=np.float32)
 
     def decode(self, z: Array) -> NDArray[np.float64]:
         """Inputs of the layer from codes."""

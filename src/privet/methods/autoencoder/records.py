@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
 from privet.methods.base import column_bounds
 from privet.nets.features import Features
@@ -155,7 +156,7 @@ class Scaling:
             return squashed(u, self._radius).astype(np.float32)
         u = np.where(good, u, 0.0)
         largest = np.maximum(np.abs(u).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-        norms = largest * np.sqrt(np.square(u / largest).sum(axis=1, keepdims=True))
+        norms = largest * row_norms(u / largest)[:, None]
         longest = _check.positive("bounds", self.bounds)
         return np.asarray(u / np.maximum(norms, longest) * (1.0 - 1e-6), dtype=np.float32)
 
@@ -177,7 +178,8 @@ def squashed(a: Array, radius: float) -> NDArray[Any]:
     >>> squashed(np.array([[3.0, 4.0]]), 0.0).tolist()
     [[0.6, 0.8]]
     """
-    return np.asarray(a / np.sqrt(radius**2 + np.square(a).sum(axis=1, keepdims=True) + 1e-30))
+    squares = row_sums(np.square(a))[:, None]
+    return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
 
 
 def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:

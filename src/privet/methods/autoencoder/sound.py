@@ -34,7 +34,6 @@ from privet.methods.autoencoder.layers import Frozen, Layer, Learner
 from privet.methods.autoencoder.records import Block, Records, Scaling
 from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
 from privet.methods.base import PublicFacts, Release, check_terms
-from privet.nets.features import in_parts
 from privet.noise import Source, grid
 
 Array = NDArray[Any]
@@ -220,13 +219,12 @@ class SoundStack:
         total = plan.moments[which].sum()
         name = "output layer" if frozen is None else f"layer {which + 1}"
         for block in records.blocks():
-            codes = in_parts(below.encode, block.rows)
+            codes = below.encode(block.rows)
             if frozen is None:
                 total.add(self._output_rows(codes), self._labels(block), block.weights)
-            elif frozen.projection is None:
-                total.add(frozen.encode(codes), None, block.weights)
             else:
-                total.add(in_parts(frozen.encode, codes), codes, block.weights)
+                crossed = None if frozen.projection is None else codes
+                total.add(frozen.encode(codes), crossed, block.weights)
             self.watcher(name, len(block.rows))
         mechanism = plan.mechanisms[which]
         return release_moments(

@@ -9,7 +9,6 @@ from privet.nets.features.base import (
     Composed,
     Features,
     SideBySide,
-    in_parts,
     unit_rows,
 )
 from privet.nets.features.fronts import handwriting, photographs, pictures
@@ -35,7 +34,6 @@ __all__ = [
     "StrokeNet",
     "draw_glyphs",
     "handwriting",
-    "in_parts",
     "photographs",
     "pictures",
     "unit_rows",

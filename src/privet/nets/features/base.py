@@ -23,10 +23,6 @@ MARGIN = 1e-6
 """Rows are scaled to norm 1 - MARGIN: float32 rounding adds less, so no norm exceeds 1."""
 
 
-PART = 256
-"""Rows that `in_parts` multiplies at a time."""
-
-
 class Features(ABC):
     """A public map from records to rows of L2 norm at most 1, one record at a time.
 
@@ -181,35 +177,6 @@ def weakest(*parts: Features) -> Premise:
     """Of these extractors' premises about rows, the one that asks most of the reader."""
     order = (Backing.ASSUMED, Backing.TESTED, Backing.ENFORCED)
     return min((part.premise for part in parts), key=lambda premise: order.index(premise.backing))
-
-
-def in_parts(
-    encode: Callable[[NDArray[Any]], NDArray[Any]], rows: NDArray[Any], *, size: int = PART
-) -> NDArray[Any]:
-    """encode(rows), always `size` rows at a time, the last ones with zeros behind them.
-
-    A matrix product is rounded differently for 162 rows than for 163, so that one record more would
-    move the codes of all others by a bit, and each by a unit where codes are cut to a grid. With
-    one size of matrix, a row's code depends on that row alone. Where torch computes, let it copy
-    the rows (`torch.tensor`): its sums also depend on where in memory a row begins.
-
-    >>> in_parts(lambda x: x[:, :1], np.eye(300)).shape
-    (300, 1)
-    """
-    coded = encode(filled(rows[:size], size))
-    out = np.empty((len(rows), *coded.shape[1:]), dtype=coded.dtype)
-    out[:size] = coded[: len(out)]
-    for start in range(size, len(rows), size):
-        part = rows[start : start + size]
-        out[start : start + size] = encode(filled(part, size))[: len(part)]
-    return out
-
-
-def filled(part: NDArray[Any], size: int) -> NDArray[Any]:
-    """A copy of these rows, with as many rows of zeros behind them as make `size`."""
-    out = np.zeros((size, *part.shape[1:]), dtype=part.dtype)
-    out[: len(part)] = part
-    return out
 
 
 def unit_rows(rows: NDArray[Any]) -> Array:

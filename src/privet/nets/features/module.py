@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.nets.features.base import Array, Features, filled, in_parts
+from privet.nets.features.base import Array, Features
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,9 +78,14 @@ class FromModule(Features):
         self.module.eval()
         try:
             with torch.no_grad():
-                out = in_parts(self._rows, x, size=self.batch)
+                out = np.empty((len(x), self.n_features), dtype=np.float32)
+                for start in range(0, len(x), self.batch):
+                    part = np.zeros((self.batch, *x.shape[1:]), dtype=np.float32)
+                    count = len(x[start : start + self.batch])
+                    part[:count] = x[start : start + self.batch]
+                    out[start : start + count] = self._rows(part)[:count]
                 if self.batch > 1 and len(x) > 1:
-                    alone = self._rows(filled(x[:1], 1))[0]
+                    alone = self._rows(x[:1])[0]
                     if not np.allclose(alone, out[0], rtol=1e-3, atol=1e-4, equal_nan=True):
                         expected = "a module that treats each record apart"
                         raise InvalidArgument("module", type(self.module).__name__, expected)

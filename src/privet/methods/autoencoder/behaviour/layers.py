@@ -15,9 +15,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet._exact import Product, row_norms, tanh
 from privet.bounds import Moments
 from privet.mechanisms import Gaussian, release_moments
-from privet.nets.features import in_parts
 from privet.noise import Source
 
 Array = NDArray[np.float64]
@@ -40,16 +40,14 @@ class Layer:
     def codes(self, rows: Array) -> Array:
         """tanh(slope W^T x) of rows brought to unit length: entries in (-1, 1).
 
-        In parts of one size, so that a row's codes depend on that row alone to the last bit.
+        A row's codes depend on that row alone, to the last bit.
         """
-        return np.asarray(
-            in_parts(lambda part: np.tanh(SLOPE * unit_length(part) @ self.weights), rows)
-        )
+        return tanh(SLOPE * Product(self.weights)(unit_length(rows)))
 
 
 def unit_length(rows: Array) -> Array:
     """Each row divided by its length; zero stays zero. Reads no row but the row itself."""
-    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    norms = row_norms(rows)[..., None]
     return np.asarray(rows / np.maximum(norms, 1e-12))
 
 
