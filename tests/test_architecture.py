@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,20 @@ def test_accounting_loads_no_torch(module: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_papers_import_only_public_names() -> None:
+    """No module and no name with a leading underscore, but from a paper's own folder."""
+    private = []
+    for path in sorted((ROOT / "src/privet/papers").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("privet"):
+                parts = [*(node.module or "").split("."), *(a.name for a in node.names)]
+            elif isinstance(node, ast.Import):
+                parts = [
+                    p for a in node.names if a.name.startswith("privet") for p in a.name.split(".")
+                ]
+            else:
+                continue
+            private += [f"{path.relative_to(ROOT)}: {p}" for p in parts if p.startswith("_")]
+    assert not private, private

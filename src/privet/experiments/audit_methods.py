@@ -34,12 +34,12 @@ from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.pate import Aggregator, Answers
+from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.noisy_inputs import InputPlan, NoisyInputs, noisy
-from privet.methods.residual.training import Training
 from privet.noise import Source
 from privet.papers.adaptive_laplace.audit import audit_record
 from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
-from privet.papers.residual.published import PublishedInputs
+from privet.papers.classifier import Facts
 from privet.papers.residual.theorems import TheoremOne
 
 Floats = NDArray[np.float64]
@@ -185,7 +185,7 @@ def _autoencoder_published(b: Budget) -> Finding:
     outlier[-1] = 1.0
     ends = np.zeros(1), np.ones(1)
     plan = PublishedStack(layers=(1,), bounds=ends).plan(
-        PublicFacts(records=n, features=1, outputs=2, epsilon=b.epsilon, delta=0.0)
+        Facts(records=n, features=1, outputs=2, epsilon=b.epsilon)
     )
 
     def coefficients(x: Floats) -> Floats:
@@ -259,13 +259,12 @@ def _residual(b: Budget) -> Finding:
 
 def _residual_published(b: Budget) -> Finding:
     """The paper's settings for IDC (gamma .5, pi .25) at R = 1; the budget follows from them."""
-    training, gamma, noise = Training(epochs=20), 0.5, 0.25
-    method = PublishedInputs(
-        radius=1.0, build=_no_network, gamma=gamma, input_noise=noise, training=training
-    )
-    plan = method.plan(b.facts(records=100, features=2, outputs=3))
+    epochs, gamma, noise = 20, 0.5, 0.25
+    budget = NoisyInputBudget(radius=1.0, input_noise=noise, draws=epochs, dimension=2)
+    facts = b.facts(records=100, features=2, outputs=3)
+    plan = InputPlan(facts=facts, budget=budget, answers=None, redrawn=True)
     theorem = TheoremOne(
-        radius=1.0, bound=1.0, gamma=gamma, input_noise=noise, epochs=training.epochs, clipped=True
+        radius=1.0, bound=1.0, gamma=gamma, input_noise=noise, epochs=epochs, clipped=True
     )
     what = "residual perturbation as published: all noisy copies of a record"
     return _inputs(what, plan, theorem.epsilon(b.delta), replace(b, trials=min(b.trials, 20_000)))
@@ -278,11 +277,10 @@ def _inputs(what: str, plan: InputPlan, claimed: float | None, b: Budget) -> Fin
 
     def draw(sign: float, label: int, factor: float) -> Draw:
         budget = replace(plan.budget, input_noise=factor * plan.budget.input_noise)
-        used = replace(plan, budget=budget)
 
         def scores(n: int, rng: Source) -> Floats:
             rows = np.tile(sign * record, (n * draws, 1))
-            seen = noisy(rows, used, rng.child("inputs")).astype(np.float64)
+            seen = noisy(rows, budget, rng.child("inputs"), adjacency=plan.adjacency).astype(float)
             each = gaussian_score(seen, present=record, absent=-record, scale=scale)
             score: Floats = each.reshape(n, draws).sum(axis=1)
             if plan.answers is None:

@@ -16,7 +16,6 @@ from privet.audit import OneShotAudit, Verdict, laplace_score
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Backing, Standing
 from privet.ledger import Ledger
-from privet.methods.base import PublicFacts
 from privet.nets.relevance import PublicModel, budget_ratios
 from privet.noise import seeded
 from privet.papers.adaptive_laplace import noise as noise
@@ -27,8 +26,9 @@ from privet.papers.adaptive_laplace.networks import (
     taylor_loss,
 )
 from privet.papers.adaptive_laplace.published import Count, Published, Reading
+from privet.papers.classifier import Facts
 
-MNIST = PublicFacts(records=60_000, features=784, outputs=10, epsilon=1.5, delta=0.0)
+MNIST = Facts(records=60_000, features=784, outputs=10, epsilon=1.5)
 
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -50,7 +50,7 @@ def data(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(np.float32), y
 
 
-FACTS = PublicFacts(records=200, features=16, outputs=3, epsilon=3.0, delta=0.0)
+FACTS = Facts(records=200, features=16, outputs=3, epsilon=3.0)
 
 
 def test_sensitivities_and_scales_are_the_papers():
@@ -108,7 +108,7 @@ def test_it_runs_and_is_repeatable(adaptive, reading):
             watcher=lambda e, m, to=epochs: to.append(e),
         )
         release = method.fit(x, y, method.plan(FACTS), ledger=None, rng=seeded(3))
-        assert epochs == [1, 2] and release.entries == ()
+        assert epochs == [1, 2] and release.entry is None
         assert float(network.first.constant) != 1.0
         seen.append(release.model(torch.from_numpy(x)).detach())
     assert torch.equal(*seen) and seen[0].isfinite().all()
@@ -116,7 +116,7 @@ def test_it_runs_and_is_repeatable(adaptive, reading):
 
 def test_convolutional_first_layer_runs():
     network = PublishedNet((1, 8, 8), classes=3, maps=(4, 6), kernel=3, hidden=5)
-    facts = PublicFacts(records=60, features=64, outputs=3, epsilon=3.0, delta=0.0)
+    facts = Facts(records=60, features=64, outputs=3, epsilon=3.0)
     method = small(network=network, batch_size=30, epochs=1)
     x = np.random.default_rng(0).random((60, 64), dtype=np.float32)
     release = method.fit(x, np.arange(60) % 3, method.plan(facts), ledger=None, rng=seeded(0))
@@ -126,7 +126,7 @@ def test_convolutional_first_layer_runs():
 @pytest.mark.slow
 def test_without_noise_it_learns():
     x, y = data(600)
-    facts = PublicFacts(records=600, features=16, outputs=3, epsilon=1e9, delta=0.0)
+    facts = Facts(records=600, features=16, outputs=3, epsilon=1e9)
     method = small(adaptive=False, epochs=60, learning_rate=1e-2)
     release = method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0))
     right = release.model(torch.from_numpy(x)).argmax(1).numpy() == y

@@ -12,16 +12,16 @@ from privet.audit import OneShotAudit, Verdict
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Standing
 from privet.ledger import Ledger
-from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.base import PublicFacts
 from privet.noise import seeded
 from privet.papers.autoencoder.audit import audit_output_layer, neighbours
 from privet.papers.autoencoder.published import (
     MinMax,
     Perturbation,
+    PublishedDPA,
     PublishedStack,
     unit_inputs,
 )
+from privet.papers.classifier import Facts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,8 +30,8 @@ def stack(layers=(3,), d: int = 4, **settings) -> PublishedStack:
     return PublishedStack(layers=layers, bounds=(np.zeros(d), np.ones(d)), **settings)
 
 
-def facts(d: int = 4, n: int = 200, epsilon: float = 1.0) -> PublicFacts:
-    return PublicFacts(records=n, features=d, outputs=2, epsilon=epsilon, delta=0.0)
+def facts(d: int = 4, n: int = 200, epsilon: float = 1.0) -> Facts:
+    return Facts(records=n, features=d, outputs=2, epsilon=epsilon)
 
 
 def test_sensitivities_and_scales_are_the_papers() -> None:
@@ -64,16 +64,16 @@ def test_without_noise_it_learns() -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(200, 4))
     y = (x[:, 0] > x[:, 1]).astype(int)
-    settings = {"bounds": (0, 1), "classes": [0, 1], "reading": "published", "random_state": 0}
-    clf = PrivateAutoencoderClassifier(epsilon=1e9, layers=(6,), epochs=120, **settings).fit(x, y)
+    settings = {"bounds": (0, 1), "classes": [0, 1], "random_state": 0}
+    clf = PublishedDPA(epsilon=1e9, layers=(6,), epochs=120, **settings).fit(x, y)
     assert clf.score(x, y) > 0.75 and clf.claim_ is not None and clf.claim_.epsilon == 1e9
     assert clf.guarantee_.epsilon == math.inf
-    noisy = PrivateAutoencoderClassifier(epsilon=1.0, layers=(6,), epochs=10, **settings).fit(x, y)
+    noisy = PublishedDPA(epsilon=1.0, layers=(6,), epochs=10, **settings).fit(x, y)
     assert np.isfinite(noisy.predict_proba(x)).all()
     with pytest.raises(InvalidArgument):
-        PrivateAutoencoderClassifier(**{**settings, "bounds": 2.0}).fit(x, y)
-    with pytest.raises(InvalidArgument):
-        PrivateAutoencoderClassifier(**settings).fit(x, y, groups=np.zeros(200))
+        PublishedDPA(**{**settings, "bounds": 2.0}).fit(x, y)
+    with pytest.raises(InvalidArgument, match="labels among"):
+        PublishedDPA(**settings).fit(x, y + 1)
 
 
 def gradients(rows: torch.Tensor, noise: Perturbation, steps: list[float]) -> np.ndarray:

@@ -187,20 +187,29 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
         return as_rule(found)
 
     def _published(self, rows: Array, labels: Array, facts: PublicFacts) -> Release[NetworkRule]:
-        from privet.papers.adaptive_laplace.estimators import fit_published
-
-        self.plan_, found = fit_published(
-            rows,
-            labels,
-            facts,
-            network=self.network,
-            reading=self.reading,
-            adaptive=self.adaptive,
-            epochs=self.epochs,
-            ledger=self.ledger,
-            rng=source_of(self.random_state),
+        from privet.papers.adaptive_laplace.estimators import (
+            PublishedAdLM,
+            PublishedILM,
+            ReleasedAdLM,
         )
-        return found
+
+        identical = PublishedAdLM if self.adaptive else PublishedILM
+        made: Any = (ReleasedAdLM if self.reading == "released" else identical)(
+            epsilon=facts.epsilon,
+            epochs=10 if self.epochs is None else self.epochs,
+            network=self.network,
+            classes=range(facts.outputs),
+            ledger=self.ledger,
+            random_state=source_of(self.random_state),
+        )
+        made.fit(rows, labels)
+        self.plan_ = made.plan_
+        return Release(
+            model=NetworkRule(network=made.model_.eval()),
+            guarantee=made.guarantee_,
+            claim=made.claim_,
+            entries=() if made.entry_ is None else (made.entry_,),
+        )
 
     def _solver(self) -> Solver:
         return Solver(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -177,21 +177,27 @@ class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
     ) -> Release[Any]:
         if groups is not None or not isinstance(records, Held):
             raise InvalidArgument("reading", "published", "used with arrays and without groups")
-        from privet.papers.autoencoder.published import PublishedStack
+        from privet.papers.autoencoder.published import PublishedDPA
 
         scaling = Scaling(columns=facts.features, bounds=self.bounds)
         if not isinstance(scaling.bounds, tuple):
             raise InvalidArgument("bounds", self.bounds, "a pair (low, high) for reading=published")
-        method = PublishedStack(
-            layers=layer_sizes(self.layers), epochs=self.epochs, bounds=scaling.bounds
-        )
-        self.plan_ = method.plan(facts)
-        return method.fit(
-            records.rows,
-            records.labels,
-            self.plan_,
+        made = PublishedDPA(
+            epsilon=facts.epsilon,
+            layers=layer_sizes(self.layers),
+            epochs=self.epochs,
+            bounds=scaling.bounds,
+            classes=range(facts.outputs),
             ledger=self.ledger,
-            rng=source_of(self.random_state),
+            random_state=source_of(self.random_state),
+        ).fit(records.rows, np.asarray(records.labels))
+        self.plan_ = made.plan_
+        low, high = scaling.bounds
+        return Release(
+            model=replace(made.model_, low=low, high=high),
+            guarantee=made.guarantee_,
+            claim=made.claim_,
+            entries=(),
         )
 
     def _logits(self, X: Array) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,14 +15,11 @@ from torch import Tensor, nn
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.methods.base import PublicFacts, class_numbers, column_bounds, source_of
+from privet.methods.base import PublicFacts, Release, class_numbers, column_bounds, source_of
 from privet.methods.estimators import PrivateClassifier
-from privet.methods.residual.noisy_inputs import Build, Labels, NoisyInputs
+from privet.methods.residual.noisy_inputs import Build, InputPlan, Labels, NoisyInputs
 from privet.methods.residual.training import Training, Watcher
 from privet.nets.residual import DenseResidual, Perturbation, ResNet
-
-if TYPE_CHECKING:
-    from privet.papers.residual.published import PublishedInputs
 
 Array = NDArray[Any]
 READINGS = ("sound", "published")
@@ -95,8 +92,10 @@ class ResidualPerturbationClassifier(PrivateClassifier):
             epsilon=_check.positive("epsilon", self.epsilon),
             delta=_check.open_unit("delta", self.delta),
         )
-        method = self._method(facts)
         self._random = source_of(self.random_state)
+        if self.reading == "published":
+            return self._published(rows, numbers, facts)
+        method = self._method(facts)
         self.plan_ = method.plan(facts)
         release = method.fit(rows, numbers, self.plan_, ledger=self.ledger, rng=self._random)
         assumed = () if self.classes is not None else (premises.READ_CLASSES,)
@@ -119,27 +118,42 @@ class ResidualPerturbationClassifier(PrivateClassifier):
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def _method(self, facts: PublicFacts) -> NoisyInputs | PublishedInputs:
+    def _published(self, rows: Array, numbers: Array, facts: PublicFacts) -> Self:
+        from privet.papers.residual.published import PublishedResidual
+
+        made = PublishedResidual(
+            gamma=0.5 if self.gamma is None else self.gamma,
+            input_noise=self.input_noise,
+            delta=facts.delta,
+            members=self.members,
+            radius=self.radius,
+            shape=self.shape,
+            depth=self.depth,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            noise_draws=self.noise_draws,
+            bounds=(-1.0, 1.0),
+            classes=range(facts.outputs),
+            ledger=self.ledger,
+            random_state=self._random,
+        ).fit(rows, numbers)
+        budget = made.budget(facts.features)
+        self.plan_ = InputPlan(facts=facts, budget=budget, answers=None, redrawn=True)
+        entries = () if made.entry_ is None else (made.entry_,)
+        return self._keep(
+            Release(
+                model=made.model_, guarantee=made.guarantee_, claim=made.claim_, entries=entries
+            )
+        )
+
+    def _method(self, facts: PublicFacts) -> NoisyInputs:
         training = Training(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
         )
-        published = self.reading == "published"
         radius = facts.features**0.5 if self.radius is None else self.radius
-        gamma = (0.5 if published else 0.0) if self.gamma is None else self.gamma
+        gamma = 0.0 if self.gamma is None else self.gamma
         build = _builder(self.shape, self.depth, Perturbation(gamma=gamma))
-        if published:
-            from privet.papers.residual.published import PublishedInputs
-
-            return PublishedInputs(
-                radius=radius,
-                build=build,
-                gamma=gamma,
-                input_noise=gamma / 2.0 if self.input_noise is None else self.input_noise,
-                members=self.members,
-                training=training,
-                noise_draws=self.noise_draws,
-                watcher=self.watcher,
-            )
         return NoisyInputs(
             radius=radius,
             build=build,

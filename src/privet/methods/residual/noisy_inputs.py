@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -147,16 +147,17 @@ class NoisyInputs(Method[Ensemble, InputPlan]):
         self, x: Array, y: Array, plan: InputPlan, *, ledger: Ledger | None, rng: Source
     ) -> Release[Ensemble]:
         """Train members on noisy rows and class numbers; test inputs stay as they are."""
-        return train_members(self, x, y, plan, test_noise=0.0, claim=None, ledger=ledger, rng=rng)
+        return _fit(self, x, y, plan, ledger=ledger, rng=rng)
 
 
-def noisy(rows: Array, plan: InputPlan, rng: Source) -> NDArray[np.float32]:
+def noisy(
+    rows: Array, budget: NoisyInputBudget, rng: Source, *, adjacency: Adjacency
+) -> NDArray[np.float32]:
     """One noisy copy of clipped rows: what training may look at."""
-    mechanism, adjacency = plan.budget.mechanism, plan.adjacency
     out = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
-        clipped = clip_l2(rows[start : start + _BLOCK], plan.budget.radius)
-        each = Sensitivity(l1=math.inf, l2=2.0 * plan.budget.radius)
+        clipped = clip_l2(rows[start : start + _BLOCK], budget.radius)
+        each = Sensitivity(l1=math.inf, l2=2.0 * budget.radius)
         part = Bounded(
             value=clipped.units.astype(np.float64) * clipped.spacing,
             add_remove=each,
@@ -164,7 +165,7 @@ def noisy(rows: Array, plan: InputPlan, rng: Source) -> NDArray[np.float32]:
             premise=premises.bound(f"each record {clipped.how}"),
             spacing=clipped.spacing,
         )
-        out[start : start + _BLOCK] = mechanism.release(
+        out[start : start + _BLOCK] = budget.mechanism.release(
             part, rng=rng.child("rows", start), adjacency=adjacency
         )
     return out
@@ -182,33 +183,15 @@ def fill_slots(
     return filled, known, order >= there
 
 
-class Trained(Protocol):
-    """What `train_members` asks of a method: how networks are built, trained and asked."""
-
-    @property
-    def build(self) -> Build: ...
-    @property
-    def members(self) -> int: ...
-    @property
-    def training(self) -> Training: ...
-    @property
-    def noise_draws(self) -> int: ...
-    @property
-    def watcher(self) -> Watcher | None: ...
-
-
-def train_members(
-    method: Trained,
+def _fit(
+    method: NoisyInputs,
     x: Array,
     y: Array,
     plan: InputPlan,
     *,
-    test_noise: float,
-    claim: Guarantee | None,
     ledger: Ledger | None,
     rng: Source,
 ) -> Release[Ensemble]:
-    """Charge, draw the noisy inputs as planned, and train an ensemble on them."""
     rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     if rows.shape[1] != plan.facts.features:
         raise InvalidArgument(
@@ -222,7 +205,11 @@ def train_members(
         entries = (ledger.charge(plan.loss, what=what, scope=scope),)
     rows, labels = _with_answers(rows, y, plan, rng.child("labels"))
     targets = torch.from_numpy(labels)
-    shared = None if plan.redrawn else torch.from_numpy(noisy(rows, plan, rng.child("inputs")))
+
+    def drawn(source: Source) -> Tensor:
+        return torch.from_numpy(noisy(rows, plan.budget, source, adjacency=plan.adjacency))
+
+    shared = None if plan.redrawn else drawn(rng.child("inputs"))
     networks = []
     for member in range(_check.count("members", method.members)):
         source = rng.child("member", member)
@@ -230,17 +217,17 @@ def train_members(
         def inputs(epoch: int, source: Source = source) -> Tensor:
             if shared is not None:
                 return shared
-            return torch.from_numpy(noisy(rows, plan, source.child("epoch", epoch)))
+            return drawn(source.child("epoch", epoch))
 
         start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
         training = replace(method.training, seed=order)
         network = method.build(plan.facts, start)
         networks.append(training.run(network, inputs, targets, method.watcher))
-    model = Ensemble(networks, input_noise=test_noise, noise_draws=method.noise_draws)
+    model = Ensemble(networks, input_noise=0.0, noise_draws=method.noise_draws)
     return Release(
         model=model.eval(),
         guarantee=plan.guarantee,
-        claim=claim,
+        claim=None,
         entries=entries,
         steps=method.members * method.training.epochs,
     )

@@ -18,7 +18,6 @@ from privet import data as datasets
 from privet.data import Dataset
 from privet.kept import number_to_json
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import PrivateNetwork, Wishes
 from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.noise import seeded
@@ -26,6 +25,7 @@ from privet.papers.adaptive_laplace.features import Rows, sound_rows
 from privet.papers.adaptive_laplace.networks import PublishedNet
 from privet.papers.adaptive_laplace.published import Count, Published, PublishedPlan, Reading
 from privet.papers.adaptive_laplace.settings import DELTA, Settings
+from privet.papers.classifier import Facts
 
 Told = Callable[[str], None]
 """Told what a cell is at, such as its epoch."""
@@ -85,12 +85,11 @@ class Bench:
             learning_rate=s.learning_rate,
             pretraining_epochs=s.pretraining_epochs,
         )
-        facts = PublicFacts(
+        facts = Facts(
             records=len(self.rows),
             features=self.rows.shape[1],
             outputs=self.data.n_classes,
             epsilon=epsilon,
-            delta=0.0,
         )
         return made, made.plan(facts)
 

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from privet import _check
 from privet.bounds.polynomial import taylor_error
 from privet.errors import InvalidArgument
 from privet.nets.bounded_layers import LocalResponseNorm, MinMax
+from privet.papers.checks import counts
 
 
 @final
@@ -71,8 +71,9 @@ class PublishedNet(nn.Module):
         min_max: bool = False,
     ) -> None:
         super().__init__()
-        self.hidden = _check.count("hidden", hidden)
-        self.classes = _check.count("classes", classes, minimum=2)
+        counts(hidden=hidden, units=units)
+        counts(2, classes=classes)
+        self.hidden, self.classes = hidden, classes
         self.first: FirstConvolution | FirstLinear
         layers: list[nn.Module]
         if maps:
@@ -91,7 +92,7 @@ class PublishedNet(nn.Module):
             self.feature_maps = maps[0]
             self.first_layer_neurons = maps[0] * shape[1] * shape[2]
         else:
-            wide = _check.count("units", units)
+            wide = units
             inputs = int(torch.Size(shape).numel())
             self.first = FirstLinear(inputs, wide)
             layers = [nn.ReLU(), MinMax(wide) if min_max else LocalResponseNorm()]

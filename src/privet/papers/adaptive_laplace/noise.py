@@ -14,9 +14,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.errors import InvalidArgument
 from privet.noise import Source, grid
+from privet.papers.checks import counts, positive
 
 Floats = NDArray[np.float64]
 _SMALLEST_RATIO = 1e-9
@@ -29,7 +29,8 @@ def first_layer_sensitivity(neurons: int, features: int) -> float:
     >>> first_layer_sensitivity(32, 784)
     50176.0
     """
-    return 2.0 * _check.count("neurons", neurons) * _check.count("features", features)
+    counts(neurons=neurons, features=features)
+    return 2.0 * neurons * features
 
 
 @final
@@ -47,7 +48,9 @@ class PolynomialLoss:
         >>> CROSS_ENTROPY.sensitivity(10, 25)  # M (|h| + |h|^2 / 4)
         1812.5
         """
-        h, m = _check.count("hidden", hidden), _check.count("classes", classes, minimum=2)
+        counts(hidden=hidden)
+        counts(2, classes=classes)
+        h, m = hidden, classes
         others, own = (abs(phi[1]) * h + abs(phi[2]) * h * h for phi in (self.zero, self.one))
         return 2.0 * ((m - 1) * others + own)
 
@@ -62,7 +65,8 @@ class PolynomialLoss:
 
     def coefficients(self, labels: NDArray[np.int64], classes: int) -> Floats:
         """The exact ones, of shape (records, classes, 3)."""
-        phi = np.empty((len(labels), _check.count("classes", classes, minimum=2), 3))
+        counts(2, classes=classes)
+        phi = np.empty((len(labels), classes, 3))
         phi[:] = self.zero
         phi[np.arange(len(labels)), labels] = self.one
         return phi
@@ -89,11 +93,11 @@ def feature_scales(
     >>> b.round(2).tolist()
     [27.88, 27.88]
     """
-    eps = _check.positive("epsilon", epsilon)
-    size = _check.count("batch_size", batch_size)
+    positive(epsilon=epsilon, sensitivity=sensitivity)
+    counts(batch_size=batch_size)
     beta = np.maximum(np.asarray(ratios, dtype=np.float64), _SMALLEST_RATIO)
     beta = beta / max(1.0, float(beta.mean()))  # they must not sum to more than d
-    return _check.positive("sensitivity", sensitivity) / (size * beta * eps)
+    return sensitivity / (batch_size * beta * epsilon)
 
 
 def perturb_records(x: NDArray[Any], scales: Floats, rng: Source) -> NDArray[np.float32]:
@@ -140,7 +144,8 @@ def local_feature_epsilon(*, epsilon: float, batch_size: int, neurons: int) -> f
     >>> local_feature_epsilon(epsilon=1.0, batch_size=1800, neurons=32)
     28.125
     """
-    return _check.count("batch_size", batch_size) * epsilon / (2.0 * _check.count("h0", neurons))
+    counts(batch_size=batch_size, neurons=neurons)
+    return batch_size * epsilon / (2.0 * neurons)
 
 
 def local_label_epsilon(
@@ -151,7 +156,8 @@ def local_label_epsilon(
     >>> round(local_label_epsilon(epsilon=1.0, batch_size=1800, sensitivity=1812.5, change=2.0), 3)
     1.986
     """
-    return change * _check.count("batch_size", batch_size) * epsilon / sensitivity
+    counts(batch_size=batch_size)
+    return change * batch_size * epsilon / sensitivity
 
 
 def share_one_draw(x: NDArray[Any], scales: Floats, rng: Source) -> NDArray[np.float32]:

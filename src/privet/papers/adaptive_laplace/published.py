@@ -4,8 +4,8 @@
     PAPER          each record and its coefficients once             local: eps_x + eps_y (ILM)
     RELEASED       one image a batch, drawn anew at every step       nothing (epsilon infinite)
 
-For users who want the paper's idea under a guarantee there is `AdaptiveLaplaceClassifier`; this is
-the system that is compared and attacked.
+For users who want the paper's idea under a guarantee there is `privet.methods.adaptive_laplace`;
+this is the system that is compared and attacked.
 """
 
 from __future__ import annotations
@@ -23,20 +23,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check, premises
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Entry, Ledger
 from privet.loss import Pure
-from privet.methods.base import Method, PublicFacts, Release
 from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
 from privet.noise import Source, grid
 from privet.papers.adaptive_laplace import noise as noise
-from privet.papers.adaptive_laplace.networks import (
-    PublishedNet,
-    hold_outputs,
-    taylor_loss,
-)
+from privet.papers.adaptive_laplace.networks import PublishedNet, hold_outputs, taylor_loss
+from privet.papers.checks import counts, positive
+from privet.papers.classifier import Facts, Release
 
 Array = NDArray[Any]
 Watcher = Callable[[int, nn.Module], None]
@@ -68,7 +65,7 @@ def nobody(epoch: int, model: nn.Module) -> None:
 class PublishedPlan:
     """All numbers of Algorithm 1, from public facts."""
 
-    facts: PublicFacts
+    facts: Facts
     epsilons: tuple[float, float, float]
     """eps_1 for relevance (0 for ILM), eps_2 for features, eps_3 for labels."""
     h0: int
@@ -86,7 +83,7 @@ class PublishedPlan:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Published(Method[PublishedNet, PublishedPlan]):
+class Published:
     """Algorithm 1 (AdLM), or with `adaptive=False` the identical mechanism (ILM, beta_j = 1).
 
     `network` is trained in place. `relevance_model` is what relevance is computed on, with its
@@ -102,7 +99,7 @@ class Published(Method[PublishedNet, PublishedPlan]):
     **Assumes** rows in [0, 1] (others are held there) and labels 0 to M - 1.
 
     >>> method = Published(network=PublishedNet((1, 28, 28), classes=10), adaptive=False)
-    >>> facts = PublicFacts(records=60_000, features=784, outputs=10, epsilon=1.0, delta=0.0)
+    >>> facts = Facts(records=60_000, features=784, outputs=10, epsilon=1.0)
     >>> plan = method.plan(facts)
     >>> plan.claim.epsilon, plan.local_features, round(plan.local_labels, 3)
     (1.0, 14.0625, 0.993)
@@ -140,11 +137,13 @@ class Published(Method[PublishedNet, PublishedPlan]):
         if isinstance(self.count, Count):
             maps = self.count is Count.FEATURE_MAPS
             return self.network.feature_maps if maps else self.network.first_layer_neurons
-        return _check.count("count", self.count)
+        counts(count=self.count)
+        return self.count
 
-    def plan(self, facts: PublicFacts) -> PublishedPlan:
+    def plan(self, facts: Facts) -> PublishedPlan:
         """Sensitivities, budgets and the claim."""
-        total = _check.positive("epsilon", facts.epsilon)
+        positive(epsilon=facts.epsilon)
+        total = facts.epsilon
         shares = self.shares if self.adaptive else (0.0, *self.shares[1:])
         e1, e2, e3 = (total * s / sum(shares) for s in shares)
         released = self.reading is Reading.RELEASED
@@ -221,7 +220,7 @@ class Published(Method[PublishedNet, PublishedPlan]):
             raise InvalidArgument("x", rows.shape, f"rows of {plan.facts.features} features")
         labels = np.require(y, np.int64, "W")
         proved = self.guarantee(plan)
-        entries = self._charge(proved, ledger)
+        entry = self._charge(proved, ledger)
         ratios = self._ratios(rows, labels, plan, rng)  # lines 1-7, 10-11
         _, e2, e3 = plan.epsilons
         scales = noise.feature_scales(
@@ -236,17 +235,17 @@ class Published(Method[PublishedNet, PublishedPlan]):
         )
         label_scale = plan.loss_sensitivity / (self.batch_size * e3)
         self._train(self._batches(rows, labels, scales, label_scale, rng))
-        return Release(model=self.network, guarantee=proved, claim=plan.claim, entries=entries)
+        return Release(model=self.network, guarantee=proved, claim=plan.claim, entry=entry)
 
-    def _charge(self, proved: Guarantee, ledger: Ledger | None) -> tuple[Entry, ...]:
+    def _charge(self, proved: Guarantee, ledger: Ledger | None) -> Entry | None:
         if ledger is None:
-            return ()
+            return None
         if not math.isfinite(proved.epsilon):
             raise InvalidArgument(
                 "ledger", ledger, "None here", f"nothing finite can be charged: {proved.theorem}"
             )
         loss = Pure(epsilon_each=proved.epsilon, adjacency=Adjacency.REPLACE_ONE)
-        return (ledger.charge(loss, what="Adaptive Laplace Mechanism as published (local)"),)
+        return ledger.charge(loss, what="Adaptive Laplace Mechanism as published (local)")
 
     def _ratios(
         self, rows: Array, labels: Array, plan: PublishedPlan, rng: Source

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from privet.audit import Finding, OneShotAudit, laplace_score
-from privet.methods.base import PublicFacts
 from privet.noise import Source
 from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
+from privet.papers.classifier import Facts
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def audit_output_layer(*, epsilon: float, trials: int, rng: Source) -> Finding:
     """
     rows, outlier, y = neighbours()
     stack = PublishedStack(layers=(1,), bounds=(np.zeros(1), np.ones(1)))
-    facts = PublicFacts(records=len(y), features=1, outputs=2, epsilon=epsilon, delta=0.0)
+    facts = Facts(records=len(y), features=1, outputs=2, epsilon=epsilon)
     plan = stack.plan(facts)
 
     def coefficients(x: Floats) -> Floats:

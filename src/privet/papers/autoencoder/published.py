@@ -18,13 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privet import _check, premises
+from privet import premises
 from privet.bounds import TaylorCoefficients
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Ledger
-from privet.methods.base import PublicFacts, Release
 from privet.noise import Source
+from privet.papers.checks import counts, positive
+from privet.papers.classifier import Facts, PublishedClassifier, Release
 
 Array = NDArray[Any]
 
@@ -41,7 +42,7 @@ FAULTS = (
 class PublishedPlan:
     """Sensitivities by the paper's lemmas, and its claim."""
 
-    facts: PublicFacts
+    facts: Facts
     sizes: tuple[int, ...]
     """Inputs, then the units of every layer."""
     claim: Guarantee
@@ -172,17 +173,17 @@ class PublishedStack:
     def __post_init__(self) -> None:
         if not self.layers:
             raise InvalidArgument("layers", self.layers, "at least one layer")
-        _check.count("epochs", self.epochs, minimum=0)
-        _check.positive("radius", self.radius)
+        counts(0, epochs=self.epochs)
+        positive(radius=self.radius)
 
-    def plan(self, facts: PublicFacts) -> PublishedPlan:
+    def plan(self, facts: Facts) -> PublishedPlan:
         """Sensitivities and the claim."""
-        epsilon = _check.positive("epsilon", facts.epsilon)
+        positive(epsilon=facts.epsilon)
         return PublishedPlan(
             facts=facts,
             sizes=(facts.features, *self.layers),
             claim=Guarantee(
-                epsilon=epsilon,
+                epsilon=facts.epsilon,
                 delta=0.0,
                 adjacency=Adjacency.REPLACE_ONE,
                 standing=Standing.CLAIMED,
@@ -199,7 +200,7 @@ class PublishedStack:
         )
 
     def fit(
-        self, x: Array, y: Array | None, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
+        self, x: Array, y: Array, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
     ) -> Release[PublishedNetwork]:
         """Train every layer, then the output, then all of it."""
         if ledger is not None:
@@ -209,8 +210,7 @@ class PublishedStack:
         low, high = self.bounds
         rows = unit_inputs(x, low, high)
         targets = torch.eye(plan.facts.outputs, dtype=torch.float64)
-        targets = torch.vstack([targets, torch.full((plan.facts.outputs,), 0.5).double()])
-        labels = targets[torch.from_numpy(np.asarray(y, dtype=np.int64))]  # -1: says nothing
+        labels = targets[torch.from_numpy(np.asarray(y, dtype=np.int64))]
         weights: list[Tensor] = []
         ranges: list[MinMax] = []
         code = rows
@@ -233,7 +233,7 @@ class PublishedStack:
         model = PublishedNetwork(
             low=low, high=high, weights=tuple(tuned[:-1]), ranges=tuple(ranges), output=tuned[-1]
         )
-        return Release(model=model, guarantee=plan.guarantee, claim=plan.claim, entries=())
+        return Release(model=model, guarantee=plan.guarantee, claim=plan.claim)
 
     def pretrain(self, rows: Tensor, start: Tensor, noise: Perturbation) -> Tensor:
         """One PA: W that minimises the perturbed reconstruction loss, h moving with W."""
@@ -259,6 +259,40 @@ class PublishedStack:
                     length = w.norm(dim=1, keepdim=True).clamp_min(1e-30)
                     w *= (self.radius / length).clamp_max(1.0)
         return [w.detach() for w in found]
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class PublishedDPA(PublishedClassifier):
+    """The deep private auto-encoder as a classifier: Algorithm 1 with these layers.
+
+    **Guarantee** none (`FAULTS`); `claim_` is the paper's epsilon.
+
+    >>> X = np.random.default_rng(0).uniform(size=(60, 4)); y = np.arange(60) % 2
+    >>> made = PublishedDPA(epsilon=2.0, layers=(3,), epochs=2, random_state=0).fit(X, y)
+    >>> made.claim_.epsilon, made.guarantee_.epsilon, made.predict(X).shape
+    (2.0, inf, (60,))
+    """
+
+    epsilon: float = 1.0
+    layers: tuple[int, ...] = (200,)
+    epochs: int = 50
+
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> Release[PublishedNetwork]:
+        d = rows.shape[1]
+        method = PublishedStack(
+            layers=tuple(self.layers), epochs=self.epochs, bounds=(np.zeros(d), np.ones(d))
+        )
+        facts = Facts(
+            records=len(rows), features=d, outputs=len(self.classes_), epsilon=self.epsilon
+        )
+        self.plan_ = method.plan(facts)
+        return method.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+
+    def _logits(self, rows: Array) -> NDArray[np.float64]:
+        return self.model_.logits(rows)  # type: ignore[no-any-return]
 
 
 def unit_inputs(x: Array, low: Array, high: Array) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, final
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from privet import _check
 from privet.errors import InvalidArgument
 from privet.methods.pate import ClassProbabilities, Reducer
 from privet.nets.convolutional_autoencoder import ConvolutionalAutoencoder
+from privet.papers.checks import counts
 
 Array = NDArray[Any]
 SMALLEST = 1e-3
@@ -76,7 +77,9 @@ class ShapeReducer(Reducer):
         `centre`: (1, classes, x, y, z), or one for each map; it must not have been made with the
         map that it is the centre of, or departures look smaller than teachers' will be.
         """
-        steps, noise = _check.count("steps", steps), _check.non_negative("noise", noise)
+        counts(steps=steps)
+        if not 0.0 <= noise < math.inf:
+            raise InvalidArgument("noise", noise, "a finite number of at least 0")
         targets, middle = np.asarray(public_targets), np.asarray(centre)
         if targets.ndim != 5 or len(targets) == 0 or any(n % factor for n in targets.shape[2:]):
             raise InvalidArgument(

@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.errors import InvalidArgument
+from privet.papers.checks import positive
 
 
 @final
@@ -49,10 +49,10 @@ class TheoremThree:
     time: float = 1.0
 
     def __post_init__(self) -> None:
-        _check.non_negative("gamma", self.gamma)
-        _check.open_unit("power", self.power)
-        _check.positive("norm", self.norm)
-        _check.positive("time", self.time)
+        positive(norm=self.norm, time=self.time)
+        if not (self.gamma >= 0.0 and 0.0 < self.power < 1.0):
+            found = (self.gamma, self.power)
+            raise InvalidArgument("gamma, power", found, "gamma at least 0, power in (0, 1)")
 
     @property
     def factor(self) -> float:
@@ -78,5 +78,5 @@ class TheoremThree:
         self, complexity: float, records: int, *, delta: float = 0.05, largest_loss: float = 1.0
     ) -> float:
         """How far the risk may lie above the empirical risk, with probability 1 - delta."""
-        spread = math.sqrt(math.log(2.0 / _check.open_unit("delta", delta)) / (2.0 * records))
+        spread = math.sqrt(math.log(2.0 / delta) / (2.0 * records))
         return 2.0 * largest_loss * complexity + 3.0 * largest_loss * spread

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from privet import _check
 from privet.errors import InvalidArgument
 from privet.nets.residual import Strategy
 from privet.noise import Source
+from privet.papers.checks import counts, positive
 
 Floats = NDArray[np.float64]
 
@@ -67,9 +67,10 @@ class Flow:
     steps: int = 100
 
     def __post_init__(self) -> None:
-        _check.non_negative("gamma", self.gamma)
-        _check.positive("time", self.time)
-        _check.count("steps", self.steps)
+        positive(time=self.time)
+        counts(steps=self.steps)
+        if not self.gamma >= 0.0:
+            raise InvalidArgument("gamma", self.gamma, "at least 0")
 
     def forward(self, pictures: Floats, *, rng: Source) -> Floats:
         """Features of pictures."""

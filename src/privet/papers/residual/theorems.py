@@ -11,9 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from privet import _check, premises
+from privet import premises
+from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Backing, Guarantee, Premise, Standing, Unit
 from privet.methods.residual import QueryBudget
+from privet.papers.checks import counts, positive
 
 
 def renyi_epsilon(rho: float, delta: float) -> float:
@@ -26,8 +28,9 @@ def renyi_epsilon(rho: float, delta: float) -> float:
     >>> renyi_epsilon(1.0, math.exp(-4.0))
     5.0
     """
-    rho = _check.non_negative("rho", rho)
-    return rho + 2.0 * math.sqrt(-rho * math.log(_check.open_unit("delta", delta)))
+    if not (0.0 <= rho < math.inf and 0.0 < delta < 1.0):
+        raise InvalidArgument("rho, delta", (rho, delta), "rho at least 0 and delta in (0, 1)")
+    return rho + 2.0 * math.sqrt(-rho * math.log(delta))
 
 
 @final
@@ -57,8 +60,10 @@ class TheoremOne:
     """Whether the code holds inputs within the radius."""
 
     def __post_init__(self) -> None:
-        for name in ("radius", "bound", "gamma", "input_noise", "epochs"):
-            _check.positive(name, getattr(self, name))
+        positive(
+            radius=self.radius, bound=self.bound, gamma=self.gamma, input_noise=self.input_noise,
+            epochs=self.epochs,
+        )  # fmt: skip
 
     @property
     def rho(self) -> float:
@@ -122,9 +127,11 @@ class TheoremTwo:
     """pi, here the noise of the last layer."""
 
     def __post_init__(self) -> None:
-        _check.count("mappings", self.mappings)
-        for name in ("bound", "floor", "gamma", "last", "input_noise"):
-            _check.positive(name, getattr(self, name))
+        counts(mappings=self.mappings)
+        positive(
+            bound=self.bound, floor=self.floor, gamma=self.gamma, last=self.last,
+            input_noise=self.input_noise,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, budget: QueryBudget) -> TheoremTwo:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from privet import _check
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.model import BehaviourModel
 from privet.papers.autoencoder.compared.networks import (
@@ -26,6 +25,7 @@ from privet.papers.autoencoder.compared.networks import (
     weight_matrix,
     zeros,
 )
+from privet.papers.checks import counts
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class _StackedAutoencoder(BehaviourModel):
         random_state: int | None = None,
     ) -> None:
         for units in hidden:
-            _check.count("hidden", units)
+            counts(hidden=units)
         self.hidden = hidden
         self.pretraining_steps = pretraining_steps
         self.steps = steps

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privet import _check
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.model import BehaviourModel
 from privet.papers.autoencoder.compared.networks import (
@@ -24,6 +23,7 @@ from privet.papers.autoencoder.compared.networks import (
     weight_matrix,
     zeros,
 )
+from privet.papers.checks import counts
 
 Array = NDArray[np.float64]
 
@@ -44,8 +44,9 @@ class _ConditionalBoltzmann(BehaviourModel):
         learning_rate: float = 1e-3,
         random_state: int | None = None,
     ) -> None:
-        self.hidden = _check.count("hidden", hidden)
-        self.pretraining_steps = _check.count("pretraining_steps", pretraining_steps, minimum=0)
+        counts(hidden=hidden)
+        counts(0, pretraining_steps=pretraining_steps)
+        self.hidden, self.pretraining_steps = hidden, pretraining_steps
         self.steps = steps
         self.learning_rate = learning_rate
         self.random_state = random_state

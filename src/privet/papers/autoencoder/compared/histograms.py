@@ -9,7 +9,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import premises
 from privet.bounds import Bounded, Sensitivity
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
@@ -26,6 +26,7 @@ from privet.papers.autoencoder.compared.regression import (
     unit_named,
     weights_for,
 )
+from privet.papers.checks import positive
 
 Array = NDArray[np.float64]
 
@@ -43,7 +44,8 @@ class _HistogramModel(BehaviourModel):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.epsilon = _check.positive("epsilon", epsilon)
+        positive(epsilon=epsilon)
+        self.epsilon = epsilon
         self.unit = unit_named(unit)
         self.ledger = ledger
         self.random_state = random_state

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import adjacency_matrix
+from privet.papers.checks import counts
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def train(
     generator: torch.Generator,
 ) -> None:
     """Adam on random batches; `loss` is told which rows."""
-    steps = _check.count("steps", steps, minimum=0)
+    counts(0, steps=steps)
     optimiser = torch.optim.Adam(list(parameters), lr=learning_rate)
     for _ in range(steps):
         batch = torch.randint(rows, (min(BATCH, rows),), generator=generator)
