@@ -9,7 +9,7 @@ import pytest
 
 from privet import premises
 from privet.errors import BudgetExceeded, InvalidArgument
-from privet.guarantee import Adjacency, Standing, Unit
+from privet.guarantee import Adjacency, Protects, Standing
 from privet.ledger import Ledger
 from privet.methods.pate import shard_ledger
 from privet.papers.adaptive_laplace import PublishedAdLM, PublishedILM, ReleasedAdLM
@@ -75,7 +75,8 @@ def test_a_ledger_is_charged_with_what_is_proved_or_refused(
     kind: type[PublishedClassifier],
 ) -> None:
     x, y = rows()
-    told = {"adjacency": Adjacency.REPLACE_ONE, "unit": Unit.RECORD}
+    protects = Protects.FEATURES if kind is PublishedResidual else Protects.RECORD
+    told = {"adjacency": Adjacency.REPLACE_ONE, "protects": protects}
     ledger = Ledger.in_memory(cap_epsilon=1e5, cap_delta=1e-5, **told)
     small = Ledger.in_memory(cap_epsilon=1e-3, cap_delta=1e-5, **told)
     if kind is PublishedPATE:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from privet import premises
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee, Unit
+from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
-from privet.loss import PrivacyLoss
 from privet.noise import Source, secure, seeded
 
 Array = NDArray[Any]
@@ -69,18 +68,8 @@ class PublishedClassifier(ABC):
         rng = self._source()
         release = self._release(self._rows(X), numbers.astype(np.int64), rng)
         self.model_, self.entry_ = release.model, release.entry
-        self.claim_, self.guarantee_ = release.claim, release.guarantee
-        if not rng.secret:
-            self.guarantee_ = _by_seed(release.guarantee)
+        self.claim_, self.guarantee_ = release.claim, _by(rng, release.guarantee)
         return self
-
-    def _charge(self, loss: PrivacyLoss, what: str) -> Entry | None:
-        """Charge the ledger, if there is one, with what is proved per record."""
-        if self.ledger is None:
-            return None
-        if self.ledger.unit is not Unit.RECORD:
-            raise InvalidArgument("ledger", f"one per {self.ledger.unit.value}", "one per record")
-        return self.ledger.charge(loss, what=what)
 
     def _source(self) -> Source:
         if self.random_state is None:
@@ -122,7 +111,7 @@ class PublishedClassifier(ABC):
         return float((self.predict(X) == np.asarray(y)).mean())
 
 
-def _by_seed(guarantee: Guarantee) -> Guarantee:
-    """The same guarantee, resting on a seed that nobody knows instead of a secret key."""
-    swapped = {premises.SECRET_KEY: premises.SECRET_SEED}
-    return replace(guarantee, premises=tuple(swapped.get(p, p) for p in guarantee.premises))
+def _by(rng: Source, guarantee: Guarantee) -> Guarantee:
+    """The same guarantee with noise of `rng`, which states itself who knows its key."""
+    key = {premises.SECRET_KEY: rng.premise}
+    return replace(guarantee, premises=tuple(key.get(p, p) for p in guarantee.premises))

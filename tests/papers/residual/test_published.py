@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from privet.errors import InvalidArgument
+from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Protects, Standing, Unit
 from privet.ledger import Ledger
 from privet.nets.residual import Strategy
@@ -49,15 +49,17 @@ def test_strategy_two_promises_nothing():
 
 def test_what_is_proved_is_what_is_charged():
     x, y = clouds()
-    ledger = Ledger.in_memory(cap_epsilon=1e6, cap_delta=1e-5, adjacency=Adjacency.REPLACE_ONE)
+    terms = {"cap_epsilon": 1e6, "cap_delta": 1e-5, "adjacency": Adjacency.REPLACE_ONE}
+    ledger = Ledger.in_memory(**terms, protects=Protects.FEATURES)
     clf = PublishedResidual(**USUAL | {"epochs": 1}, ledger=ledger).fit(x, y)
     assert ledger.spent() == pytest.approx(clf.guarantee_.epsilon) and clf.entry_ is not None
-    other = Ledger.in_memory(
-        cap_epsilon=1e6, cap_delta=1e-5, adjacency=Adjacency.REPLACE_ONE, unit=Unit.USER
-    )
-    with pytest.raises(InvalidArgument, match="per record"):
-        PublishedResidual(**USUAL, ledger=other).fit(x, y)
-    assert len(other) == 0
+    for other in (
+        Ledger.in_memory(**terms),
+        Ledger.in_memory(**terms, protects=Protects.FEATURES, unit=Unit.USER),
+    ):
+        with pytest.raises(Incomparable):
+            PublishedResidual(**USUAL, ledger=other).fit(x, y)
+        assert len(other) == 0
 
 
 def test_pictures_and_repeated_runs():

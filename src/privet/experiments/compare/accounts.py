@@ -40,6 +40,7 @@ def opened(path: Path, entrant: Entrant, bench: Bench) -> Ledger:
         cap_delta=bench.delta,
         adjacency=entrant.adjacency,
         unit=entrant.unit,
+        protects=entrant.protects,
         dataset=bench.dataset.fingerprint,
     )
 

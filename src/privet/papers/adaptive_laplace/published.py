@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
-from privet.ledger import Entry, Ledger
+from privet.ledger import Entry, Ledger, Scope
 from privet.loss import Pure
 from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
 from privet.noise import Source, grid
@@ -220,7 +220,7 @@ class Published:
             raise InvalidArgument("x", rows.shape, f"rows of {plan.facts.features} features")
         labels = np.require(y, np.int64, "W")
         proved = self.guarantee(plan)
-        entry = self._charge(proved, ledger)
+        entry = self._charge(proved, ledger, rng)
         ratios = self._ratios(rows, labels, plan, rng)  # lines 1-7, 10-11
         _, e2, e3 = plan.epsilons
         scales = noise.feature_scales(
@@ -237,7 +237,7 @@ class Published:
         self._train(self._batches(rows, labels, scales, label_scale, rng))
         return Release(model=self.network, guarantee=proved, claim=plan.claim, entry=entry)
 
-    def _charge(self, proved: Guarantee, ledger: Ledger | None) -> Entry | None:
+    def _charge(self, proved: Guarantee, ledger: Ledger | None, rng: Source) -> Entry | None:
         if ledger is None:
             return None
         if not math.isfinite(proved.epsilon):
@@ -245,7 +245,8 @@ class Published:
                 "ledger", ledger, "None here", f"nothing finite can be charged: {proved.theorem}"
             )
         loss = Pure(epsilon_each=proved.epsilon, adjacency=Adjacency.REPLACE_ONE)
-        return ledger.charge(loss, what="Adaptive Laplace Mechanism as published (local)")
+        what = "Adaptive Laplace Mechanism as published (local)"
+        return ledger.charge(loss, what=what, scope=Scope(secret=rng.secret))
 
     def _ratios(
         self, rows: Array, labels: Array, plan: PublishedPlan, rng: Source

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from privet import premises
 from privet.guarantee import Adjacency, Guarantee, Protects, Standing
+from privet.ledger import Scope
 from privet.methods.residual import Ensemble, NoisyInputBudget, Training
 from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.noisy_inputs import noisy
@@ -39,7 +40,7 @@ class PublishedResidual(PublishedClassifier):
     - `noise_draws`: so many draws of noise are averaged in a prediction.
 
     **Guarantee** Strategy I: the exact cost of all noisy inputs, for features only (block noise
-    proves nothing more, labels have none); `claim_` is Theorem 1. Strategy II: none, and no claim
+    proves nothing more, labels have none); `claim_` is Theorem 1; a `ledger` must protect features. Strategy II: none, and no claim
     either, since Theorem 2 asks for bounds that nothing here enforces.
 
     >>> X = np.random.default_rng(0).uniform(size=(60, 2)); y = X[:, 0] > X[:, 1]
@@ -90,7 +91,11 @@ class PublishedResidual(PublishedClassifier):
             return Release(model=model, claim=None, guarantee=_nothing())
         budget = self.budget(features)
         loss = budget.loss(REPLACE_ONE)
-        entry = self._charge(loss, what="noisy inputs (residual perturbation)")
+        entry = None
+        if self.ledger is not None:
+            scope = Scope(protects=Protects.FEATURES, secret=rng.secret)
+            what = "noisy inputs (residual perturbation)"
+            entry = self.ledger.charge(loss, what=what, scope=scope)
 
         def inputs(source: Source, epoch: int) -> Tensor:
             own = source.child("epoch", epoch)

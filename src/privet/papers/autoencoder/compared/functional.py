@@ -71,7 +71,7 @@ class FunctionalMechanism(BehaviourModel):
         bounded = self._bounded(packed, d)
         mechanism = Laplace.for_budget(bounded, epsilon=self.epsilon)
         rng = source(self.random_state)
-        noisy = mechanism.release(bounded, rng=rng, ledger=self.ledger, what="FM")
+        noisy = mechanism.release(bounded, rng=rng, ledger=self.ledger, what="FM", unit=self.unit)
         stated = mechanism.loss(bounded).guarantee(0.0, theorem=mechanism.theorem, unit=self.unit)
         self.guarantee_ = stated
         upper = np.zeros((d, d))

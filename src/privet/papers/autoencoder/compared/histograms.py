@@ -67,7 +67,9 @@ class _HistogramModel(BehaviourModel):
         counts = self._histogram(x[:, : self.used_], examples)
         mechanism = Laplace.for_budget(counts, epsilon=self.epsilon)
         rng = source(self.random_state)
-        noisy = mechanism.release(counts, rng=rng, ledger=self.ledger, what=type(self).__name__)
+        noisy = mechanism.release(
+            counts, rng=rng, ledger=self.ledger, what=type(self).__name__, unit=self.unit
+        )
         self.guarantee_ = mechanism.loss(counts).guarantee(
             0.0, theorem=mechanism.theorem, unit=self.unit
         )
