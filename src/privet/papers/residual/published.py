@@ -40,8 +40,9 @@ class PublishedResidual(PublishedClassifier):
     - `noise_draws`: so many draws of noise are averaged in a prediction.
 
     **Guarantee** Strategy I: the exact cost of all noisy inputs, for features only (block noise
-    proves nothing more, labels have none); `claim_` is Theorem 1; a `ledger` must protect features. Strategy II: none, and no claim
-    either, since Theorem 2 asks for bounds that nothing here enforces.
+    proves nothing more, labels have none), so that a `ledger` must be one for features; `claim_` is
+    Theorem 1. Strategy II: none, and no claim either: Theorem 2 asks for bounds that nothing here
+    enforces.
 
     >>> X = np.random.default_rng(0).uniform(size=(60, 2)); y = X[:, 0] > X[:, 1]
     >>> made = PublishedResidual(gamma=0.5, epochs=1, random_state=0).fit(X, y)
