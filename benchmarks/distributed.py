@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch.nn import functional
 
 from privet.methods.dpsgd import Schedule, private
-from privet.methods.dpsgd.networks import SmallCNN
+from privet.nets.networks import SmallCNN
 from privet.noise import seeded
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,7 @@ from torch.nn import functional
 from privet import data
 from privet.audit import membership
 from privet.audit.membership.references import Train
-from privet.methods.dpsgd.networks import SmallCNN
+from privet.nets.networks import SmallCNN
 
 Array = NDArray[Any]
 WIDTH = 256

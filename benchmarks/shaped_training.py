@@ -25,7 +25,7 @@ from privet import data
 from privet.dpsgd import PrivateNetwork, Wishes
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
 from privet.methods.base import PublicFacts
-from privet.methods.dpsgd.networks import SmallCNN
+from privet.nets.networks import SmallCNN
 from privet.noise import seeded
 
 DELTA = 1e-5

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.data import Dataset
-from privet.methods.dpsgd.estimator import DPSGDClassifier
+from privet.estimators import DPSGDClassifier
 
 DELTA = 1e-5
 Prepared = tuple[NDArray[np.float32], NDArray[np.float32], dict[str, Any]]

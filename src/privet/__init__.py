@@ -1,6 +1,6 @@
 """privet: train deep models on private data, know what was spent, and attack the promise.
 
-The estimators are imported on first use, so that accounting never waits for torch.
+What needs torch or scikit-learn is imported on first use, so that accounting never waits for them.
 
 >>> import privet
 >>> privet.loss.Gaussian(mu=0.5).epsilon(1e-5) < 2.0
@@ -10,29 +10,64 @@ True
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from privet import errors, guarantee, premises
+from privet.guarantee import Guarantee
+
 if TYPE_CHECKING:
-    from privet import calibrate, data, dpsgd, ledger, loss, mechanisms, noise
-    from privet.guarantee import Guarantee
+    from privet import (
+        audit,
+        bounds,
+        calibrate,
+        data,
+        dpsgd,
+        ledger,
+        loss,
+        mechanisms,
+        methods,
+        nets,
+        noise,
+        runs,
+    )
+    from privet.estimators import (
+        DPSGDClassifier,
+        DPSGDRegressor,
+        PrivateClassifier,
+        PrivateRegressor,
+    )
+    from privet.ledger import Ledger
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
     from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
-    from privet.methods.dpsgd.estimator import DPSGDClassifier, DPSGDRegressor
     from privet.methods.pate import PATE, PATEClassifier
     from privet.methods.residual import ResidualPerturbationClassifier
+    from privet.runs import Run, load
+
+try:
+    __version__ = version("privet")
+except PackageNotFoundError:  # run from a folder that was never installed
+    __version__ = "0+unknown"
 
 _WHERE = {
     "AdaptiveLaplaceClassifier": "privet.methods.adaptive_laplace",
-    "DPSGDClassifier": "privet.methods.dpsgd.estimator",
-    "DPSGDRegressor": "privet.methods.dpsgd.estimator",
-    "Guarantee": "privet.guarantee",
+    "DPSGDClassifier": "privet.estimators",
+    "DPSGDRegressor": "privet.estimators",
+    "Ledger": "privet.ledger",
     "PATE": "privet.methods.pate",
     "PATEClassifier": "privet.methods.pate",
     "PrivateAutoencoder": "privet.methods.autoencoder",
     "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
+    "PrivateClassifier": "privet.estimators",
+    "PrivateRegressor": "privet.estimators",
     "ResidualPerturbationClassifier": "privet.methods.residual",
+    "Run": "privet.runs",
+    "load": "privet.runs",
 }
-_PARTS = ("calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "noise")
+_PARTS = (
+    "audit", "bounds", "calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "methods",
+    "nets", "noise", "runs",
+)  # fmt: skip
 
 __all__ = [
     "PATE",
@@ -40,17 +75,31 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Guarantee",
+    "Ledger",
     "PATEClassifier",
     "PrivateAutoencoder",
     "PrivateAutoencoderClassifier",
+    "PrivateClassifier",
+    "PrivateRegressor",
     "ResidualPerturbationClassifier",
+    "Run",
+    "__version__",
+    "audit",
+    "bounds",
     "calibrate",
     "data",
     "dpsgd",
+    "errors",
+    "guarantee",
     "ledger",
+    "load",
     "loss",
     "mechanisms",
+    "methods",
+    "nets",
     "noise",
+    "premises",
+    "runs",
 ]
 
 
@@ -60,3 +109,7 @@ def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return import_module(f"privet.{name}")
     raise AttributeError(f"module 'privet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

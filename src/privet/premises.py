@@ -122,9 +122,6 @@ POISSON_COINS = _enforced("sampling", "records join a step by independent exact 
 UNIFORM_SUBSETS = _enforced("sampling", "batches are exactly uniform subsets")
 PUBLIC_DIVISOR = _enforced("divisor", "the divisor is the expected batch size")
 RELEVANCE_ALONE = _tested(
-    "relevance", "each record goes through the model by itself, so that its relevance is its own"
-)
-RELEVANCE_IN_BATCHES = _assumed(
     "relevance",
     "a record's relevance does not depend on the others in its batch, rounding included",
 )

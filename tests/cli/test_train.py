@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from privet.cli.train import app
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
-from privet.methods.dpsgd import method as method_module
+from privet.methods.dpsgd import legacy as method_module
 
 runner = CliRunner()
 COMMAND = ["dpsgd", "--data", "digits", "--epsilon", "2", "--delta", "1e-5", "--json"]

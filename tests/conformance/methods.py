@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from privet.audit.conformance import EstimatorSubject
+from privet.estimators import DPSGDClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.pate import PATEClassifier
 from privet.methods.residual import ResidualPerturbationClassifier
 

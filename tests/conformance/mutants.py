@@ -18,7 +18,8 @@ from privet.loss import PrivacyLoss, compose
 from privet.mechanisms import additive, base
 from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from privet.mechanisms.laplace import DiscreteLaplace, Laplace
-from privet.methods.dpsgd import automatic, loop, method, sampling
+from privet.methods.dpsgd import automatic, loop, sampling
+from privet.methods.dpsgd import legacy as method
 from privet.nets.per_example import engine as engine_module
 from privet.nets.per_example.clipping import FlatClipping
 from privet.noise import rounded, seeded

@@ -25,8 +25,8 @@ from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Lapla
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import Schedule, private
 from privet.methods.dpsgd.automatic import Wishes
+from privet.methods.dpsgd.legacy import PrivateLinear, _Attempt
 from privet.methods.dpsgd.linear import LinearHead
-from privet.methods.dpsgd.method import PrivateLinear, _Attempt
 from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.nets.per_example import FlatClipping, PerExampleGradients
 from privet.noise import seeded

@@ -120,7 +120,7 @@ def _dpsgd(run: Path, config: Config, dataset: Dataset) -> Attacked:
     from privet.methods.base import PublicFacts
     from privet.methods.dpsgd import Wishes
     from privet.methods.dpsgd.linear import LinearHead
-    from privet.methods.dpsgd.networks import SmallCNN
+    from privet.nets.networks import SmallCNN
     from privet.noise import seeded
 
     rows = centred(dataset, config["model"], config["features"], False)

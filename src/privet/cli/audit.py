@@ -151,7 +151,7 @@ def _by_dirac_canaries(
     def model() -> Any:
         if linear:
             return LinearHead(features=x.shape[1], outputs=outputs, constant=plan.constant)
-        from privet.methods.dpsgd.networks import SmallCNN
+        from privet.nets.networks import SmallCNN
 
         return SmallCNN(shape=shape, classes=outputs)
 

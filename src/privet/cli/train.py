@@ -130,7 +130,7 @@ def _folder_is_right(out: Path, resume: bool) -> None:
 def method_of(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | PrivateNetwork:
     """DP-SGD on a linear head, or on a small network from a public start."""
     from privet.methods.dpsgd import PrivateLinear, PrivateNetwork
-    from privet.methods.dpsgd.networks import SmallCNN
+    from privet.nets.networks import SmallCNN
 
     if model == "linear":
         return PrivateLinear(wishes=wishes)

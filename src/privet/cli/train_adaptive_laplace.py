@@ -102,7 +102,7 @@ def _network(dataset: Dataset) -> Any:
     """A small network, from a public start."""
     import torch
 
-    from privet.methods.dpsgd.networks import SmallCNN
+    from privet.nets.networks import SmallCNN
 
     with torch.random.fork_rng():
         torch.manual_seed(0)

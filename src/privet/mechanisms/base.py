@@ -18,9 +18,11 @@ from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Scope
 from privet.loss import PrivacyLoss
+from privet.mechanisms import transcript
 from privet.noise import Source, grid
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
+Values = NDArray[np.float64]
 
 
 class Charges(Protocol):
@@ -116,7 +118,18 @@ class Mechanism(ABC):
         if ledger is not None:
             scope = Scope(unit=unit, secret=rng.secret)
             ledger.charge(loss, what=what or type(self).__name__, scope=scope)
-        return self._perturb(bounded.value, rng)
+        noisy = self._perturb(bounded.value, rng)
+        return transcript.note(
+            self,
+            bounded.value,
+            noisy,
+            sensitivity=self.sensitivity(bounded, adjacency=adjacency),
+            log_ratio=self.log_ratio,
+        )
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        """log of the density of `out` around `first`, less that around `second`; NaN: not known."""
+        return math.nan
 
 
 Widen = Callable[..., float]

@@ -13,8 +13,9 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
+from privet.mechanisms import transcript
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
-from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up, round_up
+from privet.mechanisms.base import ADD_REMOVE, Values, bare_sensitivity, ratio_up, round_up
 from privet.noise import Source
 
 
@@ -49,6 +50,9 @@ class Gaussian(OnGrid):
     @property
     def theorem(self) -> str:
         return "exact Gaussian mechanism (Balle and Wang 2018, theorem 8) on a grid"
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        return transcript.gaussian_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
@@ -104,6 +108,9 @@ class DiscreteGaussian(OnMultiples):
     @property
     def theorem(self) -> str:
         return "discrete Gaussian mechanism (Canonne, Kamath and Steinke 2020, theorems 4 and 14)"
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        return transcript.gaussian_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

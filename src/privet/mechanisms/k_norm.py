@@ -13,8 +13,9 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
+from privet.mechanisms import transcript
 from privet.mechanisms.additive import Norm, OnGrid
-from privet.mechanisms.base import ADD_REMOVE, ratio_up
+from privet.mechanisms.base import ADD_REMOVE, Values, ratio_up
 from privet.noise import Source
 
 
@@ -56,6 +57,9 @@ class KNorm(OnGrid):
     def standard_deviation(self, dimension: int) -> float:
         """That of one coordinate: E[r^2] / D = (D + 1) scale^2."""
         return self.scale * math.sqrt(_check.count("dimension", dimension) + 1.0)
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        return transcript.norm_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

@@ -13,8 +13,9 @@ from privet import _check
 from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
+from privet.mechanisms import transcript
 from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
-from privet.mechanisms.base import ADD_REMOVE, bare_sensitivity, ratio_up
+from privet.mechanisms.base import ADD_REMOVE, Values, bare_sensitivity, ratio_up
 from privet.noise import Source
 
 
@@ -44,6 +45,9 @@ class Laplace(OnGrid):
     @property
     def theorem(self) -> str:
         return "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, proposition 1) on a grid"
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
@@ -91,6 +95,9 @@ class DiscreteLaplace(OnMultiples):
     @property
     def theorem(self) -> str:
         return "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2009)"
+
+    def log_ratio(self, out: Values, first: Values, second: Values) -> float:
+        return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
         self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.ledger import Scope
 from privet.loss import Pure
+from privet.mechanisms import transcript
 from privet.mechanisms.base import Charges
 from privet.noise import Source
 
@@ -95,7 +96,15 @@ class RandomisedResponse:
         n = len(records.values)
         false = rng.bernoulli(n, self._false)
         shift = 1 + rng.integers(self.classes - 1, n)  # drawn for all, so that time tells less
-        return np.asarray(np.where(false, (records.values + shift) % self.classes, records.values))
+        said = np.where(false, (records.values + shift) % self.classes, records.values)
+        return transcript.note(
+            self, records.values, said, sensitivity=1.0, log_ratio=self.log_ratio
+        )
+
+    def log_ratio(self, out: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> float:
+        """log of the probability of the answers `out` for the truth `first`, less for `second`."""
+        likelier = (out == first).astype(float) - (out == second).astype(float)
+        return float(likelier.sum() * math.log(self.truth / self.lie))
 
     def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Unbiased estimates of the true counts (or one-hot rows) from those of the answers.

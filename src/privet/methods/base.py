@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.records import PublicFacts as PublicFacts
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
@@ -16,21 +17,6 @@ from privet.noise import Source, secure, seeded
 
 Model = TypeVar("Model")
 Plan = TypeVar("Plan")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublicFacts:
-    """All that a plan may look at: sizes and a budget, never records.
-
-    `records` is the *nominal* size of the data set. Under add-remove adjacency the true size is a
-    secret, so this is a number that the user declares (or accepts as public).
-    """
-
-    records: int
-    features: int
-    outputs: int
-    epsilon: float
-    delta: float
 
 
 @dataclass(frozen=True, kw_only=True)

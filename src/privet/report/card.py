@@ -19,7 +19,7 @@ def card(config: Facts, metrics: Facts, guarantee: Facts, claim: Facts | None) -
     """
     sections = (
         f"# {config['method']} on {config['data']}",
-        f"Test accuracy {metrics['test_accuracy']:.2%}. Trained by privet.",
+        _measured(metrics),
         "## What is promised",
         _promise(guarantee),
         _premises(guarantee),
@@ -53,3 +53,9 @@ def _protected(what: str) -> str:
 def _premises(p: Facts) -> str:
     lines = [f"- {a['backing']}: {a['text']}" for a in p["premises"]]
     return "\n".join(["It rests on:", "", *lines]) if lines else "It rests on nothing further."
+
+
+def _measured(metrics: Facts) -> str:
+    accuracy = metrics.get("test_accuracy")
+    told = "" if accuracy is None else f"Test accuracy {accuracy:.2%}. "
+    return f"{told}Trained by privet."

@@ -11,10 +11,11 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
+from privet.data.records import UnprotectedDiagnostic
 from privet.errors import BudgetExceeded, InvalidArgument
+from privet.estimators import DPSGDClassifier, DPSGDRegressor
 from privet.guarantee import Adjacency, Backing, Standing
 from privet.ledger import Ledger
-from privet.methods.dpsgd.estimator import DPSGDClassifier, DPSGDRegressor
 from privet.nets.features import RandomProjection
 
 
@@ -26,7 +27,11 @@ def data(n=1500, seed=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "estimator", [DPSGDClassifier(random_state=0), DPSGDRegressor(random_state=0)]
+    "estimator",
+    [
+        DPSGDClassifier(bounds=4.0, random_state=0),
+        DPSGDRegressor(bounds=4.0, target_bounds=(-100.0, 100.0), random_state=0),
+    ],
 )
 def test_check_estimator(estimator):
     results = check_estimator(estimator, on_skip=None)
@@ -36,7 +41,9 @@ def test_check_estimator(estimator):
 
 def test_learns_and_says_what_it_cost():
     x, y = data()
-    clf = DPSGDClassifier(epsilon=1.0, classes=["no", "yes"], random_state=0).fit(x, y)
+    clf = DPSGDClassifier(
+        epsilon=1.0, bounds=4.0, n_public=1500, classes=["no", "yes"], random_state=0
+    ).fit(x, y)
     assert clf.score(x, y) > 0.9
     g = clf.guarantee_
     assert 0.99 < g.epsilon <= 1.0 and g.delta == 1e-5
@@ -49,18 +56,19 @@ def test_learns_and_says_what_it_cost():
 def test_what_is_taken_from_the_data_is_marked():
     x, y = data(100)
     texts = {
-        a.text: a.backing for a in DPSGDClassifier(random_state=0).fit(x, y).guarantee_.premises
+        a.text: a.backing
+        for a in DPSGDClassifier(bounds=4.0, random_state=0).fit(x, y).guarantee_.premises
     }
     assert texts["the list of classes, taken from y, is public"] is Backing.ASSUMED
-    assert texts["the nominal number of records, 100, is public"] is Backing.ASSUMED
-    declared = DPSGDClassifier(random_state=0, classes=["no", "yes"]).fit(x, y)
+    assert texts["the number of records, 100, is public in this relation"] is Backing.ENFORCED
+    declared = DPSGDClassifier(bounds=4.0, random_state=0, classes=["no", "yes"]).fit(x, y)
     assert not any("taken from y" in a.text for a in declared.guarantee_.premises)
 
 
 def test_settings_depend_on_public_facts_only():
     x, y = data(300)
-    one = DPSGDClassifier(random_state=0, n_public=300, classes=["no", "yes"]).fit(x, y)
-    other = DPSGDClassifier(random_state=0, n_public=300, classes=["no", "yes"]).fit(
+    one = DPSGDClassifier(bounds=4.0, random_state=0, n_public=300, classes=["no", "yes"]).fit(x, y)
+    other = DPSGDClassifier(bounds=4.0, random_state=0, n_public=300, classes=["no", "yes"]).fit(
         1e6 * x[:250], np.where(y[:250] == "no", "yes", "no")
     )
     assert np.array_equal(
@@ -73,27 +81,28 @@ def test_settings_depend_on_public_facts_only():
 def test_a_ledger_is_charged_and_can_refuse():
     x, y = data(100)
     ledger = Ledger.in_memory(cap_epsilon=1.2, cap_delta=1e-5)
-    DPSGDClassifier(random_state=0, ledger=ledger).fit(x, y)
+    DPSGDClassifier(bounds=4.0, random_state=0, ledger=ledger).fit(x, y)
     spent = ledger.spent()
     assert spent == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(BudgetExceeded):
-        DPSGDClassifier(random_state=1, ledger=ledger).fit(x, y)
+        DPSGDClassifier(bounds=4.0, random_state=1, ledger=ledger).fit(x, y)
     assert ledger.spent() == spent
     assert clone(DPSGDClassifier(ledger=ledger)).ledger is ledger
 
 
 def test_bad_rows_count_as_zero():
     x, y = data(400)
-    clean = DPSGDClassifier(random_state=0, classes=["no", "yes"]).fit(x, y)
+    clean = DPSGDClassifier(bounds=4.0, random_state=0, classes=["no", "yes"]).fit(x, y)
     x[3], x[7, 1] = np.nan, np.inf
-    dirty = DPSGDClassifier(random_state=0, classes=["no", "yes"]).fit(x, y)
+    with pytest.warns(UnprotectedDiagnostic, match="2 with a value that is not finite of 400"):
+        dirty = DPSGDClassifier(bounds=4.0, random_state=0, classes=["no", "yes"]).fit(x, y)
     assert np.isfinite(dirty.predict_proba(x)).all()
     assert dirty.guarantee_.epsilon == clean.guarantee_.epsilon
 
 
 def test_secure_noise_by_default():
     x, y = data(100)
-    first, second = (DPSGDClassifier().fit(x, y).decision_function(x) for _ in range(2))
+    first, second = (DPSGDClassifier(bounds=4.0).fit(x, y).decision_function(x) for _ in range(2))
     assert not np.array_equal(first, second)
 
 
@@ -109,7 +118,7 @@ def test_bounds_are_public():
 def test_features_in_front():
     x, y = data()
     clf = DPSGDClassifier(features=RandomProjection(n_inputs=4, n_features=3), random_state=0)
-    assert clf.fit(x, y).model_.linear.weight.shape == (2, 4)
+    assert clf.fit(x, y).model_.weights.shape == (3, 2)
 
 
 def test_any_module():
@@ -125,8 +134,8 @@ def test_any_module():
 
 def test_labels_outside_the_classes():
     x, y = data(50)
-    with pytest.raises(InvalidArgument, match="declared classes"):
-        DPSGDClassifier(classes=["no", "maybe"]).fit(x, y)
+    with pytest.raises(InvalidArgument, match="among the classes"):
+        DPSGDClassifier(bounds=4.0, classes=["never", "maybe"]).fit(x, y)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +144,14 @@ def test_labels_outside_the_classes():
 def test_bad_settings(bad):
     x, y = data(50)
     with pytest.raises(InvalidArgument):
-        DPSGDClassifier(**bad).fit(x, y)
+        DPSGDClassifier(bounds=4.0, **bad).fit(x, y)
 
 
 def test_pipeline_and_pickle():
     x, y = data(200)
-    pipe = make_pipeline(FunctionTransformer(np.tanh), DPSGDClassifier(random_state=0)).fit(x, y)
+    pipe = make_pipeline(
+        FunctionTransformer(np.tanh), DPSGDClassifier(bounds=4.0, random_state=0)
+    ).fit(x, y)
     again = pickle.loads(pickle.dumps(pipe))
     assert np.array_equal(pipe.predict(x), again.predict(x))
 
@@ -153,4 +164,4 @@ def test_regressor():
     out = reg.predict(100 * x)
     assert out.min() >= 5.0 and out.max() <= 15.0
     with pytest.raises(InvalidArgument, match="target_bounds"):
-        DPSGDRegressor(target_bounds=(2.0, 1.0)).fit(x, y)
+        DPSGDRegressor(bounds=5.0, target_bounds=(2.0, 1.0)).fit(x, y)

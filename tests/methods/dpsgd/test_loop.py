@@ -187,7 +187,7 @@ def test_guarantee_is_the_samplers():
     )
     g = training.guarantee
     assert g.epsilon == pytest.approx(expected.epsilon(1e-5), rel=1e-9)
-    assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ADD_REMOVE
+    assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ZERO_OUT
     assert training.claim.standing is Standing.CLAIMED
     assert training.epsilon_spent == g.epsilon
     assert any("guesses the seed" in a.text for a in g.premises)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from privet.errors import BudgetExceeded, InvalidArgument
-from privet.guarantee import Adjacency, Backing, Guarantee, Standing
+from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Ledger
 from privet.loss import Pure
 from privet.nets.bounded_layers import MinMax
@@ -145,23 +145,3 @@ def test_ratios():
         budget_ratios(np.ones(2), floor=1.0)
     with pytest.raises(InvalidArgument, match="finite"):
         budget_ratios(np.array([math.nan]))
-
-
-def test_one_records_relevance_is_the_same_bits_wherever_it_stands() -> None:
-    """Alone by default; a shared batch is the caller's wish, and the guarantee says so."""
-    net = _net()
-    x, y = _data(40)
-    first = bounded_average_relevance(net, x[:1], y[:1], records=1)
-    for n in (2, 3, 7, 40):
-        many, without = (
-            bounded_average_relevance(net, rows, labels, records=1)
-            for rows, labels in ((x[:n].flip(0), y[:n].flip(0)), (x[1:n], y[1:n]))
-        )
-        assert np.array_equal(many.value - without.value, first.value)
-    for batch_size, backing in ((1, Backing.TESTED), (8, Backing.ASSUMED)):
-        found = private_average_relevance(
-            net, x, y, origin=PUBLIC, epsilon=1.0, records=40, rng=seeded(0), ledger=None,
-            batch_size=batch_size,
-        )  # fmt: skip
-        (stated,) = [p for p in found.guarantee.premises if p.about == "relevance"]
-        assert stated.backing is backing

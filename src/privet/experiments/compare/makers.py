@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from privet.estimators import DPSGDClassifier
 from privet.experiments.compare.baselines import Network, OneAgainstRest, VotingPATE
 from privet.experiments.compare.bench import Bench, View
 from privet.ledger import Ledger
@@ -23,13 +24,12 @@ from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import PrivateNetwork, Wishes
 from privet.methods.dpsgd.automatic import network_plan
-from privet.methods.dpsgd.estimator import DPSGDClassifier
-from privet.methods.dpsgd.networks import SmallCNN
 from privet.methods.pate import PATEClassifier
 from privet.methods.pate.learners import as_learner
 from privet.methods.residual import ResidualPerturbationClassifier
 from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.training import Training
+from privet.nets.networks import SmallCNN
 from privet.nets.residual import DenseResidual, Perturbation, Strategy
 from privet.papers.adaptive_laplace.networks import PublishedNet
 from privet.papers.autoencoder.compared import (

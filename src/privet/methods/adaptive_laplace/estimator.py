@@ -27,7 +27,7 @@ from privet.methods.adaptive_laplace.shaped_training import SHARE as TRAINING_SH
 from privet.methods.adaptive_laplace.shaped_training import RelevanceShapedTraining, Trainer
 from privet.methods.adaptive_laplace.solve import LinearRule, Objective, Solver
 from privet.methods.base import PublicFacts, Release, class_numbers, source_of
-from privet.methods.estimators import LogitClassifier
+from privet.methods.legacy_estimators import LogitClassifier
 from privet.nets.features import Features, unit_rows
 
 if TYPE_CHECKING:

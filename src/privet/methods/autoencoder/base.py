@@ -21,7 +21,7 @@ from privet.methods.autoencoder.records import Block, Bounds, Records, Scaling, 
 from privet.methods.autoencoder.sound import SoundStack, Watcher
 from privet.methods.autoencoder.stack import OutputLayer
 from privet.methods.base import PublicFacts, class_numbers
-from privet.methods.estimators import PrivateEstimator
+from privet.methods.legacy_estimators import PrivateEstimator
 from privet.nets.features import Features
 
 Array = NDArray[Any]

@@ -24,7 +24,7 @@ from privet.methods.autoencoder.base import (
 from privet.methods.autoencoder.records import Held, Records, Scaling, Stream
 from privet.methods.autoencoder.stack import OutputLayer
 from privet.methods.base import PublicFacts, Release, class_list, class_numbers, source_of
-from privet.methods.estimators import LogitClassifier
+from privet.methods.legacy_estimators import LogitClassifier
 
 Array = NDArray[Any]
 

@@ -2,8 +2,9 @@
 
 from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
 from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
+from privet.methods.dpsgd.legacy import PrivateLinear, PrivateNetwork
 from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.method import PrivateLinear, PrivateNetwork
+from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
 from privet.methods.dpsgd.private import flat_clipping, private
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.run import Diagnostics, UnprotectedDiagnostic
@@ -17,6 +18,8 @@ __all__ = [
     "Checkpoints",
     "Diagnostics",
     "FixedSizeSampler",
+    "LinearDPSGD",
+    "NetworkDPSGD",
     "Plan",
     "PoissonSampler",
     "PrivateLinear",

@@ -44,9 +44,9 @@ class Meter:
         start: int,
         resumed: bool,
     ) -> None:
-        if not sampler.adjacency.covers(ledger.adjacency):
+        if not sampler.relation.covers(ledger.adjacency):
             raise InvalidArgument(
-                "ledger", ledger.adjacency.value, f"one for {sampler.adjacency.value} neighbours"
+                "ledger", ledger.adjacency.value, f"one for {sampler.relation.value} neighbours"
             )
         check_per_record(ledger)
         self.ledger, self.sampler, self.block = ledger, sampler, block

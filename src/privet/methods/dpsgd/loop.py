@@ -368,7 +368,11 @@ class Training:
         key = premises.SECRET_KEY if self._rng.secret else premises.SECRET_SEED
         check = self._settings.check_mixing
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
-        return replace(proved, premises=(*self.sampler.premises, *PREMISES, mixing, key))
+        return replace(
+            proved,
+            adjacency=self.sampler.relation,
+            premises=(*self.sampler.premises, *PREMISES, mixing, key),
+        )
 
     @property
     def claim(self) -> Guarantee | None:

@@ -1,200 +1,280 @@
-"""DP-SGD as a method: planned from public facts, checked against the ledger, trained, released."""
+"""DP-SGD under the contract: a linear head on public features, or any torch network."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privet import mechanisms
+from privet import _check, mechanisms
 from privet.bounds import Bounded, clip_l2
-from privet.errors import BudgetExceeded, InvalidArgument
-from privet.ledger import Ledger, Scope
-from privet.methods.base import Method, PublicFacts, Release, check_per_record
-from privet.methods.dpsgd.automatic import Plan, Wishes, linear_plan, network_plan
+from privet.data.records import PublicFacts, Records
+from privet.errors import InvalidArgument
+from privet.loss import Gaussian
+from privet.methods.contract import Front, Method, Spending, setting
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.dpsgd.private import private
-from privet.methods.dpsgd.records import tensor_of
-from privet.methods.dpsgd.run import new_run
-from privet.noise import Source
-
-Array = NDArray[Any]
-Watcher = Callable[[Training], None]
-"""Called after every step, for a progress bar; the losses it can see are not protected."""
-
-
-def nobody(training: Training) -> None:
-    """Watches nothing."""
+from privet.methods.dpsgd.schedule import Schedule, values
+from privet.methods.models import LinearModel, NetworkModel
+from privet.nets.networks import SmallCNN, SmallMLP
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    """One run of a plan, or the next attempt at it: who pays, where noise comes from, its name."""
+class _Settings:
+    """What both share; None leaves a setting to the rule."""
 
-    plan: Plan
-    ledger: Ledger
-    rng: Source
-    run: str
+    steps: int | None = setting(None, help="How many steps; by rule unless told.")
+    sample_rate: float | None = setting(None, help="Rate of the Poisson sample; by rule.")
+    clipping_bound: float | None = setting(None, help="L2 bound of one gradient; by rule.")
+    learning_rate: float | None = setting(
+        None, help="Of the mean gradient over the bound, at the start; by rule."
+    )
+    momentum: float = setting(0.9, help="Of the descent, after Nesterov.")
 
-
-@dataclass(frozen=True, kw_only=True)
-class _DPSGD(Method[nn.Module, Plan]):
-    """What both kinds share: settings that do not change the price."""
-
-    classification: bool = True
-    wishes: Wishes = field(default_factory=Wishes)
-    micro_batch: int | None = None
-    checkpoints: Checkpoints | None = None
-    watcher: Watcher = nobody
-
-    @abstractmethod
-    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
-        """Train on rows and targets."""
-
-    def fit(
-        self, x: Array, y: Array, plan: Plan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[nn.Module]:
-        """Train on rows x and targets y (class numbers, or numbers in [-1, 1]).
-
-        **Guarantee**: `Release.guarantee`. Raises `BudgetExceeded` with nothing released when the
-        ledger cannot afford the whole plan.
-        """
-        facts = plan.facts
-        if ledger is None:
-            ledger = Ledger.in_memory(cap_epsilon=facts.epsilon, cap_delta=facts.delta)
-        check_per_record(ledger)
-        before = None if self.checkpoints is None else self.checkpoints.read()
-        if before is None and not ledger.affords(plan.loss):
-            raise BudgetExceeded(
-                cap_epsilon=ledger.cap_epsilon,
-                would_be=ledger.epsilon_after(plan.loss),
-                delta=ledger.cap_delta,
-                what="DP-SGD",
-            )
-        run = new_run() if before is None else str(before[1]["run"])
-        targets = tensor_of(y) if self.classification else tensor_of(y).float()[:, None]
-        rows = tensor_of(x).float()
-        attempt = _Attempt(plan=plan, ledger=ledger, rng=rng, run=run)
-        training = self._train(rows, targets, attempt)
-        return Release(
-            model=training.model if plan.ema is None else training.averaged_model(),
-            guarantee=training.guarantee,
-            claim=training.claim,
-            entries=training.entries,
-            steps=training.steps_done,
-        )
-
-    def _private(
-        self, model: nn.Module, tensors: tuple[Tensor, ...], attempt: _Attempt
-    ) -> Training:
-        plan = attempt.plan
-        optimizer = torch.optim.SGD(
-            model.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
-        )
-        return private(
-            model,
-            optimizer,
-            tensors,
-            plan.schedule,
-            ledger=attempt.ledger,
-            delta=plan.facts.delta,
-            rng=attempt.rng,
-            run=attempt.run,
-            n_public=plan.facts.records,
-            learning_rates=plan.absolute_learning_rates,
-            micro_batch=self.micro_batch,
-            checkpoints=self.checkpoints,
-            ema=plan.ema,
-            charge_block=plan.schedule.steps if self.checkpoints is None else None,
-        )
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            _check.count("steps", self.steps)
+        for name in ("sample_rate", "clipping_bound", "learning_rate"):
+            if (value := getattr(self, name)) is not None:
+                _check.positive(name, value)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PrivateLinear(_DPSGD):
-    """A linear head on public features: a private mean, then clipped gradients in closed form.
+class LinearDPSGD(_Settings, Method[DPSGDPlan]):
+    """Clipped, noised gradients of a linear head on public features, after a private mean.
 
-    **Guarantee**: that of `privet.methods.dpsgd.private` together with one Gaussian release of the
-    sum of rows, each clipped to the unit ball. **Assumes** rows of norm at most 1 for good results;
-    longer ones are clipped where the mean is taken, and their gradients everywhere.
+    **Guarantee**: exact composition of all steps and of one Gaussian release of the sum of rows.
+
+    >>> from privet.estimators import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 5)); y = X[:, 0] > 0
+    >>> clf = PrivateClassifier(LinearDPSGD(), classes=[False, True], bounds=(-4, 4),
+    ...                         random_state=0).fit(X, y)
+    >>> clf.guarantee_.epsilon <= 1.0, clf.score(X, y) > 0.9
+    (True, True)
     """
 
-    micro_batch: int | None = 4096
+    name: ClassVar[str] = "dpsgd"
+    front: ClassVar[Front] = Front.MANY
+    regression: ClassVar[bool] = True
 
-    def plan(self, facts: PublicFacts) -> Plan:
-        """Full-batch gradient descent; see `linear_plan`."""
-        return linear_plan(facts, self.wishes)
+    centre: float = setting(0.05, help="Share of the budget for the mean of the rows.")
 
-    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
-        plan = attempt.plan
+    def plan(self, facts: PublicFacts) -> DPSGDPlan:
+        """Full-batch gradient descent with momentum on rows of the unit ball.
+
+        mu n is the signal that the budget leaves of the data; the number of steps and the learning
+        rate are powers of it (benchmarks/choose_settings.py says how they were found). Small
+        clipping bounds were best throughout: near the optimum most gradients are small, and noise
+        is proportional to the bound.
+        """
+        _check.open_unit("delta", facts.delta)
+        signal = max(facts.mu * facts.records, 1.0)
+        steps = self.steps or int(min(400, max(5, math.ceil(1.2 * signal**0.45))))
+        rate = self.learning_rate or max(0.1, 0.5 * signal / steps)
+        centre_mu = facts.mu * math.sqrt(self.centre) if self.centre > 0.0 else 0.0
+        schedule = Schedule.for_budget(
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            steps=steps,
+            sample_rate=self.sample_rate or 1.0,
+            clipping_bound=self.clipping_bound or 0.1,
+            beside=Gaussian(mu=centre_mu) if centre_mu else None,
+        )
+        return DPSGDPlan(
+            facts=facts,
+            schedule=schedule,
+            learning_rates=rate * (1.0 - np.arange(steps) / steps),
+            momentum=self.momentum,
+            centre_mu=centre_mu,
+            constant=0.1,
+        )
+
+    def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> LinearModel:
+        """The private mean, then all steps in closed form."""
+        x = torch.from_numpy(np.ascontiguousarray(records.rows.ball()))
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
-        self._centre(head, x, attempt)
-        add = add_softmax if self.classification else add_squares
-        with self._private(head, head.tensors(x, y), attempt) as training:
+        checkpoints = _checkpoints(plan, spending)
+        self._centre(head, x, plan, spending, checkpoints)
+        classified = plan.facts.outputs > 1
+        y = _targets(records, classified)
+        rows, targets, squares = head.tensors(x, y.clamp(min=0) if classified else y)
+        null = torch.from_numpy(records.null)
+        rows[null], squares[null] = 0.0, 0.0  # a null record has no gradient
+        add = add_softmax if classified else add_squares
+        with _steps(head, (rows, targets, squares), plan, spending, checkpoints, 4096) as training:
             for _ in training:
                 training.step_in_closed_form(partial(add, head.linear.weight))
-                self.watcher(training)
-        return training
+                spending.progress("steps", training.steps_done, plan.steps)
+        weight = head.linear.weight.detach().double()
+        intercept = weight[:, -1] * plan.constant - weight[:, :-1] @ head.mean.double()
+        return LinearModel(
+            weights=weight[:, :-1].T.numpy().copy(), intercept=intercept.numpy(), view="ball"
+        )
 
-    def _centre(self, head: LinearHead, x: Tensor, attempt: _Attempt) -> None:
+    def _centre(
+        self,
+        head: LinearHead,
+        x: Tensor,
+        plan: DPSGDPlan,
+        spending: Spending,
+        checkpoints: Checkpoints | None,
+    ) -> None:
         """Release the mean of the rows, or take it from the checkpoint where it was released."""
-        plan = attempt.plan
         if plan.centre_mu == 0.0:
             return
-        # the token makes it one charge however often the run is resumed
-        attempt.ledger.charge(
-            plan.centre_loss,
-            what="DP-SGD, mean of the features",
-            scope=Scope(secret=attempt.rng.secret),
-            run=attempt.run,
-            token=f"{attempt.run}:mean",
-        )
-        found = None if self.checkpoints is None else self.checkpoints.read()
+        spending.charge(plan.centre_loss, what="DP-SGD, mean of the features")
+        found = None if checkpoints is None else checkpoints.read()
         if found is not None:
             head.mean.copy_(found[0]["model/mean"])
             return
         total = _sum_of_rows(x)
         mechanism = mechanisms.Gaussian(scale=plan.centre_scale(total.dimension))
-        released = mechanism.release(total, rng=attempt.rng.child("mean"))
+        released = mechanism.release(total, rng=spending.rng.child("mean"))
         head.mean.copy_(torch.from_numpy(released / plan.facts.records))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PrivateNetwork(_DPSGD):
-    """Any torch module, trained from where it is, in place; its averaged weights are released."""
+class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
+    """Clipped, noised gradients of a network, trained end to end; averaged weights are released.
 
-    network: nn.Module
+    `network`: any torch module with one output a class; a copy of it is trained. None: a small
+    convolutional network for pictures, else one with a hidden layer, from a public start.
 
-    def plan(self, facts: PublicFacts) -> Plan:
-        """Large Poisson batches; see `network_plan`."""
-        return network_plan(facts, self.wishes)
+    **Guarantee**: exact composition of all steps.
+    """
 
-    def _train(self, x: Tensor, y: Tensor, attempt: _Attempt) -> Training:
-        with self._private(self.network, (x, y), attempt) as training:
+    name: ClassVar[str] = "dpsgd-network"
+    regression: ClassVar[bool] = True
+
+    network: nn.Module | None = setting(None, help="The torch module to train.", option=False)
+    micro_batch: int | None = setting(None, help="Examples at a time; by the model's shapes.")
+
+    def plan(self, facts: PublicFacts) -> DPSGDPlan:
+        """Large Poisson batches with momentum, for a network trained from scratch.
+
+        Batches of 8 sqrt(n) examples, 8 + 2 epsilon epochs (40 at most), clipping at .1, which is
+        small against usual gradients, so that every example weighs about alike; learning rate 1 on
+        the mean gradient over the bound, falling to 0; a moving average of the weights.
+        """
+        _check.open_unit("delta", facts.delta)
+        n = facts.records
+        q = self.sample_rate or min(1.0, max(64.0, 8.0 * math.sqrt(n)) / n)
+        steps = self.steps or max(20, round(min(40.0, 8.0 + 2.0 * facts.epsilon) / q))
+        schedule = Schedule.for_budget(
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            steps=steps,
+            sample_rate=q,
+            clipping_bound=self.clipping_bound or 0.1,
+        )
+        rate = self.learning_rate or 1.0
+        return DPSGDPlan(
+            facts=facts,
+            schedule=schedule,
+            learning_rates=values("learning_rate", lambda t: rate * (1.0 - t / steps), steps),
+            momentum=self.momentum,
+            ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
+        )
+
+    def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> NetworkModel:
+        """Every step through the per-example engine."""
+        network = self._start(plan.facts)
+        x = torch.from_numpy(np.ascontiguousarray(records.rows.cube()))
+        classified = plan.facts.outputs > 1
+        y = _targets(records, classified)
+        weight = torch.from_numpy(~records.null).float()
+        checkpoints = _checkpoints(plan, spending)
+        tensors = (x, y, weight)
+        with _steps(network, tensors, plan, spending, checkpoints, self.micro_batch) as training:
             for batch in training:
-                out = self.network(batch.x)
-                training.step(self._losses(out, batch.y))
+                rows, targets, there = batch.tensors
+                losses = _losses(network(rows), targets, classified)
+                training.step(losses * there)  # a null record has no gradient
                 if batch.last:
-                    self.watcher(training)
-        return training
+                    spending.progress("steps", training.steps_done, plan.steps)
+        return NetworkModel(network=training.averaged_model().eval(), view="cube")
 
-    def _losses(self, out: Tensor, y: Tensor) -> Tensor:
-        if self.classification:
-            return functional.cross_entropy(out, y, reduction="none")
-        if out.shape != y.shape:
-            raise InvalidArgument("module", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
-        return 0.5 * (out - y).square().sum(1)
+    def _start(self, facts: PublicFacts) -> nn.Module:
+        if self.network is not None:
+            return copy.deepcopy(self.network)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # where training starts is public
+            if len(facts.shape) in (2, 3) and min(facts.shape[:2]) >= 16:
+                return SmallCNN(shape=facts.shape, classes=facts.outputs)
+            return SmallMLP(features=facts.features, classes=facts.outputs)
+
+
+def _targets(records: Records, classified: bool) -> Tensor:
+    if classified:
+        return torch.from_numpy(records.targets.astype(np.int64))
+    return torch.from_numpy(records.targets.astype(np.float32))[:, None]
+
+
+def _losses(out: Tensor, y: Tensor, classified: bool) -> Tensor:
+    if classified:
+        return functional.cross_entropy(out, y, reduction="none", ignore_index=-1)
+    if out.shape != y.shape:
+        raise InvalidArgument("network", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
+    return 0.5 * (out - y).square().sum(1)
+
+
+def _checkpoints(plan: DPSGDPlan, spending: Spending) -> Checkpoints | None:
+    """Where the run is kept in files; the run that was begun there goes on under its name."""
+    if spending.folder is None:
+        return None
+    found = Checkpoints(folder=spending.folder, every=max(1, plan.steps // 10))
+    if (before := found.read()) is not None:
+        spending.run = str(before[1]["run"])
+    return found
+
+
+@contextmanager
+def _steps(
+    model: nn.Module,
+    tensors: tuple[Tensor, ...],
+    plan: DPSGDPlan,
+    spending: Spending,
+    checkpoints: Checkpoints | None,
+    micro_batch: int | None,
+) -> Iterator[Training]:
+    """The training loop of a plan; what it charged is taken over at the end."""
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
+    )
+    whole = plan.steps if checkpoints is None else None
+    with private(
+        model,
+        optimizer,
+        tensors,
+        plan.schedule,
+        ledger=spending.ledger,
+        delta=plan.facts.delta,
+        rng=spending.rng,
+        run=spending.run,
+        n_public=plan.facts.records if plan.facts.declared else None,
+        learning_rates=plan.absolute_learning_rates,
+        micro_batch=micro_batch,
+        checkpoints=checkpoints,
+        ema=plan.ema,
+        charge_block=whole,
+    ) as training:
+        yield training
+    spending.take_over(training.entries, steps=training.steps_done)
 
 
 def _sum_of_rows(x: Tensor, part: int = 4096) -> Bounded:

@@ -188,7 +188,7 @@ def _micro_batch(given: int | None, views: int) -> int | None:
 
 def _counting_ledger(delta: float, sampler: Sampler, checkpoints: Checkpoints | None) -> Ledger:
     """A ledger without a cap; in a file where the run itself is kept in files."""
-    kind = sampler.adjacency
+    kind = sampler.relation
     if checkpoints is None:
         return Ledger.in_memory(cap_epsilon=math.inf, cap_delta=delta, adjacency=kind)
     path = checkpoints.folder / "run.ledger"

@@ -34,6 +34,11 @@ class Sampler(ABC):
     adjacency: Adjacency
     _rng: Source
 
+    @property
+    def relation(self) -> Adjacency:
+        """The neighbours that a guarantee may speak of."""
+        return self.adjacency
+
     @abstractmethod
     def indices(self, step: int) -> Indices:
         """The records of this step, ascending; a seeded sampler gives the same ones again."""
@@ -157,6 +162,12 @@ class PoissonSampler(Sampler):
     @property
     def rates(self) -> NDArray[np.float64]:
         return self._rates
+
+    @property
+    def relation(self) -> Adjacency:
+        """Zero-out where the records were counted: their number is then the same, and public."""
+        counted = self.adjacency is Adjacency.ADD_REMOVE and not self._declared
+        return Adjacency.ZERO_OUT if counted else self.adjacency
 
     def indices(self, step: int) -> Indices:
         coins = self._rng.child("sample", step).bernoulli(self.n, float(self._rates[step]))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.methods.base import PublicFacts, Release, class_numbers, column_bounds, source_of
-from privet.methods.estimators import PrivateClassifier
+from privet.methods.legacy_estimators import PrivateClassifier
 from privet.methods.residual.noisy_inputs import Build, InputPlan, Labels, NoisyInputs
 from privet.methods.residual.training import Training, Watcher
 from privet.nets.residual import DenseResidual, Perturbation, ResNet

@@ -147,14 +147,13 @@ def in_batches(
     batch_size: int = 500,
     watcher: Watcher | None = None,
 ) -> Iterator[Tensor]:
-    """The relevance of a whole data set, a batch at a time, each batch in memory of its own."""
+    """The relevance of a whole data set, a batch at a time."""
     size = _check.count("batch_size", batch_size)
     rows = torch.as_tensor(x)
     wanted = None if targets is None else torch.as_tensor(targets)
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        given = rows[part].clone()  # kernels round by where in memory a record begins
-        yield relevance(model, given, None if wanted is None else wanted[part], rule=rule)
+        yield relevance(model, rows[part], None if wanted is None else wanted[part], rule=rule)
         if watcher is not None:
             watcher(min(start + size, len(rows)), len(rows))
 

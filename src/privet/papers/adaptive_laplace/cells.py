@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from privet import data as datasets
 from privet.data import Dataset
+from privet.estimators import DPSGDClassifier
 from privet.kept import number_to_json
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.dpsgd import PrivateNetwork, Wishes
-from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.noise import seeded
 from privet.papers.adaptive_laplace.features import Rows, sound_rows
 from privet.papers.adaptive_laplace.networks import PublishedNet
@@ -153,7 +153,7 @@ def _psgd(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
     classifier = DPSGDClassifier(
         epsilon=epsilon, delta=DELTA, classes=range(bench.data.n_classes),
         module=_Plain(bench.network(seed)), steps=bench.settings.psgd_steps,
-        sample_rate=bench.sample_rate, random_state=seed,
+        sample_rate=bench.sample_rate, bounds=(-1.0, 1.0), random_state=seed,
     )  # fmt: skip
     classifier.fit(bench.rows, bench.labels)
     return _outcome(bench, classifier, bench.test.numpy())

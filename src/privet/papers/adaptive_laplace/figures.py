@@ -147,9 +147,7 @@ def _relevance(out: Path, bench: Bench) -> list[Path]:
     count = len(rows)
     signed = average_relevance(model, rows, labels)
     unit = average_relevance(model, rows, labels, normalise=lambda r: of_unit_length(r).abs())
-    bounded = bounded_average_relevance(
-        model, rows, labels, records=count, magnitudes=True, batch_size=500
-    )
+    bounded = bounded_average_relevance(model, rows, labels, records=count, magnitudes=True)
     n, d = len(bench.rows), bench.rows.shape[1]
     papers, ours = seeded(1).laplace(d, 3 * 2 * d / n), seeded(2).laplace(d, 3 / n)
     panels: list[tuple[str, NDArray[np.float64]]] = [

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from privet import data as datasets
 from privet.audit.membership import Splits, halves
+from privet.estimators import DPSGDClassifier
 from privet.kept import Arrays, kept_arrays
-from privet.methods.dpsgd.estimator import DPSGDClassifier
 from privet.methods.residual.training import Training, probabilities
 from privet.nets.residual import Perturbation, ResNet, Strategy
 from privet.noise import seeded
@@ -128,12 +128,15 @@ class Bench:
             epsilon=s.dpsgd_epsilon,
             delta=1e-5,
             classes=range(self.classes),
+            bounds=(-1.0, 1.0),
             module=self._network(job, seed),
             steps=max(1, round(s.epochs / batch)),
             sample_rate=batch,
             random_state=seed,
         )
-        flat: nn.Module = classifier.fit(inputs.contiguous().numpy(), labels.numpy()).model_
+        fitted = classifier.fit(inputs.contiguous().numpy(), labels.numpy())
+        released: Any = fitted.model_
+        flat: nn.Module = released.network
         return flat
 
     def _network(self, job: Job, seed: int) -> ResNet:

@@ -1,0 +1,445 @@
+"""The one map from records to rows, and the one rule for bad input.
+
+A record becomes a row by a public map of that record alone: its columns are brought to [0, 1] by
+declared bounds, or it is cut to a declared length, or a public extractor makes features of it.
+What is wrong with a record never stops a training and never moves another record: a row that is not
+finite, or a label that was not declared, is a *null* record. It keeps its place and counts for
+nothing, which is what a neighbour under zero-out is.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check, premises
+from privet.errors import InvalidArgument
+from privet.guarantee import Premise, Unit
+from privet.loss import gaussian_mu
+from privet.nets.features import Features, unit_rows
+
+Array = NDArray[Any]
+Bounds = None | float | tuple[Any, Any]
+
+BLOCK = 4096
+MARGIN = 1e-6
+"""Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
+
+
+class UnprotectedDiagnostic(UserWarning):
+    """Something exact about single records: for the owner of the data, not for publication."""
+
+
+class Kind(Enum):
+    """What is known of every row."""
+
+    BOX = "box"
+    """Each number is in [0, 1]."""
+    BALL = "ball"
+    """Each row has L2 norm at most 1."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Records as rows of a box or a ball, in the order of their places; null ones are zero.
+
+    The views are public maps of each row alone, and take a null row to zero.
+    """
+
+    values: NDArray[np.float32] = field(repr=False)
+    """One row a record, in the record's own shape."""
+    kind: Kind
+    null: NDArray[np.bool_] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def part(self, which: slice | Array) -> Rows:
+        """Some of the rows."""
+        return Rows(values=self.values[which], kind=self.kind, null=self.null[which])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return self.values.shape[1:]
+
+    @property
+    def flat(self) -> NDArray[np.float32]:
+        """As they are, one dimension a row."""
+        return self.values.reshape(len(self.values), -1)
+
+    def box(self) -> NDArray[np.float32]:
+        """In [0, 1], in the record's shape; rows of a ball are moved there."""
+        if self.kind is Kind.BOX:
+            return self.values
+        return self._held((self.values + np.float32(1.0)) * np.float32(0.5))
+
+    def cube(self) -> NDArray[np.float32]:
+        """In [-1, 1], in the record's shape."""
+        if self.kind is Kind.BALL:
+            return self.values
+        return self._held(self.values * np.float32(2.0) - np.float32(1.0))
+
+    def ball(self) -> NDArray[np.float32]:
+        """Flat rows of length at most 1: the cube about its middle, shrunk."""
+        if self.kind is Kind.BALL:
+            return self.flat
+        flat = self.cube().reshape(len(self.values), -1)
+        return flat * np.float32((1.0 - MARGIN) / math.sqrt(max(1, flat.shape[1])))
+
+    def directions(self) -> NDArray[np.float32]:
+        """Flat rows, those of a box scaled to length 1."""
+        return self.flat if self.kind is Kind.BALL else unit_rows(self.flat)
+
+    def _held(self, values: Array) -> NDArray[np.float32]:
+        out = np.asarray(values, dtype=np.float32)
+        out[self.null] = 0.0
+        return out
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Domain:
+    """What is publicly known of one record: its shape, the ranges of its columns, its features.
+
+    - `bounds` a pair (low, high), each a number or one a column: columns are clipped and scaled to
+      [0, 1];
+    - `bounds` a number c: rows x / max(||x||, c);
+    - `features`: a public extractor of `privet.nets.features`, after the bounds if there are any.
+
+    >>> domain = Domain(shape=(2,), bounds=([0, 0], [1, 100]))
+    >>> domain.rows(np.array([[0.5, 900.0], [np.nan, 1.0]])).values.tolist()
+    [[0.5, 1.0], [0.0, 0.0]]
+    >>> Domain(shape=(2,))
+    Traceback (most recent call last):
+    ...
+    privet.errors.InvalidArgument: bounds must be given when there are no features, got None; ...
+    """
+
+    shape: tuple[int, ...]
+    bounds: Bounds = None
+    features: Features | None = None
+
+    def __post_init__(self) -> None:
+        if self.bounds is None and self.features is None:
+            raise InvalidArgument(
+                "bounds",
+                None,
+                "given when there are no features",
+                "pass bounds=(low, high) with what is publicly known of each column, or bounds=c "
+                "for rows of length at most c; they are never read from the data",
+            )
+        if isinstance(self.bounds, tuple | list):
+            object.__setattr__(self, "bounds", column_bounds(self.bounds, self.shape))
+        elif self.bounds is not None:
+            object.__setattr__(self, "bounds", _check.positive("bounds", self.bounds))
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a record."""
+        return int(np.prod(self.shape))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row that comes out."""
+        return self.shape if self.features is None else (self.features.n_features,)
+
+    def rows(self, x: Array) -> Rows:
+        """The records' rows."""
+        x = np.asarray(x)
+        if x.shape[1:] != self.shape:
+            x = self._reshaped(x)
+        null = ~finite(x)
+        if self.features is not None:
+            inside = x if self.bounds is None else self._bounded(x, null).values
+            values = self.features.transform(np.where(_column(null, inside), 0, inside))
+            values[null] = 0.0
+            return Rows(values=values, kind=Kind.BALL, null=null)
+        return self._bounded(x, null)
+
+    def _reshaped(self, x: Array) -> Array:
+        if x.ndim < 2 or int(np.prod(x.shape[1:])) != self.columns:
+            raise InvalidArgument("X", x.shape, f"records of shape {self.shape}")
+        return x.reshape(len(x), *self.shape)
+
+    def _bounded(self, x: Array, null: NDArray[np.bool_]) -> Rows:
+        out = np.empty(x.shape, dtype=np.float32)
+        pair = isinstance(self.bounds, tuple)
+        for start in range(0, len(x), BLOCK):
+            part, bad = x[start : start + BLOCK], null[start : start + BLOCK]
+            part = np.where(_column(bad, part), 0.0, part).astype(np.float64)
+            held = _boxed(part, self.bounds) if pair else _shortened(part, self.bounds)
+            held[bad] = 0.0
+            out[start : start + BLOCK] = held
+        return Rows(values=out, kind=Kind.BOX if pair else Kind.BALL, null=null)
+
+    @property
+    def premise(self) -> Premise:
+        """How rows are made, as far as we see it."""
+        return premises.OWN_ROWS
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """All that a plan may look at: sizes and a budget, never records.
+
+    `records` is the number of places. Where it was declared (`declared`), it is nominal, and the
+    true number may be a secret (add-remove); where it was counted it is public (zero-out).
+    """
+
+    records: int
+    features: int
+    outputs: int
+    epsilon: float
+    delta: float
+    shape: tuple[int, ...] = ()
+    """Of one row, () for a flat one."""
+    declared: bool = True
+    unit: Unit = Unit.RECORD
+    premises: tuple[Premise, ...] = ()
+    """What the records state about themselves."""
+
+    @cached_property
+    def mu(self) -> float:
+        """The Gaussian release that the budget pays for."""
+        return gaussian_mu(self.epsilon, self.delta)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """What a method sees of the data: rows, targets and, if users have several, whose they are.
+
+    `targets` are class numbers, or numbers in [-1, 1] of one target; those of null records are -1
+    and 0. Make one with `classified`, `measured` or `unlabelled`.
+    """
+
+    rows: Rows
+    targets: Array = field(repr=False)
+    outputs: int
+    """Classes, or 1 for a number, or 0 for nothing to predict."""
+    groups: NDArray[np.int64] | None = field(default=None, repr=False)
+    """The user of each record, numbered."""
+    n_public: int | None = None
+    premises: tuple[Premise, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def null(self) -> NDArray[np.bool_]:
+        """Which places hold a record that counts for nothing."""
+        return self.rows.null
+
+    def facts(self, *, epsilon: float, delta: float) -> PublicFacts:
+        """What may be known of them before anything is paid."""
+        n = len(self) if self.n_public is None else _check.count("n_public", self.n_public)
+        size = premises.counted_size if self.n_public is None else premises.declared_size
+        return PublicFacts(
+            records=_check.count("records", n),
+            features=int(np.prod(self.rows.shape)),
+            outputs=self.outputs,
+            epsilon=_check.positive("epsilon", epsilon),
+            delta=_check.delta_or_zero("delta", delta),
+            shape=self.rows.shape,
+            declared=self.n_public is not None,
+            unit=Unit.RECORD if self.groups is None else Unit.USER,
+            premises=(size(n), *self.premises),
+        )
+
+    @classmethod
+    def classified(
+        cls,
+        x: Array,
+        y: Array,
+        *,
+        domain: Domain,
+        classes: Any,
+        declared: bool = True,
+        groups: Any = None,
+        n_public: int | None = None,
+    ) -> Self:
+        """Records with labels; `classes` is the sorted public list, `declared` or read from y."""
+        rows, numbers = domain.rows(x), class_numbers(np.asarray(y), classes)
+        unknown = numbers < 0
+        if len(numbers) and unknown.all():
+            raise InvalidArgument(
+                "y", np.asarray(y)[:3].tolist(), f"among the classes {list(classes)[:6]}",
+                "no label is one of them",
+            )  # fmt: skip
+        return cls._of(
+            _without(rows, unknown, "a label outside `classes`"),
+            np.where(rows.null | unknown, -1, numbers),
+            outputs=len(classes),
+            groups=groups,
+            n_public=n_public,
+            stated=(
+                domain.premise,
+                premises.DECLARED_CLASSES if declared else premises.READ_CLASSES,
+            ),
+        )
+
+    @classmethod
+    def measured(
+        cls,
+        x: Array,
+        y: Array,
+        *,
+        domain: Domain,
+        target_bounds: tuple[float, float],
+        groups: Any = None,
+        n_public: int | None = None,
+    ) -> Self:
+        """Records with a number each, brought to [-1, 1] by its declared bounds."""
+        low, high = target_bounds
+        rows, y = domain.rows(x), np.asarray(y, dtype=np.float64)
+        bad = ~np.isfinite(y)
+        inside = np.clip(np.where(bad, low, y), low, high)
+        scaled = 2.0 * (inside - low) / (high - low) - 1.0
+        return cls._of(
+            _without(rows, bad, "a target that is not finite"),
+            np.where(rows.null | bad, 0.0, scaled),
+            outputs=1,
+            groups=groups,
+            n_public=n_public,
+            stated=(domain.premise,),
+        )
+
+    @classmethod
+    def unlabelled(
+        cls, x: Array, *, domain: Domain, groups: Any = None, n_public: int | None = None
+    ) -> Self:
+        """Records alone."""
+        rows = _without(domain.rows(x), np.zeros(len(x), dtype=bool), "")
+        nothing = np.full(len(x), -1)
+        return cls._of(
+            rows, nothing, outputs=0, groups=groups, n_public=n_public, stated=(domain.premise,)
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        rows: Rows,
+        targets: Array,
+        *,
+        outputs: int,
+        groups: Any,
+        n_public: int | None,
+        stated: Sequence[Premise],
+    ) -> Self:
+        people = premises.ONE_RECORD_EACH
+        numbered = None
+        if groups is not None:
+            named = np.asarray(groups)
+            if named.shape != (len(rows),):
+                raise InvalidArgument("groups", named.shape, f"the user of each of {len(rows)}")
+            numbered = np.unique(named, return_inverse=True)[1].astype(np.int64)
+            people = premises.one_group_each("groups")
+        return cls(
+            rows=rows,
+            targets=targets,
+            outputs=outputs,
+            groups=numbered,
+            n_public=n_public,
+            premises=(*stated, people),
+        )
+
+
+def _without(rows: Rows, wrong: NDArray[np.bool_], what: str) -> Rows:
+    """Rows in which these are null too; tells the owner of the data how many there are."""
+    bad = int(rows.null.sum())
+    more = int((wrong & ~rows.null).sum())
+    told = [f"{bad} with a value that is not finite"] if bad else []
+    told += [f"{more} with {what}"] if more else []
+    if told:
+        warnings.warn(
+            f"{' and '.join(told)} of {len(rows)} records count for nothing (exact: for the owner "
+            "of the data only)",
+            UnprotectedDiagnostic,
+            stacklevel=4,
+        )
+    if not more:
+        return rows
+    values = rows.values.copy()
+    values[wrong] = 0.0
+    return Rows(values=values, kind=rows.kind, null=rows.null | wrong)
+
+
+def class_list(classes: Any) -> Array:
+    """The classes, sorted and each once; at least two.
+
+    >>> class_list(["b", "a", "b"]).tolist()
+    ['a', 'b']
+    """
+    names = np.unique(np.asarray(classes))
+    if len(names) < 2:
+        raise InvalidArgument("classes", names.tolist(), "at least two; y has only one class in it")
+    return names
+
+
+def class_numbers(y: Array, classes: Any) -> NDArray[np.int64]:
+    """The place of each label in the sorted list of classes, -1 for a label outside it.
+
+    >>> class_numbers(np.array(["b", "z", "a"]), np.array(["a", "b"])).tolist()
+    [1, -1, 0]
+    """
+    names = np.asarray(classes)
+    place = np.searchsorted(names, y).clip(0, len(names) - 1)
+    return np.where(names[place] == y, place, -1).astype(np.int64)
+
+
+def column_bounds(bounds: Any, shape: int | tuple[int, ...]) -> tuple[Array, Array]:
+    """Public (low, high) of every column, from two numbers or two lists.
+
+    >>> [b.tolist() for b in column_bounds((0, [1, 2]), 2)]
+    [[0.0, 0.0], [1.0, 2.0]]
+    """
+    shape = (shape,) if isinstance(shape, int) else shape
+    columns = int(np.prod(shape))
+    expected = f"two numbers, or two lists of {columns}, finite, each low below its high"
+    try:
+        low, high = (
+            np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), columns).reshape(shape)
+            for b in bounds
+        )
+    except (TypeError, ValueError):
+        raise InvalidArgument("bounds", bounds, expected) from None
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise InvalidArgument("bounds", bounds, expected)
+    return low, high
+
+
+def finite(x: Array) -> NDArray[np.bool_]:
+    """Which records hold finite numbers only."""
+    flat = np.asarray(x).reshape(len(x), -1)
+    if np.issubdtype(flat.dtype, np.integer) or flat.dtype == bool:
+        return np.ones(len(flat), dtype=bool)
+    return np.asarray(np.isfinite(flat).all(axis=1))
+
+
+def _boxed(part: Array, bounds: Any) -> Array:
+    low, high = bounds
+    return np.asarray((np.clip(part, low, high) - low) / (high - low))
+
+
+def _shortened(part: Array, length: Any) -> Array:
+    """x / max(||x||, length), and a little shorter."""
+    flat = part.reshape(len(part), -1)
+    largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)
+    norms = largest * np.sqrt(np.square(flat / largest).sum(axis=1, keepdims=True))
+    # the division first: a record of huge numbers must not overflow
+    return np.asarray(flat / np.maximum(norms, length) * (1.0 - MARGIN)).reshape(part.shape)
+
+
+def _column(mask: NDArray[np.bool_], like: Array) -> NDArray[np.bool_]:
+    return mask.reshape(-1, *(1,) * (like.ndim - 1))

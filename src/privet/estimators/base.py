@@ -1,0 +1,264 @@
+"""One estimator for every method, with the habits of scikit-learn.
+
+Settings are fields of a dataclass, so that each is named once and scikit-learn still finds every
+one of them in the signature of `__init__`. The estimators with a method's name are short
+subclasses: `with_settings` gives them the method's settings as fields of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from privet.data.records import Bounds, Domain, Records, class_list
+from privet.errors import InvalidArgument
+from privet.guarantee import Guarantee
+from privet.ledger import Entry, Ledger
+from privet.methods.contract import Method, Model
+from privet.methods.promise import Trained, train
+from privet.nets.features import Features
+from privet.noise import Source, secure, seeded
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """A method and a budget; after `fit` a model and what is promised, claimed and charged for it.
+
+    - `method`: how to train, such as `privet.methods.LinearDPSGD()`.
+    - `epsilon`, `delta`: the budget, all of which is spent.
+    - `bounds`: what is publicly known of the columns: a pair (low, high), each a number or one a
+      column; or a number that bounds the length of a row. Never read from the data.
+    - `features`: a public extractor of `privet.nets.features` in front of the method.
+    - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
+    - `ledger`: a ledger or the path of one, charged before anything is released.
+    - `random_state`: None draws secret noise; a number the same noise every time, for experiments.
+    """
+
+    method: Method[Any] | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    bounds: Bounds = None
+    features: Features | None = None
+    n_public: int | None = None
+    ledger: Ledger | str | Path | None = None
+    random_state: int | Source | None = None
+
+    def _method(self) -> Method[Any]:
+        if not isinstance(self.method, Method):
+            raise InvalidArgument(
+                "method", self.method, "a method", "such as privet.methods.LinearDPSGD()"
+            )
+        return self.method
+
+    def _domain(self, X: Array) -> Domain:
+        """What is declared about a record of X."""
+        return Domain(shape=X.shape[1:], bounds=self.bounds, features=self.features)
+
+    def _learn(self, records: Records, domain: Domain) -> Self:
+        ledger = self.ledger
+        if isinstance(ledger, str | Path):
+            ledger = Ledger.open(ledger)
+        found = train(
+            self._method(),
+            records,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rng=source_of(self.random_state),
+            ledger=ledger,
+        )
+        return self._keep(found, domain)
+
+    def _keep(self, found: Trained, domain: Domain) -> Self:
+        self.domain_ = domain
+        self.model_: Model = found.model
+        self.guarantee_: Guarantee = found.guarantee
+        self.claim_: Guarantee | None = found.claim
+        self.plan_: Any = found.plan
+        self.ledger_entry_: Entry | None = found.entries[-1]
+        self.trained_: Trained = found
+        return self
+
+    def _outputs(self, X: Array) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = np.asarray(
+            validate_data(
+                self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
+            )
+        )
+        parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
+        return np.concatenate([self.model_.outputs(self.domain_.rows(part)) for part in parts])
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model and what is promised for it to a folder; `privet.load` reads it."""
+        from privet.runs import save
+
+        check_is_fitted(self)
+        return save(self, Path(folder))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a bad record counts for nothing: failing would tell
+        tags.non_deterministic = False
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A classifier trained by any method under a budget.
+
+    Settings as for `PrivateEstimator`, and `classes`: the public list of labels. None takes it from
+    y, which the guarantee then marks as assumed public. A record with another label counts for
+    nothing.
+
+    **Guarantee** `guarantee_`; what a paper claims for the same settings is in `claim_`.
+    """
+
+    _: KW_ONLY
+    classes: Any = None
+
+    def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
+        """Train on the records, spending the whole budget; `groups` names each record's user."""
+        X, y = validate_data(
+            self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=False
+        )
+        check_classification_targets(y)
+        self.classes_ = class_list(y if self.classes is None else self.classes)
+        domain = self._domain(X)
+        records = Records.classified(
+            X,
+            y,
+            domain=domain,
+            classes=self.classes_,
+            declared=self.classes is not None,
+            groups=groups,
+            n_public=self.n_public,
+        )
+        return self._learn(records, domain)
+
+    def decision_function(self, X: Array) -> Array:
+        """Logits: one column a class, or one number (for the second class) when there are two."""
+        z = self._outputs(X)
+        return np.asarray(z[:, 1] - z[:, 0]) if z.shape[1] == 2 else z
+
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities of the classes: softmax of the logits."""
+        return softmax(self._outputs(X))
+
+    def predict(self, X: Array) -> Array:
+        """The most probable class of each row."""
+        return np.asarray(self.classes_[self._outputs(X).argmax(axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # thirty records under a small epsilon teach nothing
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """A regressor; `target_bounds` declares the range of y, outside of which it is clipped."""
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+
+    def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
+        """Train on the records, spending the whole budget."""
+        X, y = validate_data(
+            self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=True
+        )
+        method = self._method()
+        if not method.regression:
+            raise InvalidArgument("method", method.name, "one that can predict numbers")
+        domain = self._domain(X)
+        records = Records.measured(
+            X,
+            y,
+            domain=domain,
+            target_bounds=self._range(),
+            groups=groups,
+            n_public=self.n_public,
+        )
+        return self._learn(records, domain)
+
+    def predict(self, X: Array) -> Array:
+        """Numbers within `target_bounds`."""
+        low, high = self._range()
+        inside = np.clip(self._outputs(X), -1.0, 1.0)
+        return np.asarray(low + (inside + 1.0) / 2.0 * (high - low))
+
+    def _range(self) -> tuple[float, float]:
+        expected = "two finite numbers, low first"
+        try:
+            low, high = (float(v) for v in self.target_bounds or ())
+        except (TypeError, ValueError):
+            raise InvalidArgument("target_bounds", self.target_bounds, expected) from None
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise InvalidArgument("target_bounds", self.target_bounds, expected)
+        return low, high
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+Estimator = TypeVar("Estimator", bound=PrivateEstimator)
+
+
+def with_settings(kind: type[Method[Any]]) -> Callable[[type[Estimator]], type[Estimator]]:
+    """Gives an estimator the settings of a method as keyword arguments of its own."""
+
+    def add(cls: type[Estimator]) -> type[Estimator]:
+        own = inspect.get_annotations(cls)
+        for f in dataclasses.fields(kind):  # type: ignore[arg-type]
+            own[f.name] = f.type
+            if f.default_factory is not dataclasses.MISSING:
+                setattr(cls, f.name, dataclasses.field(default_factory=f.default_factory))
+            else:
+                setattr(cls, f.name, None if f.default is dataclasses.MISSING else f.default)
+        own["method"] = "None"
+        cls.method = dataclasses.field(default=None, init=False)
+        cls.__annotations__ = own
+
+        def _method(self: Any) -> Method[Any]:
+            return kind(**{f.name: getattr(self, f.name) for f in dataclasses.fields(kind)})  # type: ignore[arg-type]
+
+        if "_method" not in cls.__dict__:
+            cls._method = _method  # type: ignore[method-assign]
+        return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    return add
+
+
+def source_of(random_state: int | Source | np.random.RandomState | None) -> Source:
+    """The noise source an estimator's `random_state` stands for: secret noise for None.
+
+    >>> source_of(7).secret, source_of(None).secret
+    (False, True)
+    """
+    if random_state is None:
+        return secure()
+    if isinstance(random_state, Source):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return seeded(int(random_state.randint(2**31)))
+    return seeded(int(random_state))
+
+
+def softmax(logits: Array) -> Array:
+    """Probabilities from logits, row by row."""
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(p / p.sum(axis=1, keepdims=True))

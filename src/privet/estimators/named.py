@@ -1,0 +1,43 @@
+"""DP-SGD with the habits of scikit-learn: a budget, and nothing to tune."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import nn
+
+from privet.estimators.base import PrivateClassifier, PrivateRegressor, with_settings
+from privet.methods.contract import Method
+from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+
+
+def _chosen(estimator: Any) -> Method[Any]:
+    """A linear head on rows, or the module that was given."""
+    given = {f.name: getattr(estimator, f.name) for f in dataclasses.fields(LinearDPSGD)}
+    if estimator.module is None:
+        return LinearDPSGD(**given)
+    del given["centre"]
+    return NetworkDPSGD(network=estimator.module, **given)
+
+
+@with_settings(LinearDPSGD)
+class DPSGDClassifier(PrivateClassifier):
+    """A classifier trained by DP-SGD: a linear softmax after a private mean, or your own `module`.
+
+    See `PrivateClassifier` and `privet.methods.LinearDPSGD` for the settings; `module` may be any
+    torch module with one logit a class (`privet.methods.NetworkDPSGD`).
+
+    **Guarantee**: `guarantee_`. What the paper's closed form states is in `claim_`.
+    """
+
+    module: nn.Module | None = None
+    _method = _chosen
+
+
+@with_settings(LinearDPSGD)
+class DPSGDRegressor(PrivateRegressor):
+    """The same for numbers in declared `target_bounds`."""
+
+    module: nn.Module | None = None
+    _method = _chosen

@@ -1,0 +1,163 @@
+"""What is released, written down or played back: how conformance and audits look at a method.
+
+`recorded` notes every release made inside it: which mechanism, the exact value, what came out.
+`replayed` makes the same outputs come out again while another data set is read. Between two
+neighbours, three things must then hold, whatever the method does in between: the exact values
+differ by no more than the mechanism was told; the same releases are made in the same order; and,
+since all that follows is post-processing, the model that comes out is the same to the last bit.
+The log of the ratio of the densities of all outputs is the privacy loss of that run.
+
+Only our own tests and audits use this: an exact value is private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.errors import PrivetError
+
+Array = NDArray[Any]
+
+
+class ReplayDiverged(PrivetError):
+    """A neighbour made other releases than the data set whose transcript is played back."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Released:
+    """One release: by what, of what, and what came out."""
+
+    mechanism: Any
+    """A mechanism, or a word for one that is not of `privet.mechanisms`."""
+    exact: Array = field(repr=False)
+    noisy: Array = field(repr=False)
+    sensitivity: float
+    """How far a neighbour may move the exact value, in the norm of the mechanism."""
+    log_ratio: Callable[[Array, Array, Array], float] = field(repr=False)
+    """log p(out | first) - log p(out | second), called with (out, first, second)."""
+
+
+@final
+class Transcript:
+    """The releases of one run, in order; `forced` are the outputs that must come out again."""
+
+    def __init__(self, forced: Transcript | None = None) -> None:
+        self.releases: list[Released] = []
+        self._forced = forced
+
+    def take(self, release: Released) -> Array:
+        """Note a release; what comes out of it."""
+        if self._forced is None:
+            self.releases.append(release)
+            return release.noisy
+        k = len(self.releases)
+        if k >= len(self._forced.releases):
+            raise ReplayDiverged(f"a neighbour makes more than {k} releases")
+        then = self._forced.releases[k]
+        if then.noisy.shape != release.noisy.shape:
+            raise ReplayDiverged(
+                f"release {k} has shape {release.noisy.shape}, on a neighbour {then.noisy.shape}"
+            )
+        self.releases.append(
+            Released(
+                mechanism=release.mechanism,
+                exact=release.exact,
+                noisy=then.noisy,
+                sensitivity=release.sensitivity,
+                log_ratio=release.log_ratio,
+            )
+        )
+        return then.noisy
+
+
+_now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[Transcript]:
+    """Note all releases made inside."""
+    yield from _with(Transcript())
+
+
+@contextmanager
+def replayed(before: Transcript) -> Iterator[Transcript]:
+    """Let the outputs of `before` come out again, in order; notes the exact values met."""
+    yield from _with(Transcript(before))
+
+
+def _with(transcript: Transcript) -> Iterator[Transcript]:
+    token = _now.set(transcript)
+    try:
+        yield transcript
+    finally:
+        _now.reset(token)
+
+
+def note(
+    mechanism: Any,
+    exact: Array,
+    noisy: Array,
+    *,
+    sensitivity: float,
+    log_ratio: Callable[[Array, Array, Array], float],
+) -> Array:
+    """What every release passes through on its way out; costs nothing where nobody looks."""
+    transcript = _now.get()
+    if transcript is None:
+        return noisy
+    return transcript.take(
+        Released(
+            mechanism=mechanism,
+            exact=np.array(exact),
+            noisy=np.array(noisy),
+            sensitivity=sensitivity,
+            log_ratio=log_ratio,
+        )
+    )
+
+
+def watched() -> bool:
+    """Whether somebody looks: an exact value need not be copied otherwise."""
+    return _now.get() is not None
+
+
+def log_ratio(first: Transcript, second: Transcript) -> float:
+    """The privacy loss of a run: log density of all outputs on `first` less that on `second`."""
+    if len(first.releases) != len(second.releases):
+        raise ReplayDiverged(
+            f"{len(first.releases)} releases, on a neighbour {len(second.releases)}"
+        )
+    return float(
+        sum(
+            a.log_ratio(a.noisy, a.exact, b.exact)
+            for a, b in zip(first.releases, second.releases, strict=True)
+        )
+    )
+
+
+def gaussian_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
+    """For normal noise of this standard deviation in every coordinate.
+
+    >>> gaussian_log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=1.0)
+    0.5
+    """
+    far = np.square(out - second).sum() - np.square(out - first).sum()
+    return float(far / (2.0 * scale**2))
+
+
+def laplace_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
+    """For Laplace noise of this scale in every coordinate."""
+    return float((np.abs(out - second).sum() - np.abs(out - first).sum()) / scale)
+
+
+def norm_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
+    """For noise of density e^(-||x||_2 / scale) in all coordinates together."""
+    return float((np.linalg.norm(out - second) - np.linalg.norm(out - first)) / scale)

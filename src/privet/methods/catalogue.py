@@ -1,0 +1,72 @@
+"""Which methods there are: ours, and those that joined by the entry-point group `privet.methods`.
+
+A method of somebody else's joins by a line in its own pyproject.toml:
+
+    [project.entry-points."privet.methods"]
+    toy = "my_package.toy:Toy"
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from privet.errors import InvalidArgument
+from privet.methods.contract import Method, Model
+
+GROUP = "privet.methods"
+_OWN = {
+    "dpsgd": "privet.methods.dpsgd.method:LinearDPSGD",
+    "dpsgd-network": "privet.methods.dpsgd.method:NetworkDPSGD",
+}
+_MODELS = {
+    "LinearModel": "privet.methods.models:LinearModel",
+    "NetworkModel": "privet.methods.models:NetworkModel",
+}
+"""Models of our methods, apart from the code that trains them: loading needs no trainer."""
+
+
+@cache
+def method_names() -> tuple[str, ...]:
+    """The names of all methods, ours first."""
+    return (*_OWN, *(name for name in _joined() if name not in _OWN))
+
+
+def method_type(name: str) -> type[Method[Any]]:
+    """The method of a name."""
+    if name in _OWN:
+        found: type[Method[Any]] = _named(_OWN[name])
+        return found
+    joined = _joined()
+    if name not in joined:
+        raise InvalidArgument("method", name, f"one of {', '.join(method_names())}")
+    found = joined[name].load()
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InvalidArgument(f"entry point {name}", found, "a subclass of Method")
+    return found
+
+
+def model_type(kind: str, method: str) -> type[Model]:
+    """The class of a saved model: one of ours, or what a method that joined calls its `model`."""
+    if kind in _MODELS:
+        found: type[Model] = _named(_MODELS[kind])
+        return found
+    if method in _joined():
+        own = getattr(method_type(method), "model", None)
+        if isinstance(own, type) and issubclass(own, Model) and own.__name__ == kind:
+            return own
+    raise InvalidArgument(
+        "model", kind, f"one of {', '.join(_MODELS)}", f"is the method {method!r} installed?"
+    )
+
+
+@cache
+def _joined() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,272 @@
+"""What a method is: told once, here, and everything else follows from it.
+
+```
+Method      its fields are its settings
+  plan(facts) -> Plan                     from public facts alone
+  fit(records, plan, spending) -> Model   charges, draws noise, reports progress
+  neighbours(plan) -> Worst               the data sets that move its releases most
+Model       predicts; state() / from_state(): arrays and JSON, nothing pickled
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Guarantee, Premise, Protects, Unit
+from privet.ledger import Entry, Ledger, Scope
+from privet.loss import PrivacyLoss, compose
+from privet.noise import Source
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]
+"""Told what goes on, how much of it is done, and of how much; never anything about records."""
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """Shows nothing."""
+
+
+def setting(default: Any = dataclasses.MISSING, *, help: str = "", option: bool = True) -> Any:
+    """A field of a method with its line of help; `option` False keeps it from the command line."""
+    told = {"help": help, "option": option}
+    if callable(default) and not isinstance(default, type | Enum):
+        return dataclasses.field(default_factory=default, metadata=told)
+    return dataclasses.field(default=default, metadata=told)
+
+
+class Front(Enum):
+    """What a method wants in front of it where records are pictures."""
+
+    PLAIN = "plain"
+    """The records themselves."""
+    MANY = "many"
+    """Public features, however many."""
+    FEW = "few"
+    """Public features, few of them: their square is released."""
+
+
+class Plan(ABC):
+    """All that a method will do and release, from public facts alone; frozen and final."""
+
+    facts: PublicFacts
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """What everything that is released costs together."""
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+
+    @property
+    @abstractmethod
+    def premises(self) -> tuple[Premise, ...]:
+        """What the method itself relies on; records and noise state their own."""
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The relation that the loss is computed for."""
+        return self.loss.neighbours
+
+    @property
+    def relation(self) -> Adjacency:
+        """The neighbours that are promised for: add-remove only where records were declared."""
+        counted = self.adjacency is Adjacency.ADD_REMOVE and not self.facts.declared
+        return Adjacency.ZERO_OUT if counted else self.adjacency
+
+    @property
+    def unit(self) -> Unit:
+        """Whose contribution is covered."""
+        return self.facts.unit
+
+    @property
+    def protects(self) -> Protects:
+        """Which part of a unit is covered."""
+        return Protects.RECORD
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What a paper states of the same settings, if one does."""
+        return None
+
+    @property
+    def steps(self) -> int:
+        """How many steps are planned, where there are steps."""
+        return 0
+
+    def summary(self) -> dict[str, Any]:
+        """The settings that the plan arrived at, for people and for config.json."""
+        return {}
+
+
+class Model(ABC):
+    """What was released: it answers for rows, and is made of arrays and JSON."""
+
+    @abstractmethod
+    def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        """Logits, one column a class; or one number a row, in [-1, 1], of a regression."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """All that was learned, and what else is needed to make the model again."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
+        """The model of this state; nothing is trained and no code of a file is run."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Worst:
+    """Two data sets that differ in one unit: what audits and conformance play back."""
+
+    present: Records
+    absent: Records
+
+
+PlanType = TypeVar("PlanType", bound=Plan)
+
+
+class Method(ABC, Generic[PlanType]):
+    """A way to train a model privately; a frozen dataclass whose fields are its settings.
+
+    **Guarantee** of every implementation: `plan` reads no data; `fit` charges `spending` before
+    anything that depends on the data is released, and reads the data after that only for what was
+    charged.
+    """
+
+    name: ClassVar[str]
+    """The word for it on the command line."""
+    front: ClassVar[Front] = Front.PLAIN
+    regression: ClassVar[bool] = False
+    """Whether it also takes numbers to predict (`PrivateRegressor`)."""
+    grouped: ClassVar[bool] = False
+    """Whether it can protect users who have several records."""
+
+    @abstractmethod
+    def plan(self, facts: PublicFacts) -> PlanType:
+        """All settings, from public facts alone."""
+
+    @abstractmethod
+    def fit(self, records: Records, plan: PlanType, spending: Spending) -> Model:
+        """Train as planned; pay with `spending.charge` before anything is drawn."""
+
+    def neighbours(self, plan: PlanType) -> Worst:
+        """A record as far out as rows can be, of class 0, against a null one; all others null.
+
+        That is the worst pair for sums over records. Methods that release something else say so.
+        """
+        return lone_record(plan.facts)
+
+
+def lone_record(facts: PublicFacts, *, kind: Kind = Kind.BALL) -> Worst:
+    """One record in the first place, of unit length along the first axis; or none at all."""
+    rows = np.zeros((facts.records, *(facts.shape or (facts.features,))), dtype=np.float32)
+    rows.reshape(facts.records, -1)[0, 0] = 1.0 if kind is Kind.BOX else 1.0 - 1e-6
+    there = np.ones(facts.records, dtype=bool)
+
+    def records(null: NDArray[np.bool_]) -> Records:
+        nothing = -1 if facts.outputs != 1 else 0
+        target = 0 if facts.outputs != 1 else 1
+        return Records(
+            rows=Rows(values=np.where(null[:, None], 0.0, rows.reshape(len(rows), -1))
+                      .reshape(rows.shape).astype(np.float32), kind=kind, null=null),
+            targets=np.where(null, nothing, target),
+            outputs=facts.outputs,
+            groups=None if facts.unit is Unit.RECORD else np.zeros(facts.records, dtype=np.int64),
+            n_public=facts.records if facts.declared else None,
+            premises=facts.premises,
+        )  # fmt: skip
+
+    alone = there.copy()
+    alone[0] = False
+    return Worst(present=records(alone), absent=records(there))
+
+
+@final
+class Spending:
+    """Who pays, where noise comes from, and who watches: the only way to a release.
+
+    A method calls `charge` before it draws anything. What was charged is in `entries`.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        rng: Source,
+        plan: Plan,
+        run: str | None = None,
+        progress: Progress = silent,
+        folder: Path | None = None,
+    ) -> None:
+        self.ledger, self.rng, self.plan = ledger, rng, plan
+        self.run = run or f"run-{secrets.token_hex(8)}"
+        self.progress, self.folder = progress, folder
+        self.entries: list[Entry] = []
+        self.steps = 0
+
+    def charge(self, loss: PrivacyLoss | None = None, *, what: str) -> Entry:
+        """Pay for a part of the plan, or for all of it; raises with nothing spent if refused."""
+        part = self.plan.loss if loss is None else loss
+        token = f"{self.run}:{len(self.entries)}"
+        entry = self.ledger.charge(part, what=what, scope=self.scope, run=self.run, token=token)
+        self.entries.append(entry)
+        return entry
+
+    def take_over(self, entries: Sequence[Entry], *, steps: int) -> None:
+        """Charges that a training loop made by itself on this ledger, and how far it came."""
+        known = {entry.sequence for entry in self.entries}
+        self.entries += [entry for entry in entries if entry.sequence not in known]
+        self.steps = steps
+
+    @property
+    def scope(self) -> Scope:
+        """What every charge of this plan is about."""
+        plan = self.plan
+        return Scope(
+            unit=plan.unit,
+            adjacency=plan.relation,
+            protects=plan.protects,
+            secret=self.rng.secret,
+        )
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """All that was charged."""
+        return compose([e.loss for e in self.entries], adjacency=self.plan.adjacency)
+
+
+def settings_of(method: Method[Any]) -> dict[str, Any]:
+    """The settings that a command line could have given, ready for JSON."""
+    return {
+        f.name: _plain(getattr(method, f.name))
+        for f in dataclasses.fields(method)  # type: ignore[arg-type]
+        if f.metadata.get("option", True)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InvalidArgument("setting", value, "a number, a word or a list of them")

@@ -1,0 +1,90 @@
+"""What a DP-SGD run will do and cost, from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+from privet import premises
+from privet.data.records import PublicFacts
+from privet.guarantee import Guarantee, Premise
+from privet.loss import Gaussian, PrivacyLoss, compose
+from privet.loss.closed_form import closed_form_claim
+from privet.methods.contract import Plan
+from privet.methods.dpsgd.release import noise_scale
+from privet.methods.dpsgd.run import PREMISES
+from privet.methods.dpsgd.schedule import Array, Schedule
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DPSGDPlan(Plan):
+    """All settings of a run. Learning rates multiply the averaged gradient divided by C."""
+
+    facts: PublicFacts
+    schedule: Schedule
+    learning_rates: Array
+    momentum: float
+    centre_mu: float = 0.0
+    """What the private mean costs, as the mu of a Gaussian release; 0 for none."""
+    constant: float = 0.0
+    """The constant feature of a linear head."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, which is then what is released."""
+
+    @cached_property
+    def loss(self) -> PrivacyLoss:
+        """The cost of the private mean and of all steps."""
+        steps = self.schedule.loss()
+        return steps if self.centre_mu == 0.0 else compose([self.centre_loss, steps])
+
+    @property
+    def theorem(self) -> str:
+        return "exact composition of Gaussian releases on random samples"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return (
+            premises.POISSON_COINS,
+            premises.PUBLIC_DIVISOR,
+            premises.NO_MIXING,
+            *PREMISES,
+        )
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What the closed form of tight-privacy-cost states."""
+        return closed_form_claim(self.loss, self.facts.delta)
+
+    @property
+    def steps(self) -> int:
+        return self.schedule.steps
+
+    @property
+    def centre_loss(self) -> Gaussian:
+        """The cost of the private mean."""
+        return Gaussian(mu=self.centre_mu)
+
+    def centre_scale(self, dimension: int) -> float:
+        """The noise on the sum of rows of the unit ball that makes it cost `centre_mu`."""
+        return noise_scale(
+            sensitivity=1.0, noise_multiplier=1.0 / self.centre_mu, dimension=dimension
+        )
+
+    @property
+    def absolute_learning_rates(self) -> Array:
+        """The same rates for a gradient that is not divided by C."""
+        return self.learning_rates / self.schedule.bounds
+
+    def summary(self) -> dict[str, Any]:
+        s = self.schedule
+        return {
+            "steps": s.steps,
+            "sample_rate": float(s.rates[0]),
+            "clipping_bound": float(s.bounds[0]),
+            "noise_multiplier": float(s.noise_multipliers[0]),
+            "learning_rate": float(self.learning_rates[0]),
+            "momentum": self.momentum,
+            "centre_mu": self.centre_mu,
+        }

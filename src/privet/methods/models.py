@@ -1,0 +1,94 @@
+"""Models that several methods release: linear rules, and networks of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet.data.records import Rows
+from privet.errors import InvalidArgument
+from privet.methods.contract import Model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Array = NDArray[Any]
+VIEWS = ("ball", "directions", "box", "cube")
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearModel(Model):
+    """logits = x W + b, for a view of the rows."""
+
+    weights: NDArray[np.float64] = field(repr=False)
+    """One row a feature, one column an output."""
+    intercept: NDArray[np.float64] = field(repr=False)
+    view: str = "ball"
+    components: int | None = None
+    """How many leading features are used, scaled to length 1 again; None for all."""
+
+    def __post_init__(self) -> None:
+        if self.view not in VIEWS:
+            raise InvalidArgument("view", self.view, f"one of {', '.join(VIEWS)}")
+
+    def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        x = leading(getattr(rows, self.view)().reshape(len(rows), -1), self.components)
+        found = x.astype(np.float64) @ self.weights + self.intercept
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays = {"weights": self.weights, "intercept": self.intercept}
+        return arrays, {"view": self.view, "components": self.components}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
+        return cls(weights=arrays["weights"], intercept=arrays["intercept"], **settings)
+
+
+def leading(x: Array, components: int | None) -> Array:
+    """The first so many columns, each row scaled to length 1 again."""
+    from privet.nets.features import unit_rows
+
+    if components is None or components >= x.shape[1]:
+        return x
+    return unit_rows(x[:, :components])
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkModel(Model):
+    """A torch module on a view of the rows, in the shape of the record."""
+
+    network: nn.Module = field(repr=False)
+    view: str = "cube"
+
+    def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        import torch
+
+        self.network.eval()
+        x = torch.from_numpy(np.ascontiguousarray(getattr(rows, self.view)()))
+        with torch.no_grad():
+            found = torch.cat([self.network(part) for part in x.split(1000)])
+        out: NDArray[np.float64] = found.double().numpy()
+        return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        from privet.nets.networks import describe
+
+        arrays = {k: v.detach().numpy().copy() for k, v in self.network.state_dict().items()}
+        return arrays, {"view": self.view, "network": describe(self.network)}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
+        import torch
+
+        from privet.nets.networks import build
+
+        network = settings.get("module") or build(settings["network"])
+        network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in arrays.items()})
+        return cls(network=network.eval(), view=settings["view"])

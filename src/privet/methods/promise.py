@@ -1,0 +1,118 @@
+"""Where a promise is made: terms checked, charged, trained, and stated; for every method alike."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+from privet import premises
+from privet.data.records import Records
+from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
+from privet.guarantee import Adjacency, Guarantee
+from privet.ledger import Entry, Ledger
+from privet.loss import PrivacyLoss
+from privet.methods.contract import Method, Model, Plan, Progress, Spending, silent
+from privet.noise import Source
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A model, what is promised and claimed for it, and what was charged."""
+
+    model: Model
+    guarantee: Guarantee
+    claim: Guarantee | None
+    plan: Any
+    entries: tuple[Entry, ...]
+    steps: int = 0
+    """Steps made; fewer than planned if a ledger's cap ended it."""
+
+
+def train(
+    method: Method[Any],
+    records: Records,
+    *,
+    epsilon: float,
+    delta: float,
+    rng: Source,
+    ledger: Ledger | None = None,
+    run: str | None = None,
+    progress: Progress = silent,
+    folder: Path | None = None,
+) -> Trained:
+    """Plan, pay, train, and state what holds.
+
+    **Guarantee** `Trained.guarantee`. When the ledger cannot afford the plan, `BudgetExceeded` is
+    raised with nothing charged and nothing read.
+    """
+    if records.groups is not None and not method.grouped:
+        raise InvalidArgument(
+            "groups", "given", f"left out: {method.name} protects records", "or take another method"
+        )
+    facts = records.facts(epsilon=epsilon, delta=delta)
+    plan: Plan = method.plan(facts)
+    if ledger is None:
+        ledger = Ledger.in_memory(
+            cap_epsilon=math.inf,
+            cap_delta=delta,
+            adjacency=plan.relation,
+            unit=plan.unit,
+            protects=plan.protects,
+        )
+    check_terms(ledger, plan)
+    spending = Spending(
+        ledger=ledger, rng=rng, plan=plan, run=run, progress=progress, folder=folder
+    )
+    if run is None and not ledger.affords(plan.loss):
+        raise BudgetExceeded(
+            cap_epsilon=ledger.cap_epsilon,
+            would_be=ledger.epsilon_after(plan.loss),
+            delta=ledger.cap_delta,
+            what=method.name,
+        )
+    model = method.fit(records, plan, spending)
+    if not spending.entries:
+        raise PrivetError(f"{method.name} released a model and charged nothing")
+    return Trained(
+        model=model,
+        guarantee=promise(plan, spending.loss, rng),
+        claim=plan.claim,
+        plan=plan,
+        entries=tuple(spending.entries),
+        steps=spending.steps,
+    )
+
+
+def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
+    """What is proved of a plan that was paid with `spent`: the one place that says so."""
+    stated = spent.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)
+    key = premises.SECRET_KEY if rng.secret else premises.SECRET_SEED
+    own = plan.premises
+    about = {p.about for p in own}
+    theirs = (p for p in plan.facts.premises if p.about not in about)
+    more = () if "settings" in about else (premises.SETTINGS,)
+    return replace(
+        stated,
+        adjacency=plan.relation,
+        protects=plan.protects,
+        premises=(*own, *theirs, *more, key),
+    )
+
+
+def check_terms(ledger: Ledger, plan: Plan) -> None:
+    """Refuse a ledger that promises for other neighbours, or another unit, than what is charged."""
+    relation = plan.relation
+    right = ledger.unit is plan.unit and ledger.protects is plan.protects
+    if not relation.covers(ledger.adjacency) or not right:
+        hint = ""
+        if relation is Adjacency.ZERO_OUT and ledger.adjacency is Adjacency.ADD_REMOVE:
+            hint = "declare the number of records (n_public, --n-public) for add-remove"
+        raise InvalidArgument(
+            "ledger",
+            f"one for {ledger.adjacency.value}, per {ledger.unit.value}",
+            f"one for {relation.value}, per {plan.unit.value}",
+            hint,
+        )
