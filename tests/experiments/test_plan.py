@@ -11,7 +11,8 @@ import pytest
 
 from privet.cli.main import main
 from privet.errors import InvalidArgument
-from privet.experiments.plan import KINDS, Curve, advise, check_enough, curves, linear_numbers
+from privet.experiments.plan import KINDS, Curve, advise, curves
+from privet.methods.enough import Signal, check_enough, linear_numbers
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,16 +76,19 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("growth", [1.0, 0.5])
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01])
 def test_a_refusal_says_what_would_do(delta: float, growth: float, epsilon: float) -> None:
-    told = {"numbers": 650, "delta": delta, "growth": growth}
+    def check(units: int, epsilon: float) -> None:
+        signal = Signal(units=units, numbers=650, growth=growth)
+        check_enough(signal, epsilon=epsilon, delta=delta)
+
     with pytest.raises(InvalidArgument) as refusal:
-        check_enough(records=20, epsilon=epsilon, **told)
+        check(20, epsilon)
     words = refusal.value.expected.replace(",", "").split()
     needed, many = float(words[2]), int(words[7])
-    check_enough(records=20, epsilon=needed, **told)
-    check_enough(records=many, epsilon=epsilon, **told)
-    for fewer in ({"records": 20, "epsilon": 0.8 * needed}, {"records": int(0.8 * many), "epsilon": epsilon}):  # fmt: skip
+    check(20, needed)
+    check(many, epsilon)
+    for fewer in ((20, 0.8 * needed), (int(0.8 * many), epsilon)):
         with pytest.raises(InvalidArgument, match="noise would be longer"):
-            check_enough(**fewer, **told)
+            check(*fewer)
 
 
 @pytest.mark.slow
@@ -105,8 +109,8 @@ def test_what_is_refused_could_only_have_guessed(name: str, drowned: float, enou
     n, numbers = len(found.y_train), linear_numbers(found.n_features, found.n_classes)
     guess = np.bincount(found.y_test).max() / len(found.y_test)
     with pytest.raises(InvalidArgument):
-        check_enough(records=n, numbers=numbers, epsilon=drowned, delta=1e-5)
-    check_enough(records=n, numbers=numbers, epsilon=enough, delta=1e-5)
+        check_enough(Signal(units=n, numbers=numbers), epsilon=drowned, delta=1e-5)
+    check_enough(Signal(units=n, numbers=numbers), epsilon=enough, delta=1e-5)
     for method in (DPSGDClassifier, AdaptiveLaplaceClassifier, PrivateAutoencoderClassifier):
 
         def accuracy(epsilon: float, seeds: int, method: type = method) -> float:

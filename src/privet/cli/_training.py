@@ -76,13 +76,12 @@ class Asked:
         self, records: int, numbers: int, *, what: str = "records", growth: float = 1.0
     ) -> None:
         """Refuse a budget whose noise is longer than all records together, unless told to go on."""
-        from privet.experiments.plan import check_enough
+        from privet.methods.enough import Signal, check_enough
 
         if not self.anyway:
-            check_enough(
-                records=records, numbers=numbers, epsilon=self.epsilon, delta=self.delta,
-                what=what, growth=growth, hint="--anyway trains all the same",
-            )  # fmt: skip
+            signal = Signal(units=records, numbers=numbers, what=what, growth=growth)
+            hint = "--anyway trains all the same"
+            check_enough(signal, epsilon=self.epsilon, delta=self.delta, hint=hint)
 
     @contextmanager
     def charged(self, **terms: Adjacency | Unit) -> Iterator[Ledger]:

@@ -42,18 +42,16 @@ def compare(
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
     from privet.experiments import compare as experiment
-    from privet.experiments.plan import check_enough, linear_numbers
+    from privet.methods.enough import Signal, check_enough, linear_numbers
     from privet.report import page
 
     chosen = dataset(data, folder, label, bounds)
     if records is not None:
         chosen = chosen.subset(records)
     if not anyway:
-        check_enough(
-            records=len(chosen.y_train),
-            numbers=linear_numbers(chosen.n_features, chosen.n_classes),
-            epsilon=epsilon, delta=delta, hint="--anyway compares all the same",
-        )  # fmt: skip
+        numbers = linear_numbers(chosen.n_features, chosen.n_classes)
+        signal = Signal(units=len(chosen.y_train), numbers=numbers)
+        check_enough(signal, epsilon=epsilon, delta=delta, hint="--anyway compares all the same")
     with _folder.begun(out), progress_bar(show=not as_json) as progress:
         results = experiment.compare(
             chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds,

@@ -63,9 +63,9 @@ def dpsgd(
     _folder_is_right(asked.out, resume)
     from safetensors.torch import save
 
-    from privet.experiments.plan import linear_numbers
     from privet.methods.base import PublicFacts, source_of
     from privet.methods.dpsgd import Checkpoints, Wishes
+    from privet.methods.enough import linear_numbers
 
     dataset = asked.dataset()
     x_train, x_test = centred(dataset, model, features, cache)

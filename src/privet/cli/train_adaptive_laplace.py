@@ -49,8 +49,8 @@ def adaptive_laplace(
     import numpy as np
     from safetensors.numpy import save
 
-    from privet.experiments.plan import linear_numbers
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier, LinearRule
+    from privet.methods.enough import linear_numbers
 
     dataset = asked.dataset()
     x_train, x_test, settings = prepared(dataset, reading, kind, features, cache)

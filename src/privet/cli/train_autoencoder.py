@@ -41,8 +41,8 @@ def autoencoder(
     import numpy as np
     from safetensors.numpy import save
 
-    from privet.experiments.plan import linear_numbers
     from privet.methods.autoencoder import PrivateAutoencoderClassifier
+    from privet.methods.enough import linear_numbers
 
     dataset = asked.dataset()
     x_train, x_test, limits = prepared(dataset, reading, features, cache)

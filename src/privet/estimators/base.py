@@ -25,7 +25,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
-from privet.methods.promise import Trained, train
+from privet.methods.promise import Trained, planned, train
 from privet.nets.features import Features
 from privet.noise import Source, secure, seeded
 
@@ -71,14 +71,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         ledger = self.ledger
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
-        found = train(
-            self._method(),
-            records,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rng=source_of(self.random_state),
-            ledger=ledger,
-        )
+        method = self._method()
+        plan = planned(method, records, epsilon=self.epsilon, delta=self.delta)
+        found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
 
     def _keep(self, found: Trained, domain: Domain) -> Self:

@@ -28,6 +28,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Protects, Unit
 from privet.ledger import Entry, Ledger, Scope
 from privet.loss import PrivacyLoss, compose
+from privet.methods.enough import Signal, linear_numbers
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -108,6 +109,12 @@ class Plan(ABC):
     def steps(self) -> int:
         """How many steps are planned, where there are steps."""
         return 0
+
+    @property
+    def signal(self) -> Signal:
+        """What stands against the noise, for the check before anything is spent."""
+        numbers = linear_numbers(self.facts.features, max(1, self.facts.outputs))
+        return Signal(units=self.facts.records, numbers=numbers)
 
     def summary(self) -> dict[str, Any]:
         """The settings that the plan arrived at, for people and for config.json."""

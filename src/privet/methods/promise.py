@@ -31,42 +31,45 @@ class Trained:
     """Steps made; fewer than planned if a ledger's cap ended it."""
 
 
-def train(
-    method: Method[Any],
-    records: Records,
-    *,
-    epsilon: float,
-    delta: float,
-    rng: Source,
-    ledger: Ledger | None = None,
-    run: str | None = None,
-    progress: Progress = silent,
-    folder: Path | None = None,
-) -> Trained:
-    """Plan, pay, train, and state what holds.
-
-    **Guarantee** `Trained.guarantee`. When the ledger cannot afford the plan, `BudgetExceeded` is
-    raised with nothing charged and nothing read.
-    """
+def planned(method: Method[Any], records: Records, *, epsilon: float, delta: float) -> Plan:
+    """What a method will do with records of these public facts."""
     if records.groups is not None and not method.grouped:
         raise InvalidArgument(
             "groups", "given", f"left out: {method.name} protects records", "or take another method"
         )
-    facts = records.facts(epsilon=epsilon, delta=delta)
-    plan: Plan = method.plan(facts)
+    plan: Plan = method.plan(records.facts(epsilon=epsilon, delta=delta))
+    return plan
+
+
+def train(
+    method: Method[Any],
+    records: Records,
+    plan: Plan,
+    *,
+    rng: Source,
+    ledger: Ledger | None = None,
+    progress: Progress = silent,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> Trained:
+    """Check the terms, pay, train, and state what holds.
+
+    `folder` keeps checkpoints of methods that have steps; with `resume` the run in it goes on.
+
+    **Guarantee** `Trained.guarantee`. When the ledger cannot afford the plan, `BudgetExceeded` is
+    raised with nothing charged and nothing read.
+    """
     if ledger is None:
         ledger = Ledger.in_memory(
             cap_epsilon=math.inf,
-            cap_delta=delta,
+            cap_delta=plan.facts.delta,
             adjacency=plan.relation,
             unit=plan.unit,
             protects=plan.protects,
         )
     check_terms(ledger, plan)
-    spending = Spending(
-        ledger=ledger, rng=rng, plan=plan, run=run, progress=progress, folder=folder
-    )
-    if run is None and not ledger.affords(plan.loss):
+    spending = Spending(ledger=ledger, rng=rng, plan=plan, progress=progress, folder=folder)
+    if not resume and not ledger.affords(plan.loss):
         raise BudgetExceeded(
             cap_epsilon=ledger.cap_epsilon,
             would_be=ledger.epsilon_after(plan.loss),
