@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +32,14 @@ from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.training import Training
 from privet.nets.networks import SmallCNN
 from privet.nets.residual import DenseResidual, Perturbation, Strategy
-from privet.papers.adaptive_laplace.networks import PublishedNet
+from privet.papers.adaptive_laplace import PublishedAdLM, PublishedILM
+from privet.papers.autoencoder import PublishedDPA
 from privet.papers.autoencoder.compared import (
     FilterPriority,
     FunctionalMechanism,
     PerturbedHistogram,
 )
+from privet.papers.residual import PublishedResidual
 
 if TYPE_CHECKING:
     from privet.methods.autoencoder.behaviour import BehaviourModel
@@ -68,6 +71,11 @@ def _counted(bench: Bench, seed: int, ledger: Ledger | None) -> dict[str, Any]:
     return _common(bench, seed, ledger) | {"n_public": bench.records}
 
 
+def _published(bench: Bench, seed: int, ledger: Ledger | None) -> dict[str, Any]:
+    """What every published algorithm is told; its epsilon is its own matter."""
+    return {"classes": bench.classes, "ledger": ledger, "random_state": seed}
+
+
 def limit(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Logistic regression."""
     from sklearn.linear_model import LogisticRegression
@@ -86,7 +94,8 @@ def strategy_two(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     Theorem 2 speaks of one answer of a network whose mappings are bounded: nothing bounds them
     here, as nothing does in the paper, so it states no epsilon.
     """
-    return _trained_as_usual(bench, seed, Perturbation(strategy=Strategy.MULTIPLICATIVE, gamma=0.5))
+    told = _published(bench, seed, None) | _shown(bench)
+    return PublishedResidual(strategy=Strategy.MULTIPLICATIVE, **told)
 
 
 def _trained_as_usual(bench: Bench, seed: int, law: Perturbation) -> Network:
@@ -167,17 +176,12 @@ def adaptive_network(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
 
 def adaptive_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Algorithm 1 (AdLM)."""
-    features, classes = bench.dataset.n_features, bench.dataset.n_classes
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        net = PublishedNet((features,), classes=classes, maps=())
-    common = _common(bench, seed, ledger)
-    return AdaptiveLaplaceClassifier(**common, reading="published", network=net)
+    return PublishedAdLM(epsilon=bench.epsilon, **_published(bench, seed, ledger))
 
 
 def identical_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """ILM."""
-    return adaptive_published(bench, seed, ledger).set_params(adaptive=False)
+    return PublishedILM(epsilon=bench.epsilon, **_published(bench, seed, ledger))
 
 
 def pate(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
@@ -231,13 +235,13 @@ def residual_ensemble(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
 
 def residual_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Strategy I: noise in inputs and blocks, new at every epoch."""
-    common = _common(bench, seed, ledger)
-    return ResidualPerturbationClassifier(**common, **_shown(bench), reading="published")
+    told = _published(bench, seed, ledger) | _shown(bench)
+    return PublishedResidual(delta=bench.delta, **told)
 
 
 def residual_ensemble_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """En_k, each member with noise of its own."""
-    return residual_published(bench, seed, ledger).set_params(members=_members(bench))
+    return replace(residual_published(bench, seed, ledger), members=_members(bench))
 
 
 def _shown(bench: Bench) -> dict[str, Any]:
@@ -258,8 +262,8 @@ def autoencoder_without_noise(bench: Bench, seed: int, ledger: Ledger | None) ->
 def autoencoder_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Algorithm 1, which draws noise for every column and pair of units."""
     units = 200 if bench.dataset.n_features <= 1000 else 50
-    common = _common(bench, seed, ledger)
-    return PrivateAutoencoderClassifier(**common, reading="published", layers=(units,))
+    told = _published(bench, seed, ledger)
+    return PublishedDPA(epsilon=bench.epsilon, layers=(units,), **told)
 
 
 def functional(bench: Bench, seed: int, ledger: Ledger | None) -> Any:

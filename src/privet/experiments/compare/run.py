@@ -27,7 +27,7 @@ from privet.methods.pate.method import cluster
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 6
+VERSION = 7
 """Of what a cell means: cells kept by another version are run again."""
 
 
