@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_a_release_without_a_word_is_per_record() -> None:
     with pytest.raises(Incomparable, match="per user with per record"):
         GaussianNoise(scale=9.0).release(TOTAL, rng=source, ledger=ledger)
     assert np.array_equal(source.uint64(4), seeded(0).uint64(4))  # nothing was drawn
-    GaussianNoise(scale=9.0).release(TOTAL, rng=secure(), ledger=ledger, unit=Unit.USER)
+    GaussianNoise(scale=9.0).release(replace(TOTAL, unit=Unit.USER), rng=secure(), ledger=ledger)
     assert ledger.guarantee().unit is Unit.USER
 
 

@@ -2,7 +2,7 @@
 
 from privet.bounds.clip import Rows, clip_l1, clip_l2, clip_range
 from privet.bounds.counts import Categories, categories, count
-from privet.bounds.moments import Moments, MomentSum, moments, user_weights
+from privet.bounds.moments import Moments, MomentSum, moments
 from privet.bounds.polynomial import (
     Quadratic,
     bound_weights,
@@ -13,6 +13,7 @@ from privet.bounds.polynomial import (
     taylor_error,
 )
 from privet.bounds.taylor import TaylorCoefficients
+from privet.bounds.users import UserWeights, user_weights
 from privet.bounds.value import Bounded, Sensitivity
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Rows",
     "Sensitivity",
     "TaylorCoefficients",
+    "UserWeights",
     "bound_weights",
     "categories",
     "clip_l1",

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
+from privet._exact import row_norms, row_sums
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 from privet.noise.grid import power_of_two_below
@@ -196,13 +197,14 @@ def _scaled_down(x: NDArray[np.float64], c: float, d: int, *, order: int) -> NDA
     """Rows of norm at most c, cut towards zero to multiples of the spacing.
 
     A row is divided by its largest entry m first, so that nothing overflows or underflows. Norm and
-    quotients are then sums and products of d + 16 roundings of relative size u at most.
+    quotients are then sums and products of d + 16 roundings of relative size u at most, entry by
+    entry and in an order that d alone fixes: a function of the row, on every processor.
     """
     flat = x.reshape(len(x), d)
     m = np.abs(flat).max(axis=1, keepdims=True, initial=0.0)
     m[m == 0.0] = 1.0
     unit = flat / m
-    norm = np.linalg.norm(unit, ord=order, axis=1, keepdims=True)
+    norm = (row_sums(np.abs(unit)) if order == 1 else row_norms(unit))[:, None]
     safe = c * (1.0 - 2.0 * (d + 16) * 2.0**-53)
     with np.errstate(over="ignore"):
         longer = norm > safe / m

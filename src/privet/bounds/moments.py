@@ -8,9 +8,10 @@ so that ||phi||_2^2 <= a^2 ||h||^4 + b^2 ||h||^2 ||y||^2: with r near sqrt(2) ea
 stands for two entries of h h^T, has the weight of two, and noise of one scale on phi is noise of
 one scale on the matrix, whatever the basis.
 
-Exact arithmetic: rows are clipped, then cut towards zero to multiples of 2^-bits; products are
-multiples of 4^-bits and a, a r, b multiples of 2^-7. Their sums are whole numbers of units below
-2^53, so float64 matrix products make no rounding error in any order.
+Sums are made without rounding. Each row is brought into the unit ball and cut towards zero to
+multiples of 2^-bits (`privet.bounds.ball`). Products are then multiples of 4^-bits and a block's
+sums stay below 2^53 of them, so a float64 matrix product makes no rounding error in whatever order
+it adds. Blocks are added up as 64-bit whole numbers, and a, a r, b are multiples of 2^-7.
 
 Symbols: d features, K outputs, a `second`, b `cross`.
 """
@@ -26,15 +27,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from privet import _check, premises
-from privet._exact import row_norms
+from privet.bounds.ball import cut_to_ball
+from privet.bounds.users import Shares, UserWeights
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
+from privet.guarantee import Unit
 
 Array = NDArray[np.float64]
 
 _FRACTION = 128.0
-_BLOCK = 2048
 _UP = 1.0 + 2.0**-50
+_BLOCK = 2048
+"""Rows of a block: 2^11 products of at most 4^18 are far below 2^53."""
 
 
 @final
@@ -45,8 +49,8 @@ class Moments:
     `second` = 0 leaves h h^T out, `pairs` = False keeps its diagonal only, `outputs` = 0 leaves
     h y^T out. Weights are rounded down to
     multiples of 1/128. `one_hot` says that targets are class numbers (||y||_1 <= 1). `share` is
-    how many records' worth of influence one unit has: 1 for records, more for users (see
-    `user_weights`).
+    how many records' worth of influence one unit has: 1 for records; for users any number, and the
+    sum holds them to it (see `user_weights`).
 
     **Guarantee** (`add_remove`, `replace_one`) of the packed sum:
 
@@ -177,9 +181,11 @@ class MomentSum:
 
     Memory is that of one matrix of d x d, whatever the number of records.
 
-    **Guarantee** rows longer than 1 are shortened, rows with a NaN or an infinity count as zero, a
-    label that is not a class number counts as no label: the bound holds for any input. Sums beyond
-    2^(44 - 2 bits) units of 4 (5 million records at 12 bits) are held there.
+    **Guarantee** for any input: rows longer than 1 are shortened, rows with a NaN or an infinity
+    count as zero, a label that is not a class number counts as no label, and a unit's weights are
+    held to the `share` of the moments. The unit is a user if weights of `user_weights` are given,
+    else each row is a unit of its own; a share other than 1 needs users. Sums beyond 2^(45 - 2
+    bits) (2 million records at 12 bits) are held there.
 
     >>> total = Moments(features=2, outputs=2).sum()
     >>> total.add([[1.0, 0.0], [0.0, 9.0]], [0, 1])
@@ -191,53 +197,84 @@ class MomentSum:
     def __init__(self, moments: Moments) -> None:
         self.moments = moments
         d = moments.features
-        self._gram = np.zeros((d, d), order="F")
-        self._cross = np.zeros((d, moments.outputs))
+        self._gram = np.zeros((d, d) if moments.pairs else (d,), dtype=np.int64)
+        self._cross = np.zeros((d, moments.outputs), dtype=np.int64)
+        self._shares = Shares(moments.share)
+        self._unit: Unit | None = Unit.USER if moments.share != 1.0 else None
+        self._rows = 0
         self.invalid = 0
 
     def add(
-        self, rows: ArrayLike, targets: ArrayLike | None = None, weights: ArrayLike | None = None
+        self,
+        rows: ArrayLike,
+        targets: ArrayLike | None = None,
+        weights: UserWeights | ArrayLike | None = None,
     ) -> None:
         """Add records: rows of features, class numbers or rows of targets, and their weights.
 
-        Weights, from `user_weights`, multiply the contribution phi(h, y).
+        Weights multiply the contribution phi(h, y): those of `user_weights`, or plain numbers in
+        [0, 1] where the unit is a record.
         """
         m = self.moments
         x = np.asarray(rows)
         if x.ndim != 2 or x.shape[1] != m.features:
             raise InvalidArgument("rows", x.shape, f"records with {m.features} features")
         y = self._targets(targets, len(x))
-        w = None if weights is None else np.sqrt(np.clip(np.asarray(weights, float), 0.0, 1.0))
-        if w is not None and w.shape != (len(x),):
-            raise InvalidArgument("weights", w.shape, f"one number for each of {len(x)} records")
+        root = self._roots(weights, len(x))
+        self._rows += len(x)
+        if self._rows > 2 ** (62 - 2 * m.bits):
+            raise InvalidArgument("bits", m.bits, f"fewer for more than {self._rows - 1} records")
         for start in range(0, len(x), _BLOCK):
             part = slice(start, start + _BLOCK)
-            root = None if w is None else w[part]
-            h, bad = cut_to_ball(x[part], m.bits, root)
+            scale = None if root is None else root[part]
+            h, bad = cut_to_ball(x[part], m.bits, scale)
             self.invalid += bad
-            if m.second and not m.pairs:
-                self._gram[np.diag_indices(m.features)] += np.einsum("ij,ij->j", h, h)
+            if m.second and m.pairs:
+                self._gram += blas.dsyrk(1.0, h.T).astype(np.int64)
             elif m.second:
-                self._gram = blas.dsyrk(1.0, h.T, beta=1.0, c=self._gram, overwrite_c=1)
+                self._gram += np.einsum("ij,ij->j", h, h).astype(np.int64)
             if m.outputs:
-                self._cross += h.T @ self._one_hot(y[part], root)
+                self._cross += (h.T @ self._one_hot(y[part], scale)).astype(np.int64)
 
     def bounded(self) -> Bounded:
         """The packed sum with its sensitivity."""
         m = self.moments
-        most = 2.0 ** (53 - 2 * m.bits - 8)
-        packed = m.pack(np.clip(self._gram, -most, most), np.clip(self._cross, -most, most))
+        most, unit = 2**45, 4.0**-m.bits  # with weights of 8 bits still below 2^53
+        held = (np.clip(z, -most, most).astype(np.float64) for z in (self._gram, self._cross))
+        gram, cross = (np.asarray(z * unit) for z in held)
+        text = "features and targets of each record are held in the unit ball, in exact arithmetic"
+        if self._unit is Unit.USER:
+            text += f"; a user weighs at most {m.share:g} records"
         return Bounded(
-            value=packed,
+            value=m.pack(gram if m.pairs else np.diag(gram), cross),
             add_remove=m.add_remove,
             replace_one=m.replace_one,
-            premise=premises.bound(
-                "features and targets are held in the unit ball, in exact arithmetic"
-                + ("" if m.share == 1.0 else f"; a unit weighs at most {m.share:g} records")
-            ),
+            premise=premises.bound(text),
             spacing=2.0 ** (-2 * m.bits - 7),
+            unit=self._unit or Unit.RECORD,
             invalid=self.invalid,
         )
+
+    def _roots(self, weights: UserWeights | ArrayLike | None, n: int) -> Array | None:
+        """The square roots of the weights that are granted; None where all are 1."""
+        unit = Unit.USER if isinstance(weights, UserWeights) else Unit.RECORD
+        if unit is not (self._unit or unit):
+            raise InvalidArgument(
+                "weights",
+                "not given" if weights is None else type(weights).__name__,
+                f"{'those of privet.bounds.user_weights' if self._unit is Unit.USER else 'numbers'}"
+                " in every batch",
+            )
+        self._unit = unit
+        if weights is None:
+            return None
+        w = np.asarray(weights, dtype=np.float64)
+        if w.shape != (n,):
+            raise InvalidArgument("weights", w.shape, f"one number for each of {n} records")
+        if isinstance(weights, UserWeights):
+            w = self._shares.take(weights)
+        w = np.clip(np.nan_to_num(w, nan=0.0), 0.0, 1.0)
+        return np.asarray(np.sqrt(w) * (1.0 - 2.0**-50))  # its square is no more than w
 
     def _targets(self, targets: ArrayLike | None, n: int) -> NDArray[np.generic]:
         m = self.moments
@@ -250,66 +287,14 @@ class MomentSum:
         return y
 
     def _one_hot(self, y: NDArray[np.generic], root: Array | None) -> Array:
+        """Targets in units of 2^-bits."""
+        unit = 2.0**self.moments.bits
         if not self.moments.one_hot:
             return cut_to_ball(y, self.moments.bits, root)[0]
         classes = np.arange(self.moments.outputs)
         out: Array = np.equal(np.asarray(y)[:, None], classes[None, :]).astype(np.float64)
-        if root is not None:
-            unit = 2.0**self.moments.bits
-            out *= np.floor(root * unit)[:, None] / unit
+        out *= unit if root is None else np.floor(root * unit)[:, None]
         return out
-
-
-def cut_to_ball(
-    rows: NDArray[np.generic], bits: int, scale: Array | None = None
-) -> tuple[Array, int]:
-    """Rows of length at most 1, as multiples of 2^-bits cut towards zero; how many were not finite.
-
-    Rows longer than 1 - 2 (d + 16) 2^-53 are scaled down to that, which leaves room for the
-    rounding of norm and quotient; cutting only shortens. `scale`, in [0, 1], multiplies them first.
-
-    >>> cut_to_ball(np.array([[3.0, 4.0]]), 12)[0].tolist()
-    [[0.599853515625, 0.7998046875]]
-    """
-    x = np.array(rows, dtype=np.float64)
-    d, unit = x.shape[1], 2.0**bits
-    norms = row_norms(x)
-    finite = np.isfinite(norms)
-    bad = 0
-    if not finite.all():  # overflow of a finite row, or a row that is not finite
-        good = np.isfinite(x).all(axis=1)
-        bad = int((~good).sum())
-        x[~good] = 0.0
-        largest = np.abs(x[~finite]).max(axis=1, keepdims=True, initial=0.0)
-        x[~finite] /= np.maximum(largest, 1.0)
-        norms = row_norms(x)
-    safe = 1.0 - 2.0 * (d + 16) * 2.0**-53
-    factor = safe / np.maximum(norms, safe)
-    if scale is not None:
-        factor = factor * scale
-    x *= (factor * unit)[:, None]
-    np.trunc(x, out=x)
-    x /= unit
-    return x, bad
-
-
-def user_weights(groups: ArrayLike, *, share: float = 1.0) -> Array:
-    """A weight for each record, so that no user weighs more than `share` records.
-
-    min(1, share / m) for a user with m records: a function of that user's own records, so a sum
-    of weighted contributions has, between data sets that differ in one user, `share` times the
-    sensitivity of a record: sum_i w_i phi_i lies in share times the convex hull of 0 and all phi.
-
-    >>> user_weights(["ann", "bob", "ann", "ann"], share=1.5).round(3).tolist()
-    [0.5, 1.0, 0.5, 0.5]
-    """
-    share = _check.positive("share", share)
-    labels = np.asarray(groups)
-    if labels.ndim != 1:
-        raise InvalidArgument("groups", labels.shape, "one user for each record")
-    _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    weight = np.minimum(1.0, share / counts * (1.0 - 2.0**-40))
-    return np.asarray(weight[which], dtype=np.float64)
 
 
 def moments(
@@ -317,7 +302,7 @@ def moments(
     targets: ArrayLike | None = None,
     *,
     of: Moments,
-    weights: ArrayLike | None = None,
+    weights: UserWeights | ArrayLike | None = None,
 ) -> Bounded:
     """The moments of one batch, as a bounded value.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency, Premise, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ class Bounded:
 
     **Assumes** nothing else; that the value is finite is checked. `spacing`, if not 0, is a power
     of two that the value is a multiple of *for every data set* (counts have 1), which saves the
-    cost of rounding. `invalid` counts rows that were dropped for NaN or infinity: it is exact, so
-    it is not protected.
+    cost of rounding. `unit` says whose data make the difference between neighbours. `invalid`
+    counts rows that were dropped for NaN or infinity: it is exact, so it is not protected.
 
     >>> from privet.bounds import clip_l2
     >>> total = clip_l2([[3.0, 4.0], [0.0, 0.5]], 1.0).sum()
@@ -56,6 +56,7 @@ class Bounded:
     replace_one: Sensitivity
     premise: Premise
     spacing: float = 0.0
+    unit: Unit = Unit.RECORD
     invalid: int = 0
 
     def __post_init__(self) -> None:
@@ -68,6 +69,8 @@ class Bounded:
             _check.positive("spacing", self.spacing)
             if math.frexp(self.spacing)[0] != 0.5:
                 raise InvalidArgument("spacing", self.spacing, "a power of two, or 0 for none")
+            if not np.all(np.rint(value / self.spacing) * self.spacing == value):
+                raise InvalidArgument("value", self.value, f"made of multiples of {self.spacing:g}")
 
     @property
     def dimension(self) -> int:

@@ -80,8 +80,9 @@ class Mechanism(ABC):
         Without a source it is a plan, which assumes that a secure one will be used.
         """
         bound = premises.stated_bound("the sensitivity is as stated")
+        unit = of.unit if isinstance(of, Bounded) else Unit.RECORD
         stated = self.loss(of, adjacency=adjacency, dimension=dimension).guarantee(
-            delta, theorem=self.theorem
+            delta, theorem=self.theorem, unit=unit
         )
         first = of.premise if isinstance(of, Bounded) else bound
         key = premises.SECRET_KEY if rng is None else rng.premise
@@ -95,7 +96,6 @@ class Mechanism(ABC):
         ledger: Charges | None = None,
         what: str = "",
         adjacency: Adjacency = ADD_REMOVE,
-        unit: Unit = Unit.RECORD,
     ) -> NDArray[np.float64]:
         """The value with noise, charged to the ledger before anything is drawn.
 
@@ -116,7 +116,7 @@ class Mechanism(ABC):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
         loss = self.loss(bounded, adjacency=adjacency)
         if ledger is not None:
-            scope = Scope(unit=unit, secret=rng.secret)
+            scope = Scope(unit=bounded.unit, secret=rng.secret)
             ledger.charge(loss, what=what or type(self).__name__, scope=scope)
         noisy = self._perturb(bounded.value, rng)
         return transcript.note(

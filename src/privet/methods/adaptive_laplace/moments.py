@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet import loss as losses
 from privet._exact import Product
-from privet.bounds import Moments, user_weights
+from privet.bounds import Moments, UserWeights, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Entry, Ledger, Scope
@@ -239,7 +239,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         return Release(model=model, guarantee=guarantee, claim=None, entries=entries)
 
     def class_means(
-        self, x: Array, y: Array, plan: MomentPlan, weights: Array | None, rng: Source
+        self, x: Array, y: Array, plan: MomentPlan, weights: UserWeights | None, rng: Source
     ) -> ClassMeans:
         """The first release and what follows from it; whoever calls this has charged for it."""
         total, length = plan.first.sum(), math.hypot(1.0, CONSTANT)
@@ -266,7 +266,7 @@ class OneShotMoments(Method[LinearRule, MomentPlan]):
         x: Array,
         y: Array,
         plan: MomentPlan,
-        weights: Array | None,
+        weights: UserWeights | None,
         first: ClassMeans,
         rng: Source,
     ) -> LinearRule:

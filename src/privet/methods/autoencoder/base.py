@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from privet import _check
-from privet.bounds import user_weights
+from privet.bounds import UserWeights, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import Noise
@@ -89,7 +89,7 @@ class Estimator(PrivateEstimator):
             **({} if self.watcher is None else {"watcher": self.watcher}),
         )
 
-    def _weights(self, groups: Array | None, n: int) -> NDArray[np.float64] | None:
+    def _weights(self, groups: Array | None, n: int) -> UserWeights | None:
         if groups is None:
             return None
         users = np.asarray(groups)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet._exact import row_norms, row_sums
+from privet.bounds import UserWeights
 from privet.errors import InvalidArgument
 from privet.methods.base import column_bounds
 from privet.nets.features import Features
@@ -30,7 +31,7 @@ class Block:
 
     rows: Array = field(repr=False)
     labels: Array | None = None
-    weights: NDArray[np.float64] | None = None
+    weights: UserWeights | NDArray[np.float64] | None = None
 
 
 class Records(ABC):
@@ -48,7 +49,7 @@ class Held(Records):
 
     rows: Array = field(repr=False)
     labels: Array | None = field(default=None, repr=False)
-    weights: NDArray[np.float64] | None = field(default=None, repr=False)
+    weights: UserWeights | NDArray[np.float64] | None = field(default=None, repr=False)
 
     def blocks(self) -> Iterator[Block]:
         """Slices of the array."""

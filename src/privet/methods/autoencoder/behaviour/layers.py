@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet._exact import Product, row_norms, tanh
-from privet.bounds import Moments
+from privet.bounds import Moments, UserWeights
 from privet.mechanisms import Gaussian, release_moments
 from privet.noise import Source
 
@@ -58,7 +58,7 @@ def noise_edge(scale: float, features: int) -> float:
 
 def release_layer(
     rows: Array,
-    weights: Array,
+    weights: UserWeights | Array,
     *,
     units: int,
     moments: Moments,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet.bounds import Quadratic, user_weights
+from privet.bounds import Quadratic, UserWeights, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger, Scope
@@ -167,7 +167,7 @@ class BehaviourPredictor(BehaviourModel):
         return rows
 
     def _learn_layers(
-        self, examples: Examples, weights: Array, plan: BehaviourPlan, rng: Source
+        self, examples: Examples, weights: UserWeights | Array, plan: BehaviourPlan, rng: Source
     ) -> None:
         self.layers_: tuple[Layer, ...] = ()
         for k, (units, mechanism) in enumerate(zip(plan.hidden, plan.layers, strict=True)):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import premises
-from privet.bounds import Bounded, Quadratic, Sensitivity
-from privet.guarantee import Guarantee
+from privet.bounds import Bounded, Moments, Quadratic, Sensitivity, moments, user_weights
+from privet.guarantee import Guarantee, Unit
 from privet.ledger import Ledger
 from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
@@ -20,7 +20,6 @@ from privet.papers.autoencoder.compared.regression import (
     check_before,
     columns,
     unit_named,
-    weights_for,
 )
 from privet.papers.checks import positive
 
@@ -64,14 +63,16 @@ class FunctionalMechanism(BehaviourModel):
         check_before(examples, self.unit, self.ledger)
         x = _rows(examples)
         d = x.shape[1]
-        w = weights_for(examples, self.unit)
-        linear = x.T @ (w * (0.5 - examples.status))
-        curvature = (x * w[:, None]).T @ x / 8.0
-        packed = np.concatenate([linear, curvature[np.triu_indices(d)]])
+        shape = Moments(features=d, outputs=1, one_hot=False)
+        weights = user_weights(examples.user) if self.unit is Unit.USER else None
+        signs = 1.0 - 2.0 * np.asarray(examples.status, dtype=np.float64)
+        summed = moments(x, signs[:, None], of=shape, weights=weights)
+        gram, cross = shape.unpack(summed.value)
+        packed = np.concatenate([cross[:, 0] / 2.0, gram[np.triu_indices(d)] / 8.0])
         bounded = self._bounded(packed, d)
         mechanism = Laplace.for_budget(bounded, epsilon=self.epsilon)
         rng = source(self.random_state)
-        noisy = mechanism.release(bounded, rng=rng, ledger=self.ledger, what="FM", unit=self.unit)
+        noisy = mechanism.release(bounded, rng=rng, ledger=self.ledger, what="FM")
         stated = mechanism.loss(bounded).guarantee(0.0, theorem=mechanism.theorem, unit=self.unit)
         self.guarantee_ = stated
         upper = np.zeros((d, d))
@@ -94,6 +95,7 @@ class FunctionalMechanism(BehaviourModel):
             add_remove=one,
             replace_one=one.scaled(2.0),
             premise=premises.bound(text),
+            unit=self.unit,
         )
 
     def predict_proba(self, examples: Examples) -> Array:

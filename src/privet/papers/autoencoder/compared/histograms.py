@@ -67,9 +67,7 @@ class _HistogramModel(BehaviourModel):
         counts = self._histogram(x[:, : self.used_], examples)
         mechanism = Laplace.for_budget(counts, epsilon=self.epsilon)
         rng = source(self.random_state)
-        noisy = mechanism.release(
-            counts, rng=rng, ledger=self.ledger, what=type(self).__name__, unit=self.unit
-        )
+        noisy = mechanism.release(counts, rng=rng, ledger=self.ledger, what=type(self).__name__)
         self.guarantee_ = mechanism.loss(counts).guarantee(
             0.0, theorem=mechanism.theorem, unit=self.unit
         )
@@ -95,6 +93,7 @@ class _HistogramModel(BehaviourModel):
             replace_one=one.scaled(2.0),
             premise=premises.bound("a row is in one cell; a user's rows weigh at most 1 together"),
             spacing=2.0**-20,
+            unit=self.unit,
         )
 
     def predict_proba(self, examples: Examples) -> Array:

@@ -50,7 +50,7 @@ def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
 
 def weights_for(examples: Examples, unit: Unit) -> Array:
     """1 for each user together, or 1 for each tuple."""
-    return user_weights(examples.user) if unit is Unit.USER else np.ones(len(examples))
+    return user_weights(examples.user).values if unit is Unit.USER else np.ones(len(examples))
 
 
 def public_weight(examples: Examples, unit: Unit) -> int:

@@ -1,0 +1,99 @@
+"""Weights that hold a user, who may have many records, to the influence of a few."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument
+
+Array = NDArray[np.float64]
+
+UNIT = 2.0**30
+"""Weights are multiples of 2^-30, so that a user's weights are added without rounding."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UserWeights:
+    """Whose each record is, and what weight it should have; cut it as an array is cut.
+
+    A sum that is given these keeps account of what each user has used, over all its batches, and
+    takes no more than its share from anybody, whatever the weights say.
+    """
+
+    users: NDArray[Any] = field(repr=False)
+    values: Array = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.users.ndim != 1 or self.users.shape != self.values.shape:
+            raise InvalidArgument("weights", self.values.shape, "one weight and one user a record")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice | NDArray[Any]) -> UserWeights:
+        return UserWeights(users=self.users[part], values=self.values[part])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype)
+
+
+def user_weights(groups: ArrayLike, *, share: float = 1.0) -> UserWeights:
+    """A weight for each record, so that no user weighs more than `share` records.
+
+    min(1, share / m) for a user with m records, rounded down to a multiple of 2^-30: a function of
+    that user's own records, so a sum of weighted contributions has, between data sets that differ
+    in one user, `share` times the sensitivity of a record: sum_i w_i phi_i lies in share times the
+    convex hull of 0 and all phi.
+
+    >>> user_weights(["ann", "bob", "ann", "ann"], share=1.5).values.round(3).tolist()
+    [0.5, 1.0, 0.5, 0.5]
+    """
+    share = _check.positive("share", share)
+    users = np.asarray(groups)
+    if users.ndim != 1:
+        raise InvalidArgument("groups", users.shape, "one user for each record")
+    _, which, counts = np.unique(users, return_inverse=True, return_counts=True)
+    units = np.floor(np.minimum(1.0, share / counts * (1.0 - 2.0**-50)) * UNIT)
+    return UserWeights(users=users, values=np.asarray(units[which] / UNIT, dtype=np.float64))
+
+
+class Shares:
+    """What each user has used of a share, exactly; grants no more than is left.
+
+    Record by record in their order, so that what one record gets depends on that user's earlier
+    records alone, however the data are cut into batches. Weights of `user_weights` are always
+    granted in full.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.most = math.floor(min(share, 2.0**30) * UNIT)
+        self._used: dict[Any, int] = {}
+
+    def take(self, weights: UserWeights) -> Array:
+        """The weights that are granted to these records."""
+        asked = np.clip(np.nan_to_num(weights.values, nan=0.0), 0.0, 1.0) * UNIT
+        wanted = np.floor(asked).astype(np.int64)
+        names, which = np.unique(weights.users, return_inverse=True)
+        used = np.array([self._used.get(name, 0) for name in _keys(names)], dtype=np.int64)
+        order = np.argsort(which, kind="stable")
+        ends = np.cumsum(wanted[order])
+        before = ends - wanted[order]
+        first = np.searchsorted(which[order], np.arange(len(names)))
+        before += (used - before[first])[which[order]]
+        granted = np.empty_like(wanted)
+        granted[order] = np.clip(self.most - before, 0, wanted[order])
+        used += np.bincount(which, granted, minlength=len(names)).astype(np.int64)
+        self._used.update(zip(_keys(names), used.tolist(), strict=True))
+        return granted / UNIT
+
+
+def _keys(names: NDArray[Any]) -> list[Any]:
+    """Users as keys of a dictionary; all that are not a number are one user."""
+    return ["not a number" if name != name else name for name in names.tolist()]

@@ -1,0 +1,177 @@
+"""Declared sensitivities are made true: no unit weighs more than its share, whatever is passed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privet.bounds import (
+    Bounded,
+    Moments,
+    MomentSum,
+    Sensitivity,
+    UserWeights,
+    moments,
+    user_weights,
+)
+from privet.bounds.users import Shares
+from privet.errors import InvalidArgument
+from privet.guarantee import Backing, Premise, Unit
+from privet.mechanisms import Gaussian
+from tests.bounds.test_moments import within
+
+E1 = np.array([1.0, 0.0, 0.0])
+
+
+def test_a_share_needs_users() -> None:
+    """Moments(share=.01) once declared .01 for plain records that move it by .9995."""
+    for share in (0.01, 2.0):
+        total = Moments(features=3, share=share).sum()
+        for weights in (None, [1.0]):
+            with pytest.raises(InvalidArgument, match="user_weights"):
+                total.add([E1], weights=weights)
+    held = moments(
+        [E1], of=Moments(features=3, share=0.01), weights=user_weights(["a"], share=0.01)
+    )
+    assert np.linalg.norm(held.value) <= held.add_remove.l2 < 0.0101
+    greedy = UserWeights(users=np.array(["a"]), values=np.ones(1))
+    held = moments([E1], of=Moments(features=3, share=0.01), weights=greedy)
+    assert 0.0099 < np.linalg.norm(held.value) <= held.add_remove.l2
+
+
+def test_fifty_records_of_one_user() -> None:
+    """At weight 1 each they moved a declared 1.0 by 49.98; now they are a user, or fifty records."""
+    rows, shape = np.tile(E1, (50, 1)), Moments(features=3)
+    greedy = UserWeights(users=np.full(50, 7), values=np.ones(50))
+    as_user = moments(rows, of=shape, weights=greedy)
+    assert np.linalg.norm(as_user.value) <= as_user.add_remove.l2 and as_user.unit is Unit.USER
+    as_records = moments(rows, of=shape, weights=np.ones(50))
+    assert as_records.unit is Unit.RECORD and "user" not in as_records.premise.text
+    assert Gaussian(scale=1.0).guarantee(as_records, delta=1e-5).unit is Unit.RECORD
+    stated = Gaussian(scale=1.0).guarantee(as_user, delta=1e-5)
+    assert stated.unit is Unit.USER and "a user weighs at most 1 records" in stated.premises[0].text
+
+
+def test_one_sum_has_one_unit() -> None:
+    total = Moments(features=3).sum()
+    total.add([E1])
+    with pytest.raises(InvalidArgument, match="weights must be numbers in every batch"):
+        total.add([E1], weights=user_weights([1]))
+    other = Moments(features=3).sum()
+    other.add([E1], weights=user_weights([1]))
+    with pytest.raises(InvalidArgument, match="user_weights in every batch"):
+        other.add([E1])
+
+
+ROW = st.lists(st.floats(-2, 2), min_size=3, max_size=3)
+WEIGHT = st.one_of(
+    st.sampled_from([0.0, 1.0, 7.0, -1.0, float("nan"), float("inf")]), st.floats(0, 1)
+)
+RECORD = st.tuples(ROW, st.integers(0, 3), WEIGHT)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(RECORD, max_size=14), st.integers(0, 3), st.sampled_from([0.01, 0.7, 1.0, 2.5]),
+    st.integers(1, 5), st.integers(1, 5),
+)  # fmt: skip
+def test_whatever_weights_are_passed_a_user_moves_a_share(
+    records, gone, share, size, other
+) -> None:
+    """Any weights, any batches on either side: removing one user moves the sum by no more."""
+    shape = Moments(features=3, share=share, bits=8)
+
+    def add_up(some: list, batch: int) -> Bounded:
+        total = MomentSum(shape)
+        for i in range(0, len(some), batch):
+            part = some[i : i + batch]
+            weights = UserWeights(
+                users=np.array([u for _, u, _ in part]), values=np.array([w for *_, w in part])
+            )
+            total.add([row for row, *_ in part], weights=weights)
+        return total.bounded()
+
+    left = [r for r in records if r[1] != gone]
+    assert within(add_up(records, size), add_up(left, other), shape.add_remove)
+
+
+def test_honest_weights_are_granted_in_full() -> None:
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, 40, 1000)
+    for share in (0.3, 1.0, 7.5):
+        weights, book = user_weights(users, share=share), Shares(share)
+        got = [book.take(weights[i : i + 77]) for i in range(0, 1000, 77)]
+        assert np.array_equal(np.concatenate(got), weights.values)
+        sums = np.bincount(users, weights.values)
+        assert sums.max() <= share and sums.min() > 0.999 * min(share, np.bincount(users).min())
+
+
+def test_users_that_are_no_number_are_one_user() -> None:
+    book = Shares(1.0)
+    many = UserWeights(users=np.full(5, np.nan), values=np.ones(5))
+    assert sum(book.take(many).sum() for _ in range(3)) == 1.0
+
+
+def test_a_value_is_on_its_grid() -> None:
+    one = Sensitivity(l1=1.0, l2=1.0)
+    claim = Premise(about="bound", text="test", backing=Backing.TESTED)
+    with pytest.raises(InvalidArgument, match=r"multiples of 0\.5"):
+        Bounded(value=np.array([0.3]), add_remove=one, replace_one=one, premise=claim, spacing=0.5)
+
+
+def test_more_records_than_whole_numbers_hold() -> None:
+    total = Moments(features=3, bits=18).sum()
+    total._rows = 2**26
+    with pytest.raises(InvalidArgument, match="bits must be fewer"):
+        total.add([E1])
+
+
+PROGRAM = """
+import hashlib, numpy as np
+from privet.bounds import Moments, MomentSum, TaylorCoefficients, clip_l1, clip_l2, user_weights
+rng = np.random.default_rng(3)
+n, d = 601, 67
+x = rng.normal(size=(n, d)) * np.geomspace(1e-3, 1e3, n)[:, None]
+y, users = rng.integers(0, 4, n), rng.integers(0, 50, n)
+real = rng.normal(size=(n, 4))
+found = []
+for order, size in ((np.arange(n), n), (np.arange(n)[::-1], 100), (rng.permutation(n), 7)):
+    parts = []
+    for targets, one_hot in ((y, True), (real, False)):
+        for bits in (12, 18):
+            for weights in (None, user_weights(users)):
+                total = MomentSum(Moments(features=d, outputs=4, one_hot=one_hot, bits=bits))
+                for i in range(0, n, size):
+                    own = order[i : i + size]
+                    total.add(x[own], targets[own], None if weights is None else weights[own])
+                parts.append(total.bounded().value)
+    cube = TaylorCoefficients(features=d, outputs=4)
+    parts.append(cube.sum(np.abs(x[order]), np.abs(real[order])).value)
+    parts += [f(x[order], 1.0).sum().value for f in (clip_l1, clip_l2)]
+    alone = [clip_l2(x[i : i + 1], 1.0).units for i in order[:50]]
+    assert np.array_equal(np.concatenate(alone), clip_l2(x[order], 1.0).units[:50])
+    found.append(hashlib.sha256(b"".join((p + 0.0).tobytes() for p in parts)).hexdigest())
+assert len(set(found)) == 1, "the order shows"
+print(found[0])
+"""
+
+
+def test_the_same_sums_in_every_order_on_every_processor() -> None:
+    """Moments, Taylor coefficients and clipped sums: one result for all kernels of OpenBLAS."""
+    seen = set()
+    for core in ("", "Haswell", "SkylakeX", "Zen", "Sandybridge", "Prescott"):
+        env = {**os.environ, "OPENBLAS_CORETYPE": core} if core else dict(os.environ)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False
+        )
+        if done.returncode < 0:  # this processor has no such instructions
+            continue
+        assert done.returncode == 0, done.stderr
+        seen.add(done.stdout)
+    assert len(seen) == 1
