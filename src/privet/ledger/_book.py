@@ -1,0 +1,93 @@
+"""The rows of one ledger and what they come to; the only code that reads and appends them.
+
+The file is held only for reading and writing rows: hashes are checked and epsilons computed outside
+the lock. An entry names the head that it follows, and is appended only if that is still the head
+(compare and swap), so that nobody waits for somebody else's arithmetic.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import final
+
+from privet.errors import LedgerTampered
+from privet.ledger import _store
+from privet.ledger._chain import Entry, Tally, Terms, digest
+
+
+@final
+class Book:
+    """A store, the terms in it, and how far we have read: `tally`, used with `GUARD` held."""
+
+    def __init__(self, store: _store.Store) -> None:
+        self.store = store
+        with store.transaction(write=False) as connection:
+            body = _store.read_terms(connection, store.name)
+        self.genesis = digest(body)
+        self.terms = Terms.from_body(body, store.name)
+        self.tally = Tally.start(store.name, self.genesis, self.terms)
+        self.refresh()
+
+    def refresh(self) -> Tally:
+        """Take in what others wrote since we last looked."""
+        with _store.GUARD:
+            with self.store.transaction(write=False) as connection:
+                rows, head = self._since(connection, self.tally.count)
+            self._take(self.tally, rows, head)
+            return self.tally
+
+    def history(self) -> tuple[Tally, list[Entry]]:
+        """Everything from the start, each entry checked."""
+        with self.store.transaction(write=False) as connection:
+            rows, head = self._since(connection, 0)
+        tally = Tally.start(self.store.name, self.genesis, self.terms)
+        return tally, self._take(tally, rows, head)
+
+    def damage(self) -> str | None:
+        """What SQLite itself finds wrong, or a change to tables and triggers."""
+        with self.store.transaction(write=False) as connection:
+            return _store.damage(connection)
+
+    def entry(self, sequence: int) -> Entry:
+        """One entry that was read before."""
+        with self.store.transaction(write=False) as connection:
+            return Entry.from_body(_store.read_rows(connection, sequence, sequence)[0][1])
+
+    def append(self, entry: Entry) -> bool:
+        """Write `entry` if it still follows the last one; otherwise take in what came between."""
+        body = entry.body()
+        with _store.GUARD:
+            with self.store.transaction(write=True) as connection:
+                rows, head = self._since(connection, self.tally.count)
+                current = not rows and head == (self.tally.count, self.tally.head)
+                follows = current and entry.previous == self.tally.head
+                if follows:
+                    _store.append(connection, entry.sequence, body, entry.hash)
+                    rows = [(entry.sequence, body, entry.hash.encode())]
+                    head = (entry.sequence, entry.hash)
+            self._take(self.tally, rows, head)
+        return follows
+
+    def _since(
+        self, connection: sqlite3.Connection, count: int
+    ) -> tuple[list[_store.Row], tuple[int, str]]:
+        """Rows after the first `count`, and the head that was written with the last of them."""
+        name = self.store.name
+        if digest(_store.read_terms(connection, name)) != self.genesis:
+            raise LedgerTampered(name, "its terms changed while it was open", "restore a copy")
+        return _store.read_rows(connection, count + 1), _store.read_head(connection, name)
+
+    def _take(self, tally: Tally, rows: list[_store.Row], written: tuple[int, str]) -> list[Entry]:
+        """Walk on along `rows`; the head that was written must be where the walk ends."""
+        entries = tally.walk(rows)
+        count, head = written
+        if (count, head) != (tally.count, tally.head):
+            raise LedgerTampered(
+                self.store.name,
+                f"its head speaks of {count} entries, its chain of {tally.count}"
+                if count != tally.count
+                else "its head is not the hash of its last entry, or of its terms",
+                "entries were removed or changed; restore a copy",
+                entry=min(count, tally.count) + 1 if count != tally.count else None,
+            )
+        return entries
