@@ -49,7 +49,7 @@ def test_learns_and_says_what_it_cost():
     assert 0.99 < g.epsilon <= 1.0 and g.delta == 1e-5
     assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ADD_REMOVE
     assert clf.claim_.epsilon > g.epsilon  # for full batches the closed form is a loose theorem
-    assert clf.ledger_entry_.spent == pytest.approx(g.epsilon, rel=1e-9)
+    assert g.epsilon * (1 - 1e-9) <= clf.ledger_entry_.spent <= g.epsilon * 1.005  # a bound
 
 
 @pytest.mark.slow
