@@ -92,7 +92,7 @@ def train(
 def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
     """What is proved of a plan that was paid with `spent`: the one place that says so."""
     stated = spent.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)
-    key = premises.SECRET_KEY if rng.secret else premises.SECRET_SEED
+    key = rng.premise
     own = plan.premises
     about = {p.about for p in own}
     theirs = (p for p in plan.facts.premises if p.about not in about)

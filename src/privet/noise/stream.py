@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 import threading
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -32,6 +32,19 @@ if sys.platform != "win32":  # where there is no fork
 def _process() -> tuple[int, int]:
     """This process and no other: its id alone could be that of a forebear who has died."""
     return os.getpid(), _forks
+
+
+class Watcher(Protocol):
+    """Who is told of every draw, in tests (`privet.noise.record`)."""
+
+    def named(self, parent: bytes, key: bytes, label: str) -> None:
+        """A stream was made from another one."""
+
+    def given(self, key: bytes, start: int, blocks: int) -> None:
+        """Blocks of 16 bytes of a key stream were handed out."""
+
+
+watcher: Watcher | None = None
 
 
 class NoiseReuse(PrivetError, TypeError):
@@ -114,6 +127,8 @@ class Stream:
                 key = algorithms.AES(derive(self._key, b"stream"))
                 start = modes.CTR(self._counter.to_bytes(16, "big"))
                 self._cipher = Cipher(key, start).encryptor()
+            if watcher is not None:
+                watcher.given(self._key, self._counter, size // 16)
             self._counter += size // 16
             for i in range(0, size, len(_ZEROS)):
                 part = raw[i : i + len(_ZEROS)]
@@ -124,19 +139,29 @@ class Stream:
     def split(self) -> Stream:
         """A fresh independent stream; the n-th split of equal seeded streams is equal."""
         key, serial = self._next()
-        return Stream(derive(key, b"split", serial), secret=self.secret)
+        return Stream(self._made(key, derive(key, b"split", serial), serial), secret=self.secret)
 
     def bulk(self) -> Bulk:
         """A fresh independent key stream for one large request, made and used up in one call."""
         key, serial = self._next()
-        return Bulk(derive(key, b"bulk", serial))
+        own = self._made(key, derive(key, b"bulk", serial), serial)
+        if watcher is not None:
+            watcher.given(own, 0, 1)
+        return Bulk(own)
 
     def child(self, *label: str | int | bytes) -> Stream:
         """The stream named by a label; of a secret stream, a new one at every call."""
         if not self.secret:
-            return Stream(derive(self._key, b"child", *label), secret=False)
+            own = derive(self._key, b"child", *label)
+            return Stream(self._made(self._key, own, label), secret=False)
         key, serial = self._next()
-        return Stream(derive(key, b"child", serial, *label), secret=True)
+        return Stream(self._made(key, derive(key, b"child", serial, *label), label), secret=True)
+
+    @staticmethod
+    def _made(parent: bytes, key: bytes, label: object) -> bytes:
+        if watcher is not None:
+            watcher.named(parent, key, str(label))
+        return key
 
     def _next(self) -> tuple[bytes, int]:
         """The key, which a fork has changed by now, and a number that was never used with it."""

@@ -78,7 +78,8 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
 def make_ready() -> None:
     """Compile the loops now, so that what can fail there fails before a budget is charged."""
     for dtype in (torch.float32, torch.float64):
-        add_gaussian_(torch.zeros(8, dtype=dtype), 1.0, seeded(0))
+        own = seeded(0).child("ready", str(dtype))
+        add_gaussian_(torch.zeros(8, dtype=dtype), 1.0, own)
 
 
 @compiled

@@ -6,6 +6,7 @@ whole-training audits miss what these find (docs/guide/conformance.md).
 
 from __future__ import annotations
 
+from privet.audit.conformance.draws import noise_in_every_coordinate, streams_drawn_once
 from privet.audit.conformance.estimators import EstimatorSubject
 from privet.audit.conformance.mechanisms import MechanismSubject, gaussian_cdf, laplace_cdf
 from privet.audit.conformance.report import Outcome, Report
@@ -26,6 +27,8 @@ __all__ = [
     "check",
     "gaussian_cdf",
     "laplace_cdf",
+    "noise_in_every_coordinate",
+    "streams_drawn_once",
 ]
 
 

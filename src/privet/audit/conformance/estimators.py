@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from privet.audit.conformance.draws import streams_drawn_once
 from privet.audit.conformance.report import Check, Report, run
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Guarantee, Standing
@@ -41,6 +42,7 @@ class EstimatorSubject:
             ("states what it promises", self._states),
             ("seeded runs repeat", self._repeats),
             ("noise is secret by default", self._secret),
+            ("no noise is drawn twice", lambda: streams_drawn_once(self._fit)),
             ("a tiny budget teaches nothing", self._noise),
             ("the ledger is charged for what is promised", self._charged),
             ("a refused budget releases nothing", self._refused),

@@ -365,7 +365,7 @@ class Training:
         proved = self.loss.guarantee(
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
-        key = premises.SECRET_KEY if self._rng.secret else premises.SECRET_SEED
+        key = self._rng.premise
         check = self._settings.check_mixing
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
         return replace(
