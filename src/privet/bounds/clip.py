@@ -65,7 +65,8 @@ class Rows:
         **Assumes** `records` is public. The true number of rows is a secret under add-remove
         adjacency; it is not looked at here.
         """
-        n = _check.count("records", records)
+        if (n := _check.count("records", records)) > 2**53:
+            raise InvalidArgument("records", records, "at most 2**53")
         total = self.sum()
         d, slack = total.dimension, 2.0 * self.spacing
 

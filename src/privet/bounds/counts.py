@@ -49,7 +49,8 @@ class Categories:
 
 def categories(labels: ArrayLike, classes: int) -> Categories:
     """Whole numbers in [0, classes); anything else becomes 0 and is counted."""
-    k = _check.count("classes", classes, minimum=2)
+    if (k := _check.count("classes", classes, minimum=2)) > 2**31:
+        raise InvalidArgument("classes", classes, "at most 2**31")
     try:
         x = np.array(labels, dtype=np.float64)
     except (TypeError, ValueError):

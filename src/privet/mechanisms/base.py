@@ -142,7 +142,9 @@ def widened(
     widen: Widen = grid.l1_after_rounding if norm == "l1" else grid.l2_after_rounding
     if not isinstance(of, Bounded):
         exact = _check.non_negative("sensitivity", of)
-        return widen(exact, dimension=_check.count("dimension", dimension), step=step)
+        if _check.count("dimension", dimension) > 2**53:
+            raise InvalidArgument("dimension", dimension, "at most 2**53")
+        return widen(exact, dimension=int(dimension), step=step)
     both = of.sensitivity(adjacency)
     exact = both.l1 if norm == "l1" else both.l2
     if math.isinf(exact):
@@ -182,7 +184,10 @@ def round_up(x: Fraction) -> float:
     >>> round_up(Fraction(1, 2)), round_up(Fraction(1, 3)) > 1 / 3
     (0.5, True)
     """
-    y = float(x)
+    try:
+        y = float(x)
+    except OverflowError:
+        raise Unattainable("sensitivity and scale are too far apart for float64") from None
     return y if Fraction(y) >= x else math.nextafter(y, math.inf)
 
 

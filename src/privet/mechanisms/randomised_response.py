@@ -45,7 +45,8 @@ class RandomisedResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _check.count("classes", self.classes, minimum=2)
+        if _check.count("classes", self.classes, minimum=2) > 2**31:
+            raise InvalidArgument("classes", self.classes, "at most 2**31")
         if _check.positive("epsilon", self.epsilon) > 700.0:
             raise InvalidArgument("epsilon", self.epsilon, "at most 700")
 

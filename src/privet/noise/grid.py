@@ -81,8 +81,10 @@ def l2_after_rounding(sensitivity: float, *, dimension: int, step: float) -> flo
 
 def _one_coordinate(sensitivity: float, step: float) -> float:
     """g ceil(Delta / g), for halves that all round upwards, as in `to_units`."""
-    steps = sensitivity / step  # exact: step is a power of two
-    return math.ceil(steps) * step if steps < 2**53 else sensitivity
+    if sensitivity == 0.0:
+        return 0.0
+    steps = sensitivity / step  # exact, step being a power of two, unless it underflows
+    return max(1, math.ceil(steps)) * step if steps < 2**53 else sensitivity
 
 
 def to_units(values: NDArray[np.float64], step: float) -> NDArray[np.int64]:

@@ -189,7 +189,8 @@ def _size(shape: Shape) -> tuple[int, tuple[int, ...]]:
 
 def _steps(scale: float) -> Fraction:
     """scale / step, exactly: between 2^26 and 2^27."""
-    return Fraction(scale) / Fraction(grid.spacing(scale))
+    step = grid.spacing(scale)
+    return Fraction(scale) / Fraction(step)
 
 
 def _rational(name: str, value: float | Fraction) -> Fraction:
