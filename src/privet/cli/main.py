@@ -20,8 +20,6 @@ from privet.cli import (
     plan,
     predict,
     reproduce,
-    reproduce_autoencoder,
-    reproduce_residual,
     train,
     train_adaptive_laplace,
     train_autoencoder,
@@ -47,8 +45,6 @@ train.app.command("pate")(train_pate.pate)
 train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
 app.add_typer(pate.app)
-reproduce.app.command("residual")(reproduce_residual.residual)
-reproduce.app.command("autoencoder")(reproduce_autoencoder.autoencoder)
 app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)

@@ -1,20 +1,40 @@
-"""`privet reproduce`: the papers' tables and figures, run here."""
+"""`privet reproduce PAPER`: a paper's tables and figures; options are fields of its settings."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+import typing
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from privet import _check
 from privet.cli._data import Folder
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
+from privet.papers import EXPERIMENTS, experiment_named
+
+
+class PaperGroup(TyperGroup):
+    """One command a paper, made when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The papers that have an experiment."""
+        return list(EXPERIMENTS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of one paper."""
+        if name not in EXPERIMENTS:
+            return None
+        with one_line_errors():
+            return _command(experiment_named(name))
+
 
 app = typer.Typer(
     name="reproduce",
+    cls=PaperGroup,
     help="Run a paper's experiments: quick by default, resumable, with pictures.",
     no_args_is_help=True,
 )
@@ -25,99 +45,77 @@ def _papers() -> None:
     """Keeps each paper a word of its own."""
 
 
-@app.command("adaptive-laplace")
-@one_line_errors()
-def adaptive_laplace(
-    out: Annotated[Path, typer.Option(help="Folder of results and pictures.")] = Path(
-        "adaptive-laplace"
-    ),
-    paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's settings (days), not the quick ones.")
-    ] = False,
-    data: Annotated[str, typer.Option(help="mnist or cifar10.")] = "mnist",
-    epsilon: Annotated[
-        list[float] | None, typer.Option(help="Budgets instead of the usual ones.")
-    ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of the published methods.")] = None,
-    pretraining_epochs: Annotated[
-        int | None, typer.Option(help="Epochs of the network that relevance is computed on.")
-    ] = None,
-    records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
-    folder: Folder = None,
-    as_json: Json = False,
-) -> None:
-    """Accuracy of AdLM, ILM, pSGD and the sound reading; relevance; the claim tested.
+def _command(kind: Any) -> Any:
+    """The command of an experiment, with its settings as options."""
 
-    The same command goes on after an interruption: finished cells are kept in OUT/cells.
-    """
-    from privet.papers import adaptive_laplace as experiment
+    @one_line_errors()
+    def run(**given: Any) -> None:
+        out, folder, as_json = (given.pop(name) for name in ("out", "folder", "as_json"))
+        data = given.pop("data") if len(kind.quick) > 1 else None
+        chosen = _chosen(kind, data, given.pop("paper", False))
+        asked = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None and value != []
+        }
+        experiment = kind(chosen.given(**asked), out, folder)
+        with progress_bar(show=not as_json) as progress:
+            results = experiment.run(progress)
+        if as_json:
+            print_json(results)
+        else:
+            typer.echo(experiment.text(results))
+            typer.echo(f"pictures, tables.md and results.json in {out}")
 
-    if (data, paper) not in experiment.CHOICES:
-        raise InvalidArgument("data", data, "mnist or cifar10")
-    settings = experiment.CHOICES[data, paper]
-    unknown = [m for m in method or () if m not in experiment.METHODS]
-    if unknown:
-        raise InvalidArgument("method", unknown[0], f"one of {'; '.join(experiment.METHODS)}")
-    given: dict[str, Any] = {
-        "epsilons": tuple(epsilon) if epsilon else None,
-        "methods": tuple(method) if method else None,
-        "seeds": tuple(range(_check.count("seeds", seeds))) if seeds is not None else None,
-        "epochs": epochs,
-        "pretraining_epochs": pretraining_epochs,
-        "records": records,
-        "larger": () if epsilon else None,
-    }
-    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
-    out.mkdir(parents=True, exist_ok=True)
-    with progress_bar(show=not as_json) as progress:
-        results = experiment.reproduce(out, settings, folder=folder, progress=progress)
-    if as_json:
-        print_json(results)
-        return
-    for row in results["summary"]:
-        spread = "" if row["std"] is None else f" ({row['std']:.2f}, {row['seeds']} seeds)"
-        stated = "" if row["claimed"] is None else f"claimed {row['claimed']:g}, "
-        proved = row["proved"] if isinstance(row["proved"], str) else f"{row['proved']:.4g}"
-        typer.echo(
-            f"{row['method']:<17} epsilon {row['epsilon']:<8g} accuracy {row['accuracy']:5.1f}%"
-            f"{spread}  {stated}proved {proved}; {row['seconds']:.0f} s"
-        )
-    for found in results["audits"]:
-        typer.echo(
-            f"audit of {found['what']}: claimed {found['claimed']:g}, audited "
-            f"{found['audited']:.3f}, proved {found['proved']:g}: {found['verdict']}"
-        )
-    typer.echo(f"pictures and results.json in {out}")
+    parameters = list(_parameters(kind))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__ = (
+        f"{inspect.getdoc(kind)}\n\n"
+        "The same command goes on after an interruption: what was computed is kept in OUT/cells."
+    )
+    one = typer.Typer(add_completion=False)
+    one.command(kind.name)(run)
+    command = typer.main.get_command(one)
+    command.name = kind.name
+    return command
 
 
-@app.command("pate")
-@one_line_errors()
-def pate(
-    out: Annotated[Path, typer.Option(help="Folder of results and pictures.")] = Path("pate"),
-    data: Annotated[str, typer.Option(help="hippocampus, or spheres (generated).")] = "hippocampus",
-    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
-    folder: Folder = None,
-    as_json: Json = False,
-) -> None:
-    """Segmentation by PATE: teachers, ensemble, students, DP-SGD and the control; Dice by class.
+def _chosen(kind: Any, data: str | None, paper: bool) -> Any:
+    """The settings that options start from: quick, or the paper's, of a data set."""
+    choices = kind.paper if paper else kind.quick
+    name = next(iter(choices)) if data is None else data
+    if name not in choices:
+        raise InvalidArgument("--data", name, f"one of {'; '.join(choices)}")
+    return choices[name]
 
-    The same command goes on after an interruption: networks and rows are kept in OUT/cells.
-    """
-    from privet.papers import pate as experiment
 
-    count = None if seeds is None else _check.count("seeds", seeds)
-    settings = experiment.settings_for(data, count)
-    with progress_bar(show=not as_json) as progress:
-        results = experiment.reproduce(out, settings, folder=folder, progress=progress)
-    if as_json:
-        print_json(results)
-        return
-    typer.echo(experiment.table(results))
-    for found in results["findings"]:
-        typer.echo(
-            f"{found['claim']}: {'yes' if found['holds'] else 'no'} "
-            f"({found['difference']:+.3f}, mean of {len(found['by_seed'])} seeds)"
-        )
-    typer.echo(f"pictures, table.md and results.json in {out}")
+def _parameters(kind: Any) -> typing.Iterator[inspect.Parameter]:
+    def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+
+    out = typer.Option(help="Folder of results and pictures.")
+    yield parameter("out", Annotated[Path, out], Path(kind.name))
+    if len(kind.quick) > 1:
+        names = typer.Option(help=f"{', '.join(kind.quick)}; the first unless told.")
+        yield parameter("data", Annotated[str | None, names], None)
+    if kind.paper:
+        scale = typer.Option("--paper", help="The paper's settings (days), not the quick ones.")
+        yield parameter("paper", Annotated[bool, scale], False)
+    settings = type(next(iter(kind.quick.values())))
+    hints = typing.get_type_hints(settings)
+    for f in fields(settings):
+        if "help" in f.metadata:
+            word = (f.metadata["option"] or f.name).replace("_", "-")
+            option = typer.Option(f"--{word}", help=f.metadata["help"])
+            yield parameter(f.name, Annotated[_read(hints[f.name]), option], None)
+    yield parameter("folder", Folder, None)
+    yield parameter("as_json", Json, False)
+
+
+def _read(hint: Any) -> Any:
+    """What the command line reads for a field: several of them for a tuple."""
+    if typing.get_origin(hint) is tuple:
+        return list[typing.get_args(hint)[0]] | None  # type: ignore[misc]
+    return hint | None

@@ -11,19 +11,23 @@ from typing import Any
 import pytest
 
 from privet.cli.main import main
-from privet.papers.autoencoder import MODELS, QUICK, Settings, reproduce, tables
-from privet.papers.autoencoder.bench import Bench
+from privet.papers.autoencoder.cells import MODELS, Bench, Trained
+from privet.papers.autoencoder.experiment import (
+    AutoencoderExperiment,
+    AutoencoderSettings,
+    tables,
+)
 from privet.papers.autoencoder.findings import Results, findings, interval
-from privet.papers.autoencoder.settings import Cell
 
-TINY = Settings(
+QUICK = AutoencoderSettings()
+TINY = AutoencoderSettings(
     data=("health",), models=("dPAH", "FM", "DPME", "SctRBM", "dA"), epsilons=(1.0, 8.0),
-    rates=(0.5, 1.0), seeds=(1, 2), users=40, days=30, steps=20,
+    rates=(0.5, 1.0), seeds=2, users=40, days=30, steps=20,
 )  # fmt: skip
 
 
 def test_cells_are_unique_and_cover_both_figures() -> None:
-    cells = list(QUICK.cells())
+    cells = list(QUICK.trainings())
     assert len(cells) == len(set(cells))
     assert {c.model for c in cells} == set(MODELS)
     assert {c.epsilon for c in cells if c.model == "dPAH"} == set(QUICK.epsilons)
@@ -39,8 +43,10 @@ def test_cells_are_unique_and_cover_both_figures() -> None:
 @pytest.mark.slow
 def test_run_resumes_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
-    results = reproduce(tmp_path, TINY, progress=lambda what, done, of: told.append((done, of)))
-    assert told[-1][0] == told[-1][1] == len(results["rows"]) == len(list(TINY.cells()))
+    results = AutoencoderExperiment(TINY, tmp_path).run(
+        lambda what, done, of: told.append((done, of))
+    )
+    assert told[-1][0] == told[-1][1] == len(results["rows"]) == len(list(TINY.trainings()))
     private = [r for r in results["rows"] if r["model"] == "dPAH"]
     assert all(r["proved"]["unit"] == r["unit"] for r in private)
     assert all(r["proved"]["epsilon"] <= r["epsilon"] for r in private)
@@ -48,19 +54,19 @@ def test_run_resumes_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert all(Path(p).stat().st_size > 10_000 for p in results["pictures"])
     assert "The paper's orderings" in (tmp_path / "tables.md").read_text()
 
-    def no_more(self: Bench, cell: Cell) -> dict[str, Any]:
+    def no_more(self: Bench, cell: Trained) -> dict[str, Any]:
         raise AssertionError("ran again")
 
     monkeypatch.setattr(Bench, "run", no_more)
-    again = reproduce(tmp_path, TINY)
+    again = AutoencoderExperiment(TINY, tmp_path).run()
     assert again["rows"] == results["rows"]
     with pytest.raises(AssertionError, match="ran again"):
-        reproduce(tmp_path, replace(TINY, seeds=(1, 2, 3)))
+        AutoencoderExperiment(replace(TINY, seeds=3), tmp_path).run()
 
 
 def test_test_days_are_the_same_at_every_rate() -> None:
     bench = Bench(TINY)
-    whole = Cell(data="health", model="FM", seed=1, epsilon=1.0, unit="user")
+    whole = Trained(data="health", model="FM", seed=1, epsilon=1.0, unit="user")
     few = replace(whole, rate=0.5)
     fewer = replace(whole, rate=0.5, sampled="users")
     full_train, full_test = bench.examples(whole)
@@ -75,7 +81,7 @@ def test_test_days_are_the_same_at_every_rate() -> None:
 def made_up(gap: float) -> list[dict[str, Any]]:
     """Rows in which dPAH is `gap` above everything else at every budget, give or take."""
     rows = []
-    for cell in replace(TINY, seeds=(1, 2, 3)).cells():
+    for cell in replace(TINY, seeds=3).trainings():
         noise = 0.001 * ((cell.seed * 7 + len(cell.model)) % 3)
         accuracy = 0.7 + noise + (gap if cell.model == "dPAH" else 0.0)
         rows.append({**vars(cell), "accuracy": accuracy})
@@ -83,7 +89,7 @@ def made_up(gap: float) -> list[dict[str, Any]]:
 
 
 def test_orderings_hold_or_not_as_the_numbers_say() -> None:
-    settings = replace(TINY, seeds=(1, 2, 3))
+    settings = replace(TINY, seeds=3)
     for gap, expected in ((0.1, True), (-0.1, False), (0.0, False)):
         found = {f.claim: f.held for f in findings(made_up(gap), settings)}
         assert found["dPAH above FM at every epsilon (Fig. 3)"] is expected
@@ -101,10 +107,14 @@ def test_intervals_and_tables() -> None:
     mean, _, high = interval([0.5, 0.6, 0.7, 0.8])
     assert mean == pytest.approx(0.65) and high - mean == pytest.approx(0.2054, abs=1e-3)
     assert interval([0.5])[2] == float("inf")
-    settings = replace(TINY, seeds=(1, 2, 3))
+    settings = replace(TINY, seeds=3)
     rows = made_up(0.1)
     text = tables({"rows": rows, "findings": []}, settings)
     assert "Figure 3, health" in text and "80." in text
+    one = tables({"rows": rows, "findings": []}, replace(TINY, seeds=1))
+    told = [f.details for f in findings(rows, replace(TINY, seeds=1))]
+    assert told and not any("inf" in text for text in told)
+    assert "inf" not in one and "80." in one  # one seed has no interval
     assert Results(rows, settings).accuracies("health", "dA", "user", epsilon=8.0)
 
 
@@ -122,7 +132,13 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
         main(arguments)
     assert leaving.value.code == 0 and "dPAH" in capsys.readouterr().out
-    for wrong in (["--data", "moon"], ["--model", "GPT"], ["--seeds", "0"], ["--users", "3"]):
+    for wrong in (
+        ["--data", "moon"],
+        ["--model", "GPT"],
+        ["--seeds", "0"],
+        ["--users", "3"],
+        ["--rate", "2"],
+    ):
         with pytest.raises(SystemExit) as leaving:
             main(["reproduce", "autoencoder", "--out", str(tmp_path / "no"), *wrong])
         assert leaving.value.code == 2

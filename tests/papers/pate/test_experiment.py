@@ -12,16 +12,14 @@ import torch
 
 from privet.errors import InvalidArgument
 from privet.nets.segmentation import Recipe
-from privet.papers import pate as experiment
 from privet.papers.pate import rows as rows_of
-from privet.papers.pate.dpsgd import records
-from privet.papers.pate.run import findings, summary
-from privet.papers.pate.settings import PrivateRecipe, load
+from privet.papers.pate.dpsgd import PrivateRecipe, records
+from privet.papers.pate.experiment import GENERATED, PATEExperiment, findings, load, summary
 from privet.papers.pate.trial import Trial
 
 pytest.importorskip("monai")
 TINY = replace(
-    experiment.GENERATED,
+    GENERATED,
     recipe=Recipe(steps=2, patch=(8, 8, 8)),
     channels=(4, 8),
     teachers=2,
@@ -42,16 +40,16 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def trial_in(place, settings=TINY, seed=0):
-    return Trial(load(settings, None), settings, seed, place, lambda what: None)
+    return Trial(load(settings, None), settings, seed, place)
 
 
 @pytest.mark.slow
 def test_everything_runs_once_and_is_kept(tmp_path):
     told = []
-    first = experiment.reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    first = PATEExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
     files = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").rglob("*") if p.is_file()}
     assert not [p for p in files if p.suffix == ".part"]
-    again = experiment.reproduce(tmp_path, TINY)
+    again = PATEExperiment(TINY, tmp_path).run()
     assert {p: p.stat().st_mtime_ns for p in files} == files
     assert again["rows"] == first["rows"]
     jobs = len(rows_of.METHODS) + len(rows_of.SWEPT) * len(TINY.sweep) - 1
@@ -76,7 +74,7 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert by["autoencoded PATE", 2.0]["noise"] > by["autoencoded PATE", 8.0]["noise"] > 0.0
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["summary"] == json.loads(json.dumps(first["summary"]))
-    assert "| DP-SGD | 8 |" in (tmp_path / "table.md").read_text()
+    assert "| DP-SGD | 8 |" in (tmp_path / "tables.md").read_text()
     assert {p.name for p in tmp_path.glob("*.png")} == {
         "slices.png", "dice-by-method.png", "dice-against-epsilon.png"
     }  # fmt: skip
@@ -91,11 +89,12 @@ def test_an_interrupted_run_goes_on(tmp_path):
             raise Stop
 
     with pytest.raises(Stop):
-        experiment.reproduce(tmp_path, TINY, progress=stop)
+        PATEExperiment(TINY, tmp_path).run(stop)
     assert [p.name for p in tmp_path.rglob("*.safetensors")] == ["teacher-0.safetensors"]
     told = []
     place = tmp_path / "cells" / TINY.digest() / "seed-0"
-    trial = Trial(load(TINY, None), TINY, 0, place, told.append)
+    trial = trial_in(place)
+    trial.told = told.append
     trial.teacher(0), trial.teacher(1)
     assert told == ["teacher-1"]
 
@@ -167,7 +166,7 @@ def test_what_is_wrong_is_said(tmp_path, capsys):
         load(replace(TINY, data="pigeons"), None)
     with pytest.raises(SystemExit) as stopped:
         main(["reproduce", "pate", "--out", str(tmp_path), "--data", "pigeons"])
-    assert stopped.value.code == 2 and "hippocampus or spheres" in capsys.readouterr().err
+    assert stopped.value.code == 2 and "one of hippocampus; spheres" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["reproduce", "pate", "--out", str(tmp_path), "--folder", str(tmp_path)])
     assert "dataset.json" in capsys.readouterr().err

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from privet.papers.residual import QUICK, attacks, run
-from privet.papers.residual.bench import Bench
-from privet.papers.residual.settings import Job
+from privet.papers.residual import attacks
+from privet.papers.residual.experiment import PLAIN, QUICK, ResidualExperiment
+from privet.papers.residual.networks import Job
 
 FOLDER = Path(os.environ.get("PRIVET_DATA") or "nowhere")
 
@@ -25,8 +25,8 @@ def test_noise_hides_members_from_the_papers_attack_but_not_accuracy(tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        bench = Bench(QUICK["breastmnist"], tmp_path, FOLDER)
-        plain = attacks.outcome(bench, run.PLAIN, 0)
+        bench = ResidualExperiment(QUICK["breastmnist"], tmp_path, FOLDER).bench
+        plain = attacks.outcome(bench, PLAIN, 0)
         noisy = attacks.outcome(bench, Job(part="target", half=0, gamma=1.0), 0)
     finally:
         torch.set_num_threads(threads)

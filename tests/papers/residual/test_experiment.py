@@ -11,12 +11,18 @@ import pytest
 from privet.cli.main import main
 from privet.data import Dataset
 from privet.errors import InvalidArgument
-from privet.papers.residual import QUICK, paper_settings, reproduce, run
 from privet.papers.residual.attacks import reference_jobs, target_job
-from privet.papers.residual.bench import Bench
-from privet.papers.residual.settings import Settings
+from privet.papers.residual.experiment import (
+    PLAIN,
+    QUICK,
+    ResidualExperiment,
+    ResidualSettings,
+    networks,
+)
+from privet.papers.residual.networks import Bench
+from privet.papers.residual.printed import budgets
 
-TINY = Settings(
+TINY = ResidualSettings(
     data="made up", records=160, test_records=40, epochs=3, batch_size=16, gamma=0.5,
     gammas=(), multiplicative=(0.5,), members=(1, 2), seeds=1,
 )  # fmt: skip
@@ -40,7 +46,7 @@ def _made_up(monkeypatch):
 @pytest.mark.slow
 def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, monkeypatch):
     told = []
-    results = reproduce(tmp_path, TINY, progress=lambda *a: told.append(a))
+    results = ResidualExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
     names = [r["name"] for r in results["rows"]]
     assert names[:3] == ["ResNet8", "En1 ResNet8, gamma 0.5", "ResNet8 (DP-SGD)"]
     assert "no skips, gamma 0.5" in names and "Strategy II, En2, gamma 0.5" in names
@@ -53,20 +59,20 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
     assert {p.name for p in tmp_path.glob("*.png")} == {
         "gamma.png", "thresholds.png", "roc.png", "ensembles.png", "inversion.png",
     }  # fmt: skip
-    assert told[-1][1] == told[-1][2] == len(list((tmp_path / "models").glob("*.npz")))
+    assert told[-1][1] == told[-1][2] == len(list((tmp_path / "cells").glob("*.npz")))
     monkeypatch.setattr(Bench, "_trained", lambda *a: pytest.fail("trained again"))
-    assert reproduce(tmp_path, TINY) == results
+    assert ResidualExperiment(TINY, tmp_path).run() == results
     assert json.loads((tmp_path / "results.json").read_text())["rows"] == results["rows"]
 
 
 def test_targets_and_references_are_split_as_they_should(tmp_path):
-    bench = Bench(replace(TINY, seeds=3), tmp_path)
+    bench = ResidualExperiment(replace(TINY, seeds=3), tmp_path).bench
     shadow, target = bench.where["shadow"], bench.where["target"]
     assert not set(shadow) & set(target) and len(shadow) == len(target) == 80
     for seed in range(3):
-        job = target_job(run.PLAIN, seed)
+        job = target_job(PLAIN, seed)
         mine = bench.inside["target"][job.half]
-        refs = [bench.inside["target"][j.half] for j in reference_jobs(bench, run.PLAIN, seed)]
+        refs = [bench.inside["target"][j.half] for j in reference_jobs(bench, PLAIN, seed)]
         assert mine.sum() == 40 and len(refs) == 4
         # each record, member or not, is in exactly half of the references: counting tells nothing
         assert (np.sum(refs, axis=0) == 2).all()
@@ -74,26 +80,26 @@ def test_targets_and_references_are_split_as_they_should(tmp_path):
 
 
 def test_networks_depend_on_their_settings(tmp_path):
-    one, two = Bench(TINY, tmp_path), Bench(replace(TINY, epochs=4), tmp_path)
-    three = Bench(replace(TINY, gammas=(9.0,), seeds=2), tmp_path)
-    assert one._key(run.PLAIN) != two._key(run.PLAIN)
-    assert one._key(run.PLAIN) == three._key(run.PLAIN)
-    assert len({str(one._key(j)) for j in run.networks(one)}) == len(run.networks(one))
+    one, other = (ResidualExperiment(s, tmp_path) for s in (TINY, replace(TINY, epochs=4)))
+    more = ResidualExperiment(replace(TINY, gammas=(9.0,), seeds=2), tmp_path)
+    assert one.settings.facts() != other.settings.facts()
+    assert one.settings.facts() == more.settings.facts()
+    jobs = networks(one.bench)
+    assert len({str(one.bench._key(j)) for j in jobs}) == len(jobs)
 
 
 def test_the_report_shows_theorem_one_beside_what_is_printed():
-    found = run.budgets("idc")
+    found = budgets("idc")
     assert found["theorem_1"] == pytest.approx(2.9e6, rel=0.01)
     assert found["theorem_1_as_printed"] == 1.1e3
-    assert run.budgets("breastmnist") == found and run.budgets("mnist") is None
+    assert budgets("breastmnist") == found and budgets("mnist") is None
 
 
 def test_settings():
     assert set(QUICK) == {"cifar10", "mnist", "breastmnist", "idc"}
-    assert paper_settings("cifar10").gamma == 4.5
+    assert set(ResidualExperiment.paper) == set(QUICK)
+    assert ResidualExperiment.paper["cifar10"].gamma == 4.5
     assert QUICK["cifar10"].halves == 6
-    with pytest.raises(InvalidArgument, match="cifar10"):
-        paper_settings("cifar100")
     with pytest.raises(InvalidArgument, match="even"):
         replace(TINY, references=5)
 

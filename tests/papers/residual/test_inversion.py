@@ -76,7 +76,8 @@ def test_learning_beats_backward_euler_on_noisy_features():
 
 
 def test_the_picture_is_drawn(tmp_path):
-    assert picture(tmp_path, *invert(digits(60), own=40, shown=5)).stat().st_size > 10_000
+    png, svg = picture(tmp_path, *invert(digits(60), own=40, shown=5))
+    assert png.stat().st_size > 10_000 and svg.exists()
 
 
 def test_an_attacker_learns_a_networks_features_too():

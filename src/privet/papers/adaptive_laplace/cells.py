@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -24,22 +23,25 @@ from privet.noise import seeded
 from privet.papers.adaptive_laplace.features import Rows, sound_rows
 from privet.papers.adaptive_laplace.networks import PublishedNet
 from privet.papers.adaptive_laplace.published import Count, Published, PublishedPlan, Reading
-from privet.papers.adaptive_laplace.settings import DELTA, Settings
 from privet.papers.classifier import Facts
 
-Told = Callable[[str], None]
-"""Told what a cell is at, such as its epoch."""
+if TYPE_CHECKING:
+    from privet.papers.adaptive_laplace.experiment import AdaptiveLaplaceSettings
+    from privet.papers.experiment import Told
 
-
-def nobody(what: str) -> None:
-    """Is told and says nothing."""
+METHODS = (
+    "AdLM", "ILM", "AdLM, |h0| = 1", "AdLM as released", "pSGD", "sound", "sound network",
+)  # fmt: skip
+PROVED = ("pSGD", "sound", "sound network")
+"""The methods whose epsilon is proved; that of the others is claimed."""
+DELTA = 1e-5
 
 
 @final
 class Bench:
     """The data of a run, and what its cells share."""
 
-    def __init__(self, settings: Settings, folder: Path | None = None) -> None:
+    def __init__(self, settings: AdaptiveLaplaceSettings, folder: Path | None = None) -> None:
         whole = datasets.load(settings.data, folder)
         self.settings = settings
         self.data: Dataset = whole.subset(min(settings.records, len(whole.x_train)))
@@ -109,9 +111,7 @@ class Bench:
         return self.accuracy(torch.cat(found).numpy())
 
 
-def cell(
-    bench: Bench, method: str, epsilon: float, seed: int, told: Told = nobody
-) -> dict[str, Any]:
+def cell(bench: Bench, method: str, epsilon: float, seed: int, told: Told) -> dict[str, Any]:
     """Train one method at one budget; what came out, with claim and proof."""
     began = time.perf_counter()
     if method == "pSGD":

@@ -17,7 +17,8 @@ from privet.nets.relevance import (
     relevance,
 )
 from privet.noise import seeded
-from privet.papers.adaptive_laplace.settings import PROVED
+from privet.papers.adaptive_laplace.cells import PROVED
+from privet.papers.drawing import panels, quiet, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,33 +36,18 @@ PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},
 
 def draw(out: Path, results: dict[str, Any], bench: Bench) -> list[Path]:
     """Write all pictures as PNG and SVG; returns their paths."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     written = [
-        *_save(_against_epsilon(results), out / "accuracy-against-epsilon"),
-        *_save(_against_epochs(results), out / "accuracy-against-epochs"),
+        *save(_against_epsilon(results), out / "accuracy-against-epsilon"),
+        *save(_against_epochs(results), out / "accuracy-against-epochs"),
     ]
     if bench.shape[0] == 1 and len(bench.shape) == 3:
         written += _relevance(out, bench)
     return written
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
-    from matplotlib import pyplot
-
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for path in paths:
-        figure.savefig(path, dpi=110, bbox_inches="tight")
-    pyplot.close(figure)
-    return paths
-
-
 def _against_epsilon(results: dict[str, Any]) -> Figure:
     """Fig. 4a: mean accuracy over seeds, beside the numbers the paper prints."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7.5, 4.6))
+    figure, ((axes,),) = panels(7.5, 4.6)
     for method, colour in COLOURS.items():
         rows = [r for r in results["rows"] if r["method"] == method]
         present = {r["epsilon"] for r in rows}
@@ -90,22 +76,18 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
     axes.set_xticks(shown, labels=[f"{e:g}" for e in shown])
     axes.minorticks_off()
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    quiet(axes)
     return figure
 
 
 def _against_epochs(results: dict[str, Any]) -> Figure:
     """Figs. 4b-c: accuracy after every epoch at two budgets, and at one without noise."""
-    from matplotlib import pyplot
-
     settings = results["settings"]
     budgets = [*settings["curves"], *settings["larger"][-1:]]
-    figure, panels = pyplot.subplots(
-        1, len(budgets), figsize=(3.6 * len(budgets), 3.4), sharey=True, squeeze=False
-    )
-    for axes, epsilon in zip(panels[0], budgets, strict=True):
+    figure, (line,) = panels(3.6 * len(budgets), 3.4, columns=len(budgets), sharey=True)
+    for axes, epsilon in zip(line, budgets, strict=True):
         for row in results["rows"]:
-            if row["epsilon"] == epsilon and row["seed"] == settings["seeds"][0]:
+            if row["epsilon"] == epsilon and row["seed"] == 0:
                 colour = COLOURS[row["method"]]
                 if row["curve"]:
                     epochs = range(1, len(row["curve"]) + 1)
@@ -117,24 +99,22 @@ def _against_epochs(results: dict[str, Any]) -> Figure:
                         100 * row["accuracy"], color=colour, linestyle=":", label=row["method"]
                     )
         axes.set(xlabel="epoch", title=f"epsilon {epsilon:g}", ylim=(0, 100))
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0][0].set_ylabel("test accuracy, %")
-    if panels[0][0].get_legend_handles_labels()[0]:
-        panels[0][0].legend(fontsize=7, loc="center right")
+        quiet(axes)
+    line[0].set_ylabel("test accuracy, %")
+    if line[0].get_legend_handles_labels()[0]:
+        line[0].legend(fontsize=7, loc="center right")
     return figure
 
 
 def _relevance(out: Path, bench: Bench) -> list[Path]:
     """Figs. 1 and 3: relevance of single records, and the average, exact and with noise."""
-    from matplotlib import pyplot
-
     made, _ = bench.published("AdLM", 1.0, 0)
     model = made.pretrained(bench.rows, bench.labels, seeded(0))
     rows = torch.from_numpy(bench.rows[:4000]).reshape(-1, *bench.shape)
     labels = torch.from_numpy(bench.labels[:4000].copy())
     first = [int((labels == k).nonzero()[0]) for k in range(bench.data.n_classes)]
     size = bench.shape[-2:]
-    figure, axes = pyplot.subplots(2, len(first), figsize=(1.1 * len(first), 2.5))
+    figure, axes = panels(1.1 * len(first), 2.5, rows=2, columns=len(first))
     single = between_extremes(relevance(model, rows[first], labels[first])).reshape(-1, *size)
     for k, i in enumerate(first):
         axes[0, k].imshow(rows[i].reshape(size).numpy(), cmap="gray_r")
@@ -142,7 +122,7 @@ def _relevance(out: Path, bench: Bench) -> list[Path]:
     for axis in axes.flat:
         axis.set_axis_off()
     figure.suptitle("Relevance of the pixels to the output of the label (red: strong)", fontsize=10)
-    written = _save(figure, out / "relevance-of-records")
+    written = save(figure, out / "relevance-of-records")
 
     count = len(rows)
     signed = average_relevance(model, rows, labels)
@@ -150,17 +130,17 @@ def _relevance(out: Path, bench: Bench) -> list[Path]:
     bounded = bounded_average_relevance(model, rows, labels, records=count, magnitudes=True)
     n, d = len(bench.rows), bench.rows.shape[1]
     papers, ours = seeded(1).laplace(d, 3 * 2 * d / n), seeded(2).laplace(d, 3 / n)
-    panels: list[tuple[str, NDArray[np.float64]]] = [
+    shown_maps: list[tuple[str, NDArray[np.float64]]] = [
         ("paper: mean, no noise", signed),
         ("paper: Lap(2d / n eps1), eps1 = 1/3", signed.reshape(-1) + papers),
         ("unit L1: mean, no noise", unit),
         ("unit L1: Lap(1 / n eps1), eps1 = 1/3", bounded.value.reshape(-1) + ours),
     ]
-    figure, row = pyplot.subplots(1, 4, figsize=(12, 3.2), layout="constrained")
-    for axis, (title, values) in zip(row, panels, strict=True):
+    figure, (row,) = panels(12.0, 3.2, columns=4)
+    for axis, (title, values) in zip(row, shown_maps, strict=True):
         shown = axis.imshow(np.abs(values).reshape(size), cmap="RdYlGn_r")
         axis.set_title(title, fontsize=8)
         axis.set_axis_off()
         figure.colorbar(shown, ax=axis, shrink=0.7).ax.tick_params(labelsize=7)
     figure.suptitle(f"Average relevance of the pixels (n = {n}; means over {count} records)")
-    return [*written, *_save(figure, out / "average-relevance")]
+    return [*written, *save(figure, out / "average-relevance")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privet.papers.autoencoder.cells import PRIVATE, UNITS
 from privet.papers.autoencoder.findings import Results, interval
-from privet.papers.autoencoder.settings import PRIVATE, UNITS
+from privet.papers.drawing import INK, MUTED, panels, quiet, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 COLOURS = {
     "dPAH": "#1b6ca8", "FM": "#d1495b", "FM, tight": "#e9a03b", "DPME": "#8a5a9b", "FP": "#b08968",
     "dA": "#22303c", "TdA": "#6b7a88", "CRBM": "#a9b4bd", "SctRBM": "#4c8c4a",
@@ -50,23 +50,22 @@ def _picture(
     stem: Path,
     found: Results,
     data: str,
-    panels: list[tuple[str, str, list[tuple[float, dict[str, Any]]], str]],
+    drawn: list[tuple[str, str, list[tuple[float, dict[str, Any]]], str]],
     *,
     logarithmic: bool,
 ) -> list[Path]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.6 * len(panels), 4.6), layout="constrained")
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    figure, (row,) = panels(4.6 * len(drawn), 4.6, columns=len(drawn), sharey=True)
     handles: dict[str, Any] = {}
     heights: list[float] = []
-    for axes, (title, unit, points, label) in zip(row, panels, strict=True):
+    for axes, (title, unit, points, label) in zip(row, drawn, strict=True):
         for model in found.settings.models:
             line = _curve(axes, found, data, model, unit, points)
             if line is not None:
                 handles.setdefault(model, line)
                 heights += [float(y) for y in line.get_ydata()]
-        _plain(axes, title, label)
+        axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+        axes.set_xlabel(label, color=MUTED)
+        quiet(axes, grid="both")
         if logarithmic:
             axes.set_xscale("log")
             axes.set_xticks([x for x, _ in points], [f"{x:g}" for x, _ in points])
@@ -77,10 +76,7 @@ def _picture(
     figure.legend(
         handles.values(), names, loc="outside right center", frameon=False, labelcolor=MUTED
     )
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for path in paths:
-        figure.savefig(path, dpi=130, facecolor="white")
-    return paths
+    return save(figure, stem)
 
 
 def _curve(
@@ -109,13 +105,3 @@ def _curve(
             at, [100 * v for v in low], [100 * v for v in high], color=colour, alpha=0.13, lw=0
         )
     return line
-
-
-def _plain(axes: Axes, title: str, label: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
-    axes.set_xlabel(label, color=MUTED)
-    axes.grid(True, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=MUTED, which="both", length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)

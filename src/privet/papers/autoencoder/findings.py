@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats
 
-from privet.papers.autoencoder.settings import UNITS, Settings
+from privet.papers.autoencoder.cells import UNITS
+
+if TYPE_CHECKING:
+    from privet.papers.autoencoder.experiment import AutoencoderSettings
 
 Row = dict[str, Any]
 CLOSE = 0.02
@@ -59,6 +62,16 @@ def interval(values: list[float], confidence: float = 0.95) -> tuple[float, floa
     return mean, mean - half, mean + half
 
 
+def in_points(mean: float, low: float, high: float) -> str:
+    """A difference in percentage points, with its interval where there is one.
+
+    >>> in_points(0.1, 0.05, 0.15), in_points(0.1, -math.inf, math.inf)
+    ('+10.0 [+5.0, +15.0]', '+10.0')
+    """
+    text = f"{100 * mean:+.1f}"
+    return text if math.isinf(high) else f"{text} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Test:
@@ -73,7 +86,7 @@ class Test:
 class Results:
     """Accuracies by cell, for comparisons seed by seed."""
 
-    def __init__(self, rows: list[Row], settings: Settings) -> None:
+    def __init__(self, rows: list[Row], settings: AutoencoderSettings) -> None:
         self.settings = settings
         self._found = {
             (r["data"], r["model"], r["epsilon"], r["unit"], r["rate"], r["sampled"], r["seed"]): r[
@@ -89,7 +102,7 @@ class Results:
         """Over seeds; a model that is not private is the same at every budget and unit."""
         sampled = sampled if rate < 1.0 else "days"
         out = []
-        for seed in self.settings.seeds:
+        for seed in self.settings.numbers:
             for e, u in ((epsilon or self.settings.epsilon, unit), (None, None)):
                 if (data, model, e, u, rate, sampled, seed) in self._found:
                     out.append(self._found[data, model, e, u, rate, sampled, seed])
@@ -102,7 +115,7 @@ class Results:
         return [x - y for x, y in zip(first, second, strict=True)]
 
 
-def findings(rows: list[Row], settings: Settings) -> list[Finding]:
+def findings(rows: list[Row], settings: AutoencoderSettings) -> list[Finding]:
     """Every ordering the paper states, on every data set and for both units."""
     results = Results(rows, settings)
     return [
@@ -121,7 +134,7 @@ def _of(r: Results, data: str, unit: str) -> Iterator[Finding | None]:
 
     def above(a: str, b: str, least: float, **at: Any) -> Test:
         mean, low, high = interval(r.difference(data, a, b, unit, **at))
-        text = f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+        text = in_points(mean, low, high)
         return Test(held=low > least, on_average=mean > least, text=text)
 
     def every(claim: str, tests: list[tuple[str, Test]]) -> Finding | None:
@@ -195,7 +208,7 @@ def _change(
 ) -> tuple[str, Test]:
     after, before = (r.accuracies(data, model, unit, **at) for at in (to, since))
     mean, low, high = interval([a - b for a, b in zip(after, before, strict=True)])
-    text = f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+    text = in_points(mean, low, high)
     where = f"from rate {since['rate']:g} to {to['rate']:g}"
     return where, Test(held=low > 0.0, on_average=mean > 0.0, text=text)
 
@@ -204,14 +217,14 @@ def _robust(r: Results, data: str, unit: str) -> Finding:
     s = r.settings
     low_e, high_e = min(s.epsilons), max(s.epsilons)
     small, large = (r.accuracies(data, "dPAH", unit, epsilon=e) for e in (low_e, high_e))
-    mean, _, high = interval([b - a for a, b in zip(small, large, strict=True)])
+    mean, low, high = interval([b - a for a, b in zip(small, large, strict=True)])
     return Finding(
         claim=f"dPAH robust against epsilon: loses at most {100 * FLAT:g} points (Fig. 3)",
         data=data,
         unit=unit,
         held=high <= FLAT,
         on_average=mean <= FLAT,
-        details=f"from {high_e:g} to {low_e:g}: -{100 * mean:.1f} (at most {100 * high:.1f})",
+        details=f"from {high_e:g} to {low_e:g}: {in_points(-mean, -high, -low)}",
     )
 
 
@@ -223,7 +236,7 @@ def _shrinks(r: Results, data: str, unit: str, other: str, sampled: str) -> tupl
     text = (
         f"gap {100 * float(np.mean(before)):+.1f} at rate {first:g}, "
         f"{100 * float(np.mean(after)):+.1f} at {last:g}; "
-        f"change {-100 * mean:+.1f} [{-100 * high:+.1f}, {-100 * low:+.1f}]"
+        f"change {in_points(-mean, -high, -low)}"
     )
     return sampled, Test(held=low > 0.0, on_average=mean > 0.0, text=text)
 

@@ -14,9 +14,24 @@ from privet.methods.dpsgd import PoissonSampler, Schedule, private
 from privet.nets import AutomaticClipping
 from privet.nets.segmentation import Recipe, random_patch, volumes_of
 from privet.noise import Source
-from privet.papers.pate.settings import PrivateRecipe
 
 Array = NDArray[Any]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivateRecipe:
+    """How DP-SGD trains a U-Net: Adam, every gradient scaled to length `bound`, Poisson samples.
+
+    A record's gradient is the mean over `views` random patches of it.
+    """
+
+    channels: tuple[int, ...]
+    steps: int
+    sample_rate: float
+    learning_rate: float
+    views: int = 1
+    bound: float = 1.0
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from privet.papers.drawing import INK, MUTED, panels, quiet, save
 from privet.papers.pate.rows import (
     ABOUT_PUBLIC,
     AUTOENCODED,
@@ -26,7 +26,6 @@ from privet.papers.pate.rows import (
 if TYPE_CHECKING:
     from privet.papers.pate.trial import Trial
 
-INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 OUTLINES = ("#e6a700", "#2a9d8f", "#d1495b", "#8a6fb0")
 """One colour for each class but the background."""
 UNITS = {"teacher shard": "#1b6ca8", "record": "#7fb2d9", None: "#b9c3cc"}
@@ -37,30 +36,14 @@ FLAT: dict[str, Any] = {
 """Rows without a budget, and how their lines are drawn."""
 
 
-def draw(out: Path, results: dict[str, Any], trials: Mapping[int, Trial]) -> list[Path]:
-    """Write all pictures as PNG; returns their paths."""
-    first = next(iter(trials.values()))
+def draw(out: Path, results: dict[str, Any], trial: Trial) -> list[Path]:
+    """Write all pictures; returns their paths."""
     figures = {
         "dice-by-method": _by_method(results),
         "dice-against-epsilon": _against_epsilon(results),
-        "slices": _slices(first, results),
+        "slices": _slices(trial, results),
     }
-    written = []
-    for name, figure in figures.items():
-        path = out / f"{name}.png"
-        figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
-        written.append(path)
-    return written
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height))
-    axes = figure.subplots()
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=MUTED, length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
-    return figure, axes
+    return [path for name, figure in figures.items() for path in save(figure, out / name)]
 
 
 def _table(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -73,7 +56,8 @@ def _table(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _by_method(results: dict[str, Any]) -> Figure:
     rows = _table(results)
-    figure, axes = _axes(8.0, 0.36 * len(rows) + 1.0)
+    figure, ((axes,),) = panels(8.0, 0.36 * len(rows) + 1.0)
+    quiet(axes, grid="x")
     for i, row in enumerate(rows):
         axes.barh(i, row["mean_dice"], color=UNITS[row["unit"]], height=0.62)
         axes.plot(row["by_seed"], [i] * row["seeds"], "o", color=INK, markersize=3)
@@ -81,7 +65,6 @@ def _by_method(results: dict[str, Any]) -> Figure:
         axes.text(end, i, f"{row['mean_dice']:.3f}", va="center", color=INK, fontsize=9)
     axes.set_yticks(range(len(rows)), [r["method"] for r in rows], color=INK)
     axes.set_xlim(0.0, 1.0)
-    axes.grid(True, axis="x", color=GRID)
     axes.set_xlabel("Dice, mean of classes; dots are seeds", color=MUTED)
     handles = [Patch(color=c, label=f"protects {u or 'nothing'}") for u, c in UNITS.items()]
     axes.legend(
@@ -94,7 +77,8 @@ def _by_method(results: dict[str, Any]) -> Figure:
 
 
 def _against_epsilon(results: dict[str, Any]) -> Figure:
-    figure, axes = _axes(7.0, 4.2)
+    figure, ((axes,),) = panels(7.0, 4.2)
+    quiet(axes, grid="both")
     budgets: set[float] = set()
     for name, (colour, mark) in CURVES.items():
         rows = [r for r in results["summary"] if r["method"] == name and r["epsilon"] != "inf"]
@@ -110,7 +94,6 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
         axes.axhline(flat[name], color=MUTED, linestyle=style, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(budgets), [f"{e:g}" for e in sorted(budgets)])
-    axes.grid(True, color=GRID)
     axes.set_xlabel(f"epsilon, delta {results['settings']['delta']:g}", color=MUTED)
     axes.set_ylabel("Dice, mean of classes", color=MUTED)
     axes.legend(
@@ -134,8 +117,8 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
     maps = {"truth": chosen.labels}
     for name, network in networks.items():
         maps[name] = trial.probabilities(network, chosen.images).argmax(axis=1)
-    figure = Figure(figsize=(2.1 * len(maps), 1.6 * len(chosen) + 0.4), layout="constrained")
-    grid = figure.subplots(len(chosen), len(maps), squeeze=False)
+    size = 2.1 * len(maps), 1.6 * len(chosen) + 0.4
+    figure, grid = panels(*size, rows=len(chosen), columns=len(maps))
     for i, row in enumerate(grid):
         # the slice that cuts most of the labelled voxels
         k = int((chosen.labels[i] > 0).sum(axis=(1, 2)).argmax())

@@ -10,11 +10,13 @@ import numpy as np
 from torch import nn
 
 from privet.guarantee import Guarantee
-from privet.kept import kept, number_to_json
+from privet.kept import number_to_json
 from privet.methods.pate import Reducer
 from privet.papers.pate.trial import Trial
 
 Row = dict[str, Any]
+Earlier = Callable[[str], Row]
+"""The row of another method at the same budget, made first if it is missing."""
 MEAN_TEACHER, ENSEMBLE = "mean teacher", "ensemble without noise"
 AUTOENCODED, PCA = "autoencoded PATE", "PCA-PATE"
 ABOUT_PUBLIC = "autoencoded PATE about a public network"
@@ -28,31 +30,27 @@ MIXED = (0.1, 0.3, 0.5)
 """Weights of the ensemble in mixtures with the public network."""
 
 
-def kept_row(trial: Trial, method: str, epsilon: float) -> Row:
-    """The row from its file, or made and written: whole or not at all."""
+def made_row(trial: Trial, method: str, epsilon: float, earlier: Earlier) -> Row:
+    """The row of a method at a budget."""
+    began, used = time.perf_counter(), time.process_time()
     run, _ = METHODS[method]
-
-    def make() -> Row:
-        began, used = time.perf_counter(), time.process_time()
-        row = {
-            "method": method,
-            "epsilon": number_to_json(epsilon),
-            "seed": trial.seed,
-            **run(trial, epsilon),
-            "seconds": round(time.perf_counter() - began, 1),
-            "processor_seconds": round(time.process_time() - used, 1),
-        }
-        return row | {"mean_dice": float(np.mean(row["dice"]))}
-
-    return kept(trial.place, [method, number_to_json(epsilon)], make)
+    row = {
+        "method": method,
+        "epsilon": number_to_json(epsilon),
+        "seed": trial.seed,
+        **run(trial, epsilon, earlier),
+        "seconds": round(time.perf_counter() - began, 1),
+        "processor_seconds": round(time.process_time() - used, 1),
+    }
+    return row | {"mean_dice": float(np.mean(row["dice"]))}
 
 
-def _mean_teacher(trial: Trial, epsilon: float) -> Row:
+def _mean_teacher(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     scores = [trial.score(trial.teacher(k)) for k in range(trial.settings.teachers)]
     return {"dice": np.mean(scores, axis=0).tolist(), "teachers": scores, "guarantee": None}
 
 
-def _ensemble(trial: Trial, epsilon: float) -> Row:
+def _ensemble(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """Also its labels for public volumes, by themselves and mixed into the public network's.
 
     The mixtures are what teachers could add if answers were neither compressed nor noisy.
@@ -71,15 +69,15 @@ def _ensemble(trial: Trial, epsilon: float) -> Row:
     }
 
 
-def _pca(trial: Trial, epsilon: float) -> Row:
+def _pca(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _student(trial, PCA, epsilon, trial.pca(epsilon))
 
 
-def _autoencoded(trial: Trial, epsilon: float) -> Row:
+def _autoencoded(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _student(trial, AUTOENCODED, epsilon, trial.autoencoder(epsilon, trial.mean_map))
 
 
-def _about_public(trial: Trial, epsilon: float) -> Row:
+def _about_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     reducer = trial.autoencoder(epsilon, trial.public_guess)
     return _student(trial, ABOUT_PUBLIC, epsilon, reducer)
 
@@ -98,21 +96,21 @@ def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row
     }
 
 
-def _with_public(trial: Trial, epsilon: float) -> Row:
+def _with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """The student of autoencoded PATE, trained on."""
-    row = kept_row(trial, AUTOENCODED, epsilon)
+    row = earlier(AUTOENCODED)
     name = f"{AUTOENCODED} {epsilon:g}"
     student = trial.kept(name, trial.fresh)  # there: the row above has trained it
     network = trial.with_public_labels(name, student)
     return {"dice": trial.score(network), "guarantee": row["guarantee"]}
 
 
-def _mean_map(trial: Trial, epsilon: float) -> Row:
+def _mean_map(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """Every public volume gets the mean public label map."""
     return _untaught(trial, "mean map", np.broadcast_to(trial.mean_map, trial.truth.shape))
 
 
-def _guess(trial: Trial, epsilon: float) -> Row:
+def _guess(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """Every public volume gets what a network trained on other public volumes says."""
     return _untaught(trial, "public network's labels", trial.public_guess)
 
@@ -124,15 +122,15 @@ def _untaught(trial: Trial, name: str, labels: Any) -> Row:
     }  # fmt: skip
 
 
-def _dpsgd(trial: Trial, epsilon: float) -> Row:
+def _dpsgd(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _descended(trial, *trial.dpsgd(epsilon))
 
 
-def _dpsgd_from_public(trial: Trial, epsilon: float) -> Row:
+def _dpsgd_from_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _descended(trial, *trial.dpsgd_from_public(epsilon))
 
 
-def _dpsgd_by_shard(trial: Trial, epsilon: float) -> Row:
+def _dpsgd_by_shard(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _descended(trial, *trial.dpsgd_by_shard(epsilon))
 
 
@@ -140,15 +138,15 @@ def _descended(trial: Trial, network: nn.Module, guarantee: Guarantee) -> Row:
     return {"dice": trial.score(network), "guarantee": guarantee.to_dict()}
 
 
-def _control(trial: Trial, epsilon: float) -> Row:
+def _control(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return {"dice": trial.score(trial.control()), "guarantee": None}
 
 
-def _everything(trial: Trial, epsilon: float) -> Row:
+def _everything(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return {"dice": trial.score(trial.everything()), "guarantee": None}
 
 
-METHODS: dict[str, tuple[Callable[[Trial, float], Row], bool]] = {
+METHODS: dict[str, tuple[Callable[[Trial, float, Earlier], Row], bool]] = {
     MEAN_TEACHER: (_mean_teacher, False),
     ENSEMBLE: (_ensemble, False),
     AUTOENCODED: (_autoencoded, True),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -31,13 +31,20 @@ from privet.methods.pate.method import inputs_name
 from privet.nets import segmentation
 from privet.nets.segmentation import Segmenter
 from privet.noise import seeded
-from privet.papers.pate.dpsgd import Budget, records, start_at, train_privately
+from privet.papers.pate.dpsgd import (
+    Budget,
+    PrivateRecipe,
+    records,
+    start_at,
+    train_privately,
+)
 from privet.papers.pate.reducer import ShapeReducer
-from privet.papers.pate.settings import PrivateRecipe, Settings
+
+if TYPE_CHECKING:
+    from privet.papers.experiment import Told
+    from privet.papers.pate.experiment import PATESettings
 
 Array = NDArray[Any]
-Told = Callable[[str], None]
-"""Told what is being trained."""
 Trained = tuple[nn.Module, Guarantee]
 """A network, and what it promises."""
 
@@ -50,9 +57,7 @@ class Trial:
     `place`, whole or not at all, and read from there when they are asked for again.
     """
 
-    def __init__(
-        self, volumes: Volumes, settings: Settings, seed: int, place: Path, told: Told
-    ) -> None:
+    def __init__(self, volumes: Volumes, settings: PATESettings, seed: int, place: Path) -> None:
         s = settings
         order = np.random.default_rng(seed).permutation(len(volumes))
         ends = np.cumsum([s.test, s.public, s.teachers * s.shard])
@@ -61,7 +66,8 @@ class Trial:
             volumes.take(order[ends[0] : ends[1]]),
         )
         self.private = volumes.take(order[ends[1] : ends[2]])
-        self.settings, self.seed, self.place, self.told = s, seed, place, told
+        self.settings, self.seed, self.place = s, seed, place
+        self.told: Told = lambda what: None
         self.classes = len(volumes.classes)
         self.segmenter = Segmenter(classes=self.classes, channels=s.channels, recipe=s.recipe)
         self.truth = segmentation.soft_targets(self.public.labels, self.classes).numpy()

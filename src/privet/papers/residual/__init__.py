@@ -1,7 +1,7 @@
-"""Residual perturbation: the paper's tables and figures, and what stronger attacks find."""
+"""Residual perturbation as published, its theorems, and its experiment."""
 
+from privet.papers.residual.generalisation import TheoremThree
 from privet.papers.residual.published import PublishedResidual
-from privet.papers.residual.run import reproduce
-from privet.papers.residual.settings import QUICK, Settings, paper_settings
+from privet.papers.residual.theorems import TheoremOne, TheoremTwo
 
-__all__ = ["QUICK", "PublishedResidual", "Settings", "paper_settings", "reproduce"]
+__all__ = ["PublishedResidual", "TheoremOne", "TheoremThree", "TheoremTwo"]

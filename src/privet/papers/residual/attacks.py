@@ -19,8 +19,7 @@ from privet.audit.membership import (
 )
 from privet.audit.one_run import OneRunAudit
 from privet.noise import seeded
-from privet.papers.residual.bench import Answers, Bench
-from privet.papers.residual.settings import Job
+from privet.papers.residual.networks import Answers, Bench, Job
 
 
 def target_job(kind: Job, seed: int) -> Job:

@@ -7,28 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from privet.papers.drawing import panels, save
+
 
 def draw(out: Path, results: dict[str, Any]) -> list[Path]:
     """All pictures of a run; returns their paths."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    made = []
-    for name, picture in (
-        ("gamma", _against_gamma),
-        ("thresholds", _thresholds),
-        ("roc", _roc),
-        ("ensembles", _ensembles),
-    ):
-        figure = picture(plt, results)
-        if figure is not None:
-            path = out / f"{name}.png"
-            figure.savefig(path, dpi=120, bbox_inches="tight")
-            plt.close(figure)
-            made.append(path)
-    return made
+    made = {
+        "gamma": _against_gamma(results),
+        "thresholds": _thresholds(results),
+        "roc": _roc(results),
+        "ensembles": _ensembles(results),
+    }
+    return [
+        path for n, figure in made.items() if figure is not None for path in save(figure, out / n)
+    ]
 
 
 def _additive(results: dict[str, Any], members: int = 1) -> list[dict[str, Any]]:
@@ -40,10 +32,10 @@ def _additive(results: dict[str, Any], members: int = 1) -> list[dict[str, Any]]
     return sorted(rows, key=lambda r: r["gamma"])
 
 
-def _against_gamma(plt: Any, results: dict[str, Any]) -> Any:
+def _against_gamma(results: dict[str, Any]) -> Any:
     """Figs. 3 and 4: AUC, training and test accuracy."""
     rows = _additive(results)
-    figure, axes = plt.subplots(figsize=(5.5, 3.5))
+    figure, ((axes,),) = panels(5.5, 3.5)
     gammas = [r["gamma"] for r in rows]
     for key, label in (
         ("train_accuracy", "training accuracy"),
@@ -58,10 +50,10 @@ def _against_gamma(plt: Any, results: dict[str, Any]) -> Any:
     return figure
 
 
-def _thresholds(plt: Any, results: dict[str, Any]) -> Any:
+def _thresholds(results: dict[str, Any]) -> Any:
     """Figs. 3, 4, 9 and 10: precision and recall of the attack at fixed thresholds."""
     rows = [r for r in results["rows"] if r["members"] == 1 and r["skip"]]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), sharex=True)
+    figure, ((left, right),) = panels(9.0, 3.5, columns=2, sharex=True)
     for r in rows:
         at = r["seeds"][0]["shadow"]["thresholds"]
         t = [a["threshold"] for a in at]
@@ -76,9 +68,9 @@ def _thresholds(plt: Any, results: dict[str, Any]) -> Any:
     return figure
 
 
-def _roc(plt: Any, results: dict[str, Any]) -> Any:
+def _roc(results: dict[str, Any]) -> Any:
     """Figs. 7 and 12, and the same on logarithmic axes with LiRA and RMIA where they were run."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4))
+    figure, ((left, right),) = panels(9.5, 4.0, columns=2)
     rows = [r for r in results["rows"] if r["members"] == 1 and r["skip"]]
     for r in rows:
         curve = r["seeds"][0]["shadow"]["roc"]
@@ -101,14 +93,14 @@ def _roc(plt: Any, results: dict[str, Any]) -> Any:
     return figure
 
 
-def _ensembles(plt: Any, results: dict[str, Any]) -> Any:
+def _ensembles(results: dict[str, Any]) -> Any:
     """Fig. 6: AUC, training and test accuracy by ensemble size and gamma."""
     sizes = sorted({r["members"] for r in results["rows"]})
     if len(sizes) < 2:
         return None
     gammas = sorted({r["gamma"] for r in _additive(results, sizes[-1])})
-    figure, panels = plt.subplots(1, 3, figsize=(9, 2.8))
-    for axes, key in zip(panels, ("shadow_auc", "train_accuracy", "test_accuracy"), strict=True):
+    figure, (line,) = panels(9.0, 2.8, columns=3)
+    for axes, key in zip(line, ("shadow_auc", "train_accuracy", "test_accuracy"), strict=True):
         table = np.full((len(sizes), len(gammas)), np.nan)
         for i, k in enumerate(sizes):
             for r in _additive(results, k):
@@ -121,5 +113,5 @@ def _ensembles(plt: Any, results: dict[str, Any]) -> Any:
         axes.set_yticks(range(len(sizes)), [str(k) for k in sizes])
         axes.set_xlabel("gamma")
         axes.set_title(key.replace("_", " "))
-    panels[0].set_ylabel("members")
+    line[0].set_ylabel("members")
     return figure

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privet.nets.residual import Strategy
 from privet.noise import seeded
+from privet.papers.drawing import panels, save
 from privet.papers.residual.inversion import Flow, LearnedInversion, psnr, ssim
 
 FLOWS = {
@@ -29,7 +30,7 @@ def invert(
     """
     x = np.asarray(pictures[: shown + own], dtype=np.float64)
     rows: list[dict[str, Any]] = []
-    panels = {"original": x[0]}
+    seen = {"original": x[0]}
     for number, (name, flow) in enumerate(FLOWS.items()):
         rng = seeded(number)
         features = flow.forward(x, rng=rng.child("forward"))
@@ -40,10 +41,10 @@ def invert(
             flow.backward(mine, rng=rng.child("backward"), noisy=False),
             attack.recover(mine),
         )
-        panels[f"{name}: feature"] = features[0]
+        seen[f"{name}: feature"] = features[0]
         for way, back in zip(WAYS, found, strict=True):
             held = np.clip(back, 0.0, 1.0)
-            panels[f"{name}: {way}"] = held[0]
+            seen[f"{name}: {way}"] = held[0]
             rows.append(
                 {
                     "equation": name,
@@ -52,31 +53,23 @@ def invert(
                     "ssim": float(np.mean([ssim(a, b) for a, b in zip(x, held, strict=False)])),
                 }
             )
-    return rows, panels
+    return rows, seen
 
 
-def picture(out: Path, rows: list[dict[str, Any]], panels: dict[str, NDArray[Any]]) -> Path:
+def picture(out: Path, rows: list[dict[str, Any]], shown: dict[str, NDArray[Any]]) -> list[Path]:
     """All panels side by side, one line an equation, with PSNR and SSIM below."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     columns = ("original", "feature", *WAYS)
-    figure, axes = plt.subplots(len(FLOWS), len(columns), figsize=(9, 2.1 * len(FLOWS)))
+    figure, axes = panels(9.0, 2.1 * len(FLOWS), rows=len(FLOWS), columns=len(columns))
     numbers = {(r["equation"], r["way"]): f"{r['psnr']:.1f} dB, {r['ssim']:.2f}" for r in rows}
     for line, name in zip(axes, FLOWS, strict=True):
         for place, column in zip(line, columns, strict=True):
-            shown = panels["original" if column == "original" else f"{name}: {column}"]
-            low, high = float(shown.min()), float(shown.max())
-            inside = (shown - low) / (high - low or 1.0) if column == "feature" else shown
-            place.imshow(inside, cmap="gray" if shown.ndim == 2 else None, vmin=0.0, vmax=1.0)
+            one = shown["original" if column == "original" else f"{name}: {column}"]
+            low, high = float(one.min()), float(one.max())
+            inside = (one - low) / (high - low or 1.0) if column == "feature" else one
+            place.imshow(inside, cmap="gray" if one.ndim == 2 else None, vmin=0.0, vmax=1.0)
             place.set_xticks([])
             place.set_yticks([])
             place.set_title(column, fontsize=8)
             place.set_xlabel(numbers.get((name, column), ""), fontsize=8)
         line[0].set_ylabel(name, fontsize=8)
-    path = out / "inversion.png"
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    plt.close(figure)
-    return path
+    return save(figure, out / "inversion")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -15,15 +16,42 @@ from torch import Tensor, nn
 from privet import data as datasets
 from privet.audit.membership import Splits, halves
 from privet.estimators import DPSGDClassifier
-from privet.kept import Arrays, kept_arrays
+from privet.kept import Arrays
 from privet.methods.residual.training import Training, probabilities
 from privet.nets.residual import Perturbation, ResNet, Strategy
 from privet.noise import seeded
-from privet.papers.residual.settings import Job, Settings
+
+if TYPE_CHECKING:
+    from privet.papers.residual.experiment import ResidualSettings
 
 Floats = NDArray[np.float64]
 REPEATS = 4
 """How often an attacker who may repeat a question asks; the noise is averaged over them."""
+
+
+Keep = Callable[[Any, Callable[[], Arrays]], Arrays]
+"""Arrays of a key, from the disk or made now."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One network to be trained: which kind, on which half of which part, as which member."""
+
+    part: str
+    """Of the data: target or shadow."""
+    half: int
+    gamma: float = 0.0
+    strategy: Strategy = Strategy.ADDITIVE
+    skip: bool = True
+    dpsgd: bool = False
+    member: int = 0
+
+    def __str__(self) -> str:
+        kind = "DP-SGD" if self.dpsgd else "plain" if not self.gamma else f"gamma {self.gamma:g}"
+        if self.gamma and self.strategy is Strategy.MULTIPLICATIVE:
+            kind += " (II)"
+        return f"{kind}{'' if self.skip else ', no skips'}, {self.part} {self.half}.{self.member}"
 
 
 @final
@@ -49,8 +77,8 @@ class Bench:
     trained on halves of D_shadow likewise.
     """
 
-    def __init__(self, settings: Settings, out: Path, folder: Path | None = None) -> None:
-        self.settings, self.out = settings, out
+    def __init__(self, settings: ResidualSettings, *, keep: Keep, folder: Path | None) -> None:
+        self.settings, self.keep = settings, keep
         whole = datasets.load(settings.data, folder)
         self.data = whole.subset(min(settings.records, len(whole.x_train)))
         self.classes = whole.n_classes
@@ -77,7 +105,7 @@ class Bench:
 
     def answers(self, job: Job) -> Answers:
         """From the disk, or from a network trained now."""
-        found = kept_arrays(self.out / "models", self._key(job), lambda: self._trained(job))
+        found = self.keep(self._key(job), lambda: self._trained(job))
         return Answers(
             part=found["part"].astype(np.float64),
             repeated=found["repeated"].astype(np.float64),
@@ -154,15 +182,9 @@ class Bench:
             )
         return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def _key(self, job: Job) -> list[dict[str, Any]]:
-        """Everything that a trained network depends on."""
-        s = self.settings
-        kept = ("data", "records", "test_records", "epochs", "batch_size", "learning_rate", "depth")
-        facts = {k: getattr(s, k) for k in kept} | {"halves": "in pairs", "network": 1}
-        if job.dpsgd:
-            facts["epsilon"] = s.dpsgd_epsilon
-        asked = asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
-        return [facts, asked]
+    def _key(self, job: Job) -> dict[str, Any]:
+        """What a trained network depends on besides the settings."""
+        return asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
 
 
 def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...]) -> Tensor:

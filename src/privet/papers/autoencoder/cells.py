@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -23,18 +23,48 @@ from privet.papers.autoencoder.compared import (
     TruncatedAutoencoder,
 )
 from privet.papers.autoencoder.panels import copenhagen
-from privet.papers.autoencoder.settings import DELTA, Cell, Settings
 
+if TYPE_CHECKING:
+    from privet.papers.autoencoder.experiment import AutoencoderSettings
+
+PRIVATE = ("dPAH", "FM", "FM, tight", "DPME", "FP")
+NOT_PRIVATE = ("dA", "TdA", "CRBM", "SctRBM")
+MODELS = (*PRIVATE, *NOT_PRIVATE)
+DATA = ("health", "copenhagen")
+UNITS = ("user", "record")
+DELTA = 1e-5
+"""dPAH's; the other private models are pure."""
 LAGS = 3
 HORIZON = {"health": 0.2, "copenhagen": 0.25}
 """The share of days, the last ones, whose statuses are predicted."""
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One model, trained once."""
+
+    data: str
+    model: str
+    seed: int
+    epsilon: float | None
+    """None for models that are not private."""
+    unit: str | None
+    rate: float = 1.0
+    sampled: str = "days"
+    """What the rate is a share of: training days (the paper's M) or users."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides the examples: those with one key share them."""
+        return (self.data, self.seed, self.sampled if self.rate < 1.0 else "days", self.rate)
+
+
+@final
 class Bench:
     """Makes examples for cells and keeps the last ones: cells come sorted."""
 
-    def __init__(self, settings: Settings, folder: Path | None = None) -> None:
+    def __init__(self, settings: AutoencoderSettings, folder: Path | None = None) -> None:
         self.settings = settings
         self.folder = folder
         self._key: tuple[object, ...] = ()
@@ -52,13 +82,13 @@ class Bench:
             case _:
                 raise InvalidArgument("data", data, "health or copenhagen")
 
-    def examples(self, cell: Cell) -> tuple[Examples, Examples]:
+    def examples(self, cell: Trained) -> tuple[Examples, Examples]:
         """Training and test examples; the test days are the same at every rate."""
         if self._examples is None or cell.key != self._key:
             self._key, self._examples = cell.key, self._make(cell)
         return self._examples
 
-    def _make(self, cell: Cell) -> tuple[Examples, Examples]:
+    def _make(self, cell: Trained) -> tuple[Examples, Examples]:
         panel = self.panel(cell.data, cell.seed)
         horizon = max(1, round(HORIZON[cell.data] * panel.days))
         if cell.rate < 1.0 and cell.sampled == "users":
@@ -79,7 +109,7 @@ class Bench:
             Examples.of(recent, fold.test, lags=LAGS),
         )
 
-    def model(self, cell: Cell) -> BehaviourModel:
+    def model(self, cell: Trained) -> BehaviourModel:
         """The model of a cell."""
         steps: dict[str, Any] = {
             "steps": self.settings.steps,
@@ -113,7 +143,7 @@ class Bench:
                 return FilterPriority(**paid)
         raise InvalidArgument("model", cell.model, "one of the models of the comparison")
 
-    def run(self, cell: Cell) -> dict[str, Any]:
+    def run(self, cell: Trained) -> dict[str, Any]:
         """Train and test one cell; what came out, with what is proved."""
         train, test = self.examples(cell)
         began = time.perf_counter()

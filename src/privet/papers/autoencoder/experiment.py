@@ -1,0 +1,178 @@
+"""dPAH against the models it is compared to: Figures 2 and 3 of the paper, and its orderings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
+
+from privet.errors import InvalidArgument
+from privet.papers.autoencoder import figures
+from privet.papers.autoencoder.cells import DATA, MODELS, PRIVATE, UNITS, Bench, Trained
+from privet.papers.autoencoder.findings import Results, as_rows, findings, interval
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AutoencoderSettings(Settings):
+    """All of a run. `users` and `days` are those of the generated network."""
+
+    data: tuple[str, ...] = setting(
+        DATA, help="health (generated) or copenhagen; both by default.", among=DATA, picks=True
+    )
+    models: tuple[str, ...] = setting(
+        MODELS, help="Only these models.", option="model", among=MODELS, picks=True
+    )
+    epsilons: tuple[float, ...] = setting(
+        (0.2, 0.5, 1.0, 2.0, 4.0, 8.0), help="Budgets of Figure 3 instead of the usual ones.",
+        option="epsilon", least=1e-6, picks=True,
+    )  # fmt: skip
+    epsilon: float = 1.0
+    """The budget of Figure 2."""
+    rates: tuple[float, ...] = setting(
+        (0.1, 0.3, 0.6, 1.0), help="Rates of Figure 2 instead of the usual ones.", option="rate",
+        least=1e-3, picks=True,
+    )  # fmt: skip
+    seeds: int = setting(5, help="How many seeds.", least=1, picks=True)
+    """From 1 on: seeds 0 and 100 were used to choose settings."""
+    users: int = setting(254, help="Users of the generated network.", least=8)
+    days: int = setting(300, help="Days of the generated network.", least=20)
+    steps: int = setting(1000, help="Steps of the deep models that are not private.", least=1)
+    """After a quarter as many of pre-training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if max(self.rates) > 1.0:
+            raise InvalidArgument("rate", max(self.rates), "a share, at most 1")
+
+    def given(self, **values: Any) -> Self:
+        """Budgets and rates in order, all of the data always among the rates."""
+        for name, always in (("epsilons", ()), ("rates", (1.0,))):
+            if name in values:
+                values[name] = tuple(sorted({*values[name], *always}))
+        return super().given(**values)
+
+    @property
+    def numbers(self) -> range:
+        """The seeds themselves."""
+        return range(1, self.seeds + 1)
+
+    def trainings(self) -> list[Trained]:
+        """Every model to be trained once, those with the same examples together."""
+        found = dict.fromkeys((*self._figure_2(), *self._figure_3()))
+        return sorted(found, key=lambda c: [str(part) for part in c.key])
+
+    def _figure_2(self) -> Iterator[Trained]:
+        for data in self.data:
+            for seed in self.numbers:
+                for rate in self.rates:
+                    for sampled in ("days", "users") if rate < 1.0 else ("days",):
+                        for model in self.models:
+                            yield from self._models(data, model, seed, rate, sampled)
+
+    def _models(
+        self, data: str, model: str, seed: int, rate: float, sampled: str
+    ) -> Iterator[Trained]:
+        at: dict[str, Any] = {
+            "data": data, "model": model, "seed": seed, "rate": rate, "sampled": sampled,
+        }  # fmt: skip
+        if model in PRIVATE:
+            for unit in UNITS if sampled == "days" else UNITS[:1]:
+                yield Trained(**at, epsilon=self.epsilon, unit=unit)
+        elif sampled == "days" or model == "dA":
+            yield Trained(**at, epsilon=None, unit=None)
+
+    def _figure_3(self) -> Iterator[Trained]:
+        for data in self.data:
+            for seed in self.numbers:
+                for model in self.models:
+                    for epsilon in self.epsilons if model in PRIVATE else ():
+                        for unit in UNITS:
+                            yield Trained(
+                                data=data, model=model, seed=seed, epsilon=epsilon, unit=unit
+                            )
+
+
+@final
+class AutoencoderExperiment(Experiment[AutoencoderSettings]):
+    """Figures 2 and 3: accuracy against sampling rate and epsilon; the paper's orderings tested."""
+
+    name = "autoencoder"
+    quick: ClassVar = {"both": AutoencoderSettings()}
+
+    @cached_property
+    def bench(self) -> Bench:
+        """Makes examples and models."""
+        return Bench(self.settings, self.folder)
+
+    def cells(self) -> Iterator[Cell]:
+        """Every model of both figures."""
+        for one in self.settings.trainings():
+            budget = "" if one.epsilon is None else f", epsilon {one.epsilon:g} per {one.unit}"
+            yield Cell(
+                f"{one.data}: {one.model}{budget}, seed {one.seed}", partial(self._trained, one)
+            )
+
+    def _trained(self, one: Trained, told: Told) -> Row:
+        return self.kept(asdict(one), lambda: self.bench.run(one))
+
+    def collect(self, found: list[Any]) -> Row:
+        """Rows, and the paper's orderings."""
+        return {"rows": found, "findings": as_rows(findings(found, self.settings))}
+
+    def draw(self, results: Row) -> list[Path]:
+        """Both figures for each data set."""
+        return figures.draw(self.out, Results(results["rows"], self.settings))
+
+    def text(self, results: Row) -> str:
+        """Both figures as tables, and the orderings."""
+        return tables(results, self.settings)
+
+
+def tables(results: Row, settings: AutoencoderSettings) -> str:
+    """Figures 2 and 3 as tables (mean accuracy and half of the 95% interval), and the orderings."""
+    found, parts = Results(results["rows"], settings), []
+    budgets: list[Column] = [(f"{e:g}", {"epsilon": e}) for e in settings.epsilons]
+    days: list[Column] = [(f"{q:g}", {"rate": q}) for q in settings.rates]
+    users: list[Column] = [(n, at | {"sampled": "users"}) for n, at in days]
+    at_one = f"epsilon {settings.epsilon:g}"
+    for data in settings.data:
+        for unit in UNITS:
+            title = f"Figure 3, {data}: accuracy against epsilon, per {unit}"
+            parts.append(_table(title, found, budgets, data, unit))
+            title = f"Figure 2, {data}: accuracy against the share of days, {at_one} per {unit}"
+            parts.append(_table(title, found, days, data, unit))
+        title = f"Figure 2 by users, {data}: accuracy against the share of users, {at_one} per user"
+        parts.append(_table(title, found, users, data, "user"))
+    lines = ["The paper's orderings", ""]
+    lines += [
+        f"- {f['verdict']}: {f['data']}, per {f['unit']}: {f['claim']} ({f['details']})"
+        for f in results["findings"]
+    ]
+    return "\n".join([*parts, *lines])
+
+
+Column = tuple[str, dict[str, Any]]
+"""What stands above it, and which cells it shows."""
+
+
+def _table(title: str, found: Results, columns: list[Column], data: str, unit: str) -> str:
+    models = found.settings.models
+    width = max(len(m) for m in models) + 2
+    lines = [title, "", " " * width + "".join(f"{name:>13}" for name, _ in columns)]
+    for model in models:
+        shown = [_shown(found.accuracies(data, model, unit, **at)) for _, at in columns]
+        if any(shown):
+            lines.append(f"{model:<{width}}" + "".join(f"{text:>13}" for text in shown))
+    return "\n".join([*lines, ""])
+
+
+def _shown(accuracies: list[float]) -> str:
+    """Mean and half of the interval; the mean alone of one seed."""
+    if len(accuracies) < 2:
+        return "".join(f"{100 * a:.1f}" for a in accuracies)
+    mean, _, high = interval(accuracies)
+    return f"{100 * mean:.1f} ± {100 * (high - mean):.1f}"

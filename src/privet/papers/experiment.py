@@ -1,0 +1,167 @@
+"""One runner for the papers' experiments: settings by fields, cells kept on disk, a table, figures.
+
+An experiment lists its cells (a network, a method at a budget with a seed), each of which is
+computed once and kept in OUT/cells, so that the same command goes on after an interruption. What
+they found is collected into tables and drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
+
+from privet.errors import InvalidArgument
+from privet.kept import Arrays, kept, kept_arrays, write_json, write_whole
+
+Row = dict[str, Any]
+Told = Callable[[str], None]
+"""Told what a cell is at."""
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many cells are done, and of how many."""
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """Is told and says nothing."""
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    option: str = "",
+    least: float | None = None,
+    among: Iterable[str] = (),
+    picks: bool = False,
+) -> Any:
+    """A field of settings that the command line can give.
+
+    - `option`: its name there, if it is not the field's (one of several: `epsilon`, `epsilons`);
+    - `least`: the smallest value; `among`: the words allowed. Of each, where there are several;
+    - `picks`: it decides which cells are run, and nothing about any of them.
+    """
+    told = {
+        "help": help, "option": option, "least": least, "among": tuple(among), "picks": picks
+    }  # fmt: skip
+    return dataclasses.field(default=default, metadata=told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What an experiment runs: quick by default, the paper's own scale by name."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            for one in value if isinstance(value, tuple) else (value,):
+                _check(f.metadata.get("option") or f.name, one, f.metadata)
+
+    def given(self, **values: Any) -> Self:
+        """The same with what somebody asked for; what picks cells twice picks them once."""
+        for f in fields(self):
+            if f.metadata.get("picks") and isinstance(values.get(f.name), tuple):
+                values[f.name] = tuple(dict.fromkeys(values[f.name]))
+        return dataclasses.replace(self, **values)
+
+    def facts(self) -> dict[str, Any]:
+        """All that a cell may depend on, ready for JSON."""
+        return {
+            f.name: plain(getattr(self, f.name))
+            for f in fields(self)
+            if not f.metadata.get("picks", False)
+        }
+
+
+def _check(name: str, value: Any, told: Mapping[str, Any]) -> None:
+    least, among = told.get("least"), told.get("among")
+    if least is not None and not least <= value:
+        raise InvalidArgument(name, value, f"at least {least:g}")
+    if among and value not in among:
+        raise InvalidArgument(name, value, f"one of {'; '.join(among)}")
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can write it; infinity is a word."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One thing to compute: what it is called, and how; the experiment keeps what comes out."""
+
+    name: str
+    run: Callable[[Told], Any]
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Experiment(ABC, Generic[S]):
+    """A paper's experiment at these settings, in this folder."""
+
+    name: ClassVar[str]
+    """Its word on the command line, and its folder unless told."""
+    version: ClassVar[int] = 1
+    """Of what a cell means: cells of another version are run again."""
+    quick: ClassVar[Mapping[str, Any]]
+    """Settings for minutes on two cores, by data set."""
+    paper: ClassVar[Mapping[str, Any]] = {}
+    """The paper's own, which take days."""
+
+    def __init__(self, settings: S, out: Path, folder: Path | None = None) -> None:
+        self.settings, self.out, self.folder = settings, out, folder
+
+    @abstractmethod
+    def cells(self) -> Iterable[Cell]:
+        """Everything to compute, in this order."""
+
+    @abstractmethod
+    def collect(self, found: list[Any]) -> Row:
+        """What cells found, as the results that are written: rows and their summary."""
+
+    @abstractmethod
+    def draw(self, results: Row) -> Iterable[Path]:
+        """Draw the figures; returns their paths."""
+
+    @abstractmethod
+    def text(self, results: Row) -> str:
+        """The results for people: what is printed and written as tables.md."""
+
+    def kept(self, key: Any, run: Callable[[], Row]) -> Row:
+        """A row from its file, or computed and written: whole or not at all."""
+        return kept(self.out / "cells", [self.version, self.settings.facts(), key], run)
+
+    def kept_arrays(self, key: Any, run: Callable[[], Arrays]) -> Arrays:
+        """The same for arrays."""
+        return kept_arrays(self.out / "cells", [self.version, self.settings.facts(), key], run)
+
+    def run(self, progress: Progress = silent) -> Row:
+        """Compute what is missing; write results.json, tables.md and figures; returns results."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        cells, found = list(self.cells()), []
+        for i, cell in enumerate(cells):
+            progress(cell.name, i, len(cells))
+
+            def told(what: str, i: int = i) -> None:
+                progress(what, i, len(cells))
+
+            found.append(cell.run(told))
+        progress("tables and figures", len(cells), len(cells))
+        results = {"settings": plain(self.settings), **self.collect(found)}
+        results["pictures"] = [str(path) for path in self.draw(results)]
+        write_json(self.out / "results.json", results)
+        write_whole(self.out / "tables.md", self.text(results) + "\n")
+        progress("done", len(cells), len(cells))
+        return results

@@ -1,0 +1,282 @@
+"""PATE for high-dimensional targets: the paper's comparison on hippocampus volumes.
+
+Rows: the mean teacher, the ensemble without noise, the students of PCA-PATE and autoencoded PATE,
+DP-SGD on the same U-Net, the control that the paper lacks (the public labels alone), and training
+without privacy.
+
+Two units: PATE protects a teacher's whole shard (replace-one), DP-SGD a single volume (add-remove).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from privet.data.nifti import Volumes, hippocampus, spheres
+from privet.errors import InvalidArgument
+from privet.kept import number_to_json
+from privet.nets.segmentation import Recipe
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.pate.dpsgd import PrivateRecipe
+from privet.papers.pate.rows import (
+    ABOUT_PUBLIC,
+    AUTOENCODED,
+    CONTROL,
+    DPSGD,
+    GUESS,
+    MEAN_MAP,
+    MEAN_TEACHER,
+    METHODS,
+    SWEPT,
+    WITH_PUBLIC,
+    made_row,
+)
+from privet.papers.pate.trial import Trial
+
+FRESH = PrivateRecipe(channels=(4, 8, 16), steps=100, sample_rate=0.2, learning_rate=2e-2)
+GOING_ON = PrivateRecipe(channels=(8, 16, 32, 64), steps=50, sample_rate=0.2, learning_rate=1e-3)
+BY_SHARD = PrivateRecipe(
+    channels=(4, 8, 16), steps=30, sample_rate=1.0, learning_rate=2e-2, views=16
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PATESettings(Settings):
+    """What is run. The split follows the paper: K shards, the student's volumes, the rest for test.
+
+    The student's volumes are public, and so are their labels: the reducer is fitted on them (as in
+    the paper), and the control is trained on them.
+    """
+
+    data: str = "hippocampus"
+    teachers: int = setting(8, help="K, the number of shards.", least=1)
+    shard: int = setting(20, help="Volumes of a teacher.", least=1)
+    public: int = setting(50, help="N, volumes of the student.", least=1)
+    test: int = setting(50, help="Volumes for the test.", least=1)
+    channels: tuple[int, ...] = setting(
+        (8, 16, 32, 64), help="Channels of the U-Net, one a level.", least=1
+    )
+    recipe: Recipe = field(default_factory=lambda: Recipe(steps=400, learning_rate=1e-2))
+    epsilon: float = setting(8.0, help="The budget of the table.", picks=True)
+    delta: float = setting(1e-3, help="At this delta.")
+    sweep: tuple[float, ...] = setting(
+        (2.0, 4.0, 16.0), help="Other budgets, for the curves.", option="other-epsilon", picks=True
+    )
+    seeds: int = setting(3, help="How many seeds.", least=1, picks=True)
+    dimension: int = setting(4, help="Numbers in an autoencoder's code.", least=1)
+    widths: tuple[int, ...] = (8, 16, 32)
+    reducer_steps: int = 500
+    folds: int = 5
+    """Parts of the public volumes, each labelled by a network that was trained on the others."""
+    dpsgd: PrivateRecipe = FRESH
+    dpsgd_from_public: PrivateRecipe = GOING_ON
+    dpsgd_by_shard: PrivateRecipe = BY_SHARD
+
+    @property
+    def volumes(self) -> int:
+        """How many volumes the split needs."""
+        return self.teachers * self.shard + self.public + self.test
+
+    def digest(self) -> str:
+        """Names all that changes a network but its seed and its budget, which it names itself."""
+        text = json.dumps(self.facts(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+GENERATED = PATESettings(
+    data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
+    recipe=Recipe(steps=40, patch=(16, 16, 16), learning_rate=1e-2), sweep=(2.0, math.inf),
+    seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, folds=2,
+    dpsgd=PrivateRecipe(channels=(4, 8), steps=5, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_from_public=PrivateRecipe(
+        channels=(8, 16), steps=5, sample_rate=0.5, learning_rate=1e-2),
+    dpsgd_by_shard=PrivateRecipe(
+        channels=(4, 8), steps=5, sample_rate=1.0, learning_rate=1e-2, views=2),
+)  # fmt: skip
+"""Balls in shells instead of files: a minute, to see everything run."""
+
+
+def load(settings: PATESettings, folder: Path | None) -> Volumes:
+    """The volumes of a run."""
+    match settings.data:
+        case "hippocampus":
+            found = hippocampus(folder)
+        case "spheres":
+            found = spheres(settings.volumes, seed=0)
+        case _:
+            raise InvalidArgument("data", settings.data, "hippocampus or spheres")
+    if len(found) < settings.volumes:
+        raise InvalidArgument(
+            "data", f"{len(found)} volumes", f"at least {settings.volumes}, what the split needs"
+        )
+    return found
+
+
+@final
+class PATEExperiment(Experiment[PATESettings]):
+    """Segmentation by PATE: teachers, ensemble, students, DP-SGD and the control; Dice by class."""
+
+    name = "pate"
+    quick: ClassVar = {"hippocampus": PATESettings(), "spheres": GENERATED}
+
+    @cached_property
+    def volumes(self) -> Volumes:
+        """Loaded once."""
+        return load(self.settings, self.folder)
+
+    @cached_property
+    def trials(self) -> dict[int, Trial]:
+        """A split of the volumes for each seed, with its networks in a folder of their own."""
+        place = self.out / "cells" / self.settings.digest()
+        return {
+            seed: Trial(self.volumes, self.settings, seed, place / f"seed-{seed}")
+            for seed in range(self.settings.seeds)
+        }
+
+    def cells(self) -> Iterator[Cell]:
+        """The table for every seed first, then the sweep."""
+        s = self.settings
+        for seed in range(s.seeds):
+            for method, (_, private) in METHODS.items():
+                yield self._cell(method, s.epsilon if private else math.inf, seed)
+        for seed in range(s.seeds):
+            for method in SWEPT:
+                for epsilon in s.sweep:
+                    if math.isfinite(epsilon) or method != DPSGD:
+                        yield self._cell(method, epsilon, seed)
+
+    def _cell(self, method: str, epsilon: float, seed: int) -> Cell:
+        name = f"{method}, epsilon {epsilon:g}, seed {seed}"
+        return Cell(name, partial(self._row, method, epsilon, seed))
+
+    def _row(self, method: str, epsilon: float, seed: int, told: Told) -> Row:
+        trial = self.trials[seed]
+        trial.told = told
+
+        def earlier(other: str) -> Row:
+            return self._row(other, epsilon, seed, told)
+
+        return self.kept(
+            [method, number_to_json(epsilon), seed],
+            lambda: made_row(trial, method, epsilon, earlier),
+        )
+
+    def collect(self, found: list[Any]) -> Row:
+        """Rows, their means over seeds, and the paper's orderings."""
+        s = self.settings
+        sums = summary(found)
+        return {
+            "volumes": {"private": s.teachers * s.shard, "public": s.public, "test": s.test,
+                        "grid": list(self.volumes.grid)},
+            "classes": list(self.volumes.classes[1:]),
+            "rows": found,
+            "summary": sums,
+            "findings": findings(sums, s.epsilon),
+        }  # fmt: skip
+
+    def draw(self, results: Row) -> list[Path]:
+        """Dice by method and against epsilon, and outlines on slices."""
+        from privet.papers.pate import figures
+
+        return figures.draw(self.out, results, self.trials[0])
+
+    def text(self, results: Row) -> str:
+        """The table, and which orderings hold."""
+        lines = [table(results)]
+        lines += [
+            f"{found['claim']}: {'yes' if found['holds'] else 'no'} "
+            f"({found['difference']:+.3f}, mean of {len(found['by_seed'])} seeds)"
+            for found in results["findings"]
+        ]
+        return "\n".join(lines)
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """Mean over seeds, and the standard error of that mean, for every method and budget."""
+    groups: dict[tuple[str, Any], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["method"], row["epsilon"]), []).append(row)
+    out = []
+    for (method, epsilon), same in groups.items():
+        means = [row["mean_dice"] for row in same]
+        error = float(np.std(means, ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
+        guarantee = same[0]["guarantee"]
+        out.append(
+            {
+                "method": method,
+                "epsilon": epsilon,
+                "seeds": len(same),
+                "dice": np.mean([row["dice"] for row in same], axis=0).tolist(),
+                "mean_dice": float(np.mean(means)),
+                "standard_error": error,
+                "by_seed": means,
+                "unit": None if guarantee is None else guarantee["unit"],
+            }
+        )
+    return out
+
+
+def findings(rows: list[Row], epsilon: float) -> list[Row]:
+    """The paper's two comparisons and ours against the control: by how much, in each seed."""
+    by = {(row["method"], row["epsilon"]): row for row in rows}
+
+    def at(method: str) -> Row:
+        private = METHODS[method][1]
+        found: Row = by[method, number_to_json(epsilon if private else math.inf)]
+        return found
+
+    out = []
+    claims = [
+        (first, second)
+        for first in (AUTOENCODED, ABOUT_PUBLIC, WITH_PUBLIC)
+        for second in (MEAN_TEACHER, DPSGD, CONTROL)
+    ]
+    for first, second in [*claims, (AUTOENCODED, MEAN_MAP), (ABOUT_PUBLIC, GUESS)]:
+        a, b = at(first), at(second)
+        gaps = [x - y for x, y in zip(a["by_seed"], b["by_seed"], strict=True)]
+        out.append(
+            {
+                "claim": f"{first} above {second}",
+                "difference": float(np.mean(gaps)),
+                "by_seed": gaps,
+                "holds": float(np.mean(gaps)) > 0.0,
+            }
+        )
+    return out
+
+
+def table(results: dict[str, Any]) -> str:
+    """The summary as Markdown."""
+    classes = results["classes"]
+    head = [
+        "method", "epsilon", *(f"Dice {c}" for c in classes), "mean", "s.e.", "each seed",
+        "unit protected",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in results["summary"]:
+        error = row["standard_error"]
+        cells = [
+            row["method"],
+            "none" if row["epsilon"] == "inf" else f"{row['epsilon']:g}",
+            *(_short(x) for x in row["dice"]),
+            _short(row["mean_dice"]),
+            "" if error is None else _short(error),
+            " ".join(map(_short, row["by_seed"])),
+            row["unit"] or "nothing",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(x: float) -> str:
+    """.812 rather than 0.812."""
+    return f"{x:.3f}".removeprefix("0")

@@ -1,0 +1,229 @@
+"""Residual perturbation: the paper's tables and figures, and what stronger attacks find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from privet.errors import InvalidArgument
+from privet.nets.residual import Strategy
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.residual import attacks, figures, inversion_figure
+from privet.papers.residual.networks import Bench, Job
+from privet.papers.residual.printed import PRINTED, budgets
+
+PLAIN = Job(part="target", half=0)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ResidualSettings(Settings):
+    """One data set's run."""
+
+    data: str
+    records: int = setting(help="The first so many records only.", least=16)
+    """Of the training part; a quarter trains a target and a quarter its shadow."""
+    test_records: int
+    epochs: int = setting(help="Epochs of every network.", least=1)
+    batch_size: int = setting(64, help="Records in a batch.", least=1)
+    learning_rate: float = 0.1
+    depth: int = 8
+    dpsgd_epsilon: float = 22.33
+    gamma: float = setting(help="Noise of the main comparison.", least=0, picks=True)
+    gammas: tuple[float, ...] = setting(
+        help="Further gammas, for the curves.", option="other-gamma", least=0, picks=True
+    )
+    multiplicative: tuple[float, ...] = setting(
+        help="gamma of Strategy II.", option="multiplicative-gamma", least=0, picks=True
+    )
+    members: tuple[int, ...] = setting((1,), help="Sizes of ensembles.", least=1, picks=True)
+    seeds: int = setting(3, help="How many targets of each kind.", least=1, picks=True)
+    references: int = setting(4, help="Reference models of LiRA and RMIA: 4, 6, 8.", picks=True)
+    thresholds: tuple[float, ...] = setting(
+        (0.5, 0.6, 0.7, 0.8), help="Thresholds of the attack.", option="threshold", picks=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.references % 2 or self.references < 4:
+            raise InvalidArgument("references", self.references, "an even number from 4 on")
+
+    @property
+    def halves(self) -> int:
+        """How many target models are trained, in pairs that complement each other."""
+        return 2 * max(self.seeds, self.references // 2 + 1)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of ensembles, one always among them."""
+        return tuple(sorted({1, *self.members}))
+
+
+QUICK = {
+    "cifar10": ResidualSettings(
+        data="cifar10", records=10_000, test_records=2_000, epochs=20, gamma=0.5,
+        gammas=(0.25, 1.0), multiplicative=(0.5, 2.0),
+    ),
+    "mnist": ResidualSettings(
+        data="mnist", records=4_000, test_records=2_000, epochs=12, gamma=0.5,
+        gammas=(0.25, 1.0), multiplicative=(0.5,), seeds=1,
+    ),
+    "breastmnist": ResidualSettings(
+        data="breastmnist", records=624, test_records=156, epochs=40, batch_size=32, gamma=0.5,
+        gammas=(0.25, 1.0), multiplicative=(0.5, 2.0), members=(1, 5), dpsgd_epsilon=15.79,
+    ),
+    "idc": ResidualSettings(
+        data="idc", records=10_000, test_records=4_000, epochs=20, gamma=0.5,
+        gammas=(0.2,), multiplicative=(0.5,), dpsgd_epsilon=15.79,
+    ),
+}  # fmt: skip
+"""Minutes to an hour of one core."""
+
+_SCALE: dict[str, Any] = {"members": (1, 3, 5), "batch_size": 128, "test_records": 10_000}
+_PAPER: dict[str, dict[str, Any]] = {
+    "cifar10": {"records": 50_000, "epochs": 200, "gamma": 4.5, "gammas": (0.5, 0.75),
+                "multiplicative": (1.0, 2.0)},
+    "mnist": {"records": 60_000, "epochs": 200, "gamma": 2.5, "gammas": (0.5, 1.0)},
+    "breastmnist": {"test_records": 156, "epochs": 100, "gammas": (0.1, 0.2, 1.0)},
+    "idc": {"records": 39_952, "test_records": 43_420, "epochs": 100, "gammas": (0.1, 0.2),
+            "multiplicative": (0.5, 1.0, 2.0)},
+}  # fmt: skip
+
+
+@final
+class ResidualExperiment(Experiment[ResidualSettings]):
+    """Tables I-III and V, Figs. 1-12 but for CIFAR-100, and LiRA and RMIA on the same models."""
+
+    name = "residual"
+    version = 2
+    quick: ClassVar = QUICK
+    paper: ClassVar = {name: replace(QUICK[name], **_SCALE | own) for name, own in _PAPER.items()}
+
+    @cached_property
+    def bench(self) -> Bench:
+        """The data in the paper's split, and the networks trained on it."""
+        return Bench(self.settings, keep=self.kept_arrays, folder=self.folder)
+
+    def cells(self) -> Iterator[Cell]:
+        """One for each network."""
+        for job in networks(self.bench):
+            yield Cell(str(job), partial(self._trained, job))
+
+    def _trained(self, job: Job, told: Told) -> None:
+        self.bench.answers(job)
+
+    def collect(self, found: list[Any]) -> Row:
+        """Attacks on the networks, Theorem 1 beside what is printed, and inversions."""
+        inverted, _ = self._inverted
+        return {
+            "rows": list(_rows(self.bench)),
+            "printed": PRINTED.get(self.settings.data, {}),
+            "budgets": budgets(self.settings.data),
+            "inversion": inverted,
+        }
+
+    @cached_property
+    def _inverted(self) -> tuple[list[Row], dict[str, Any]]:
+        return inversion_figure.invert(self.bench.raw)
+
+    def draw(self, results: Row) -> list[Path]:
+        """Figs. 3-7 and 9-12 of this data set, and Figs. 1 and 8."""
+        drawn = inversion_figure.picture(self.out, *self._inverted)
+        return [*figures.draw(self.out, results), *drawn]
+
+    def text(self, results: Row) -> str:
+        """A line for each network, each printed one, and each inversion."""
+        lines = [f"{'model':<30} {'AUC':>6} {'train':>6} {'test':>6} {'LiRA':>6} {'RMIA':>6}"]
+        keys = ("shadow_auc", "train_accuracy", "test_accuracy", "lira_auc", "rmia_auc")
+        for row in results["rows"]:
+            numbers = [f"{row[k]:6.3f}" if k in row else f"{'':6}" for k in keys]
+            lines.append(f"{row['name']:<30} {' '.join(numbers)}")
+        for name, (auc, train, test) in results["printed"].items():
+            lines.append(f"{'paper: ' + name:<30} {auc:6.3f} {train:6.3f} {test:6.3f}")
+        for row in results["inversion"]:
+            found = f"{row['psnr']:.1f} dB, SSIM {row['ssim']:.2f}"
+            lines.append(f"inversion of {row['equation']}, {row['way']}: {found}")
+        if (stated := results["budgets"]) is not None:
+            lines.append(
+                f"Theorem 1 at the paper's settings for {stated['of']}: epsilon "
+                f"{stated['theorem_1']:.2g}; the paper prints {stated['theorem_1_as_printed']:.2g}"
+            )
+        return "\n".join(lines)
+
+
+def kinds(settings: ResidualSettings) -> Iterator[tuple[str, Job, int, bool]]:
+    """(name, kind of network, members, whether stronger attacks are run on it) of each row."""
+
+    def noisy(gamma: float, **kw: Any) -> Job:
+        return Job(part="target", half=0, gamma=gamma, **kw)
+
+    two = Strategy.MULTIPLICATIVE
+    yield "ResNet8", PLAIN, 1, True
+    yield f"En1 ResNet8, gamma {settings.gamma:g}", noisy(settings.gamma), 1, True
+    yield "ResNet8 (DP-SGD)", Job(part="target", half=0, dpsgd=True), 1, False
+    for gamma in settings.gammas:
+        yield f"En1 ResNet8, gamma {gamma:g}", noisy(gamma), 1, False
+    for gamma in settings.multiplicative:
+        yield f"Strategy II, En1, gamma {gamma:g}", noisy(gamma, strategy=two), 1, False
+    yield f"no skips, gamma {settings.gamma:g}", noisy(settings.gamma, skip=False), 1, False
+    for k in settings.sizes[1:]:
+        for gamma in (0.0, settings.gamma, *settings.gammas):
+            yield f"En{k} ResNet8, gamma {gamma:g}", noisy(gamma), k, False
+        for gamma in settings.multiplicative[-1:]:
+            yield f"Strategy II, En{k}, gamma {gamma:g}", noisy(gamma, strategy=two), k, False
+
+
+def networks(bench: Bench) -> list[Job]:
+    """Every network that the rows need, the main comparison first, none twice."""
+    s = bench.settings
+    wanted: list[Job] = []
+    main = [kind for _, kind, _, compared in kinds(s) if compared]
+    for seed in range(s.seeds):
+        wanted.append(attacks.shadow_job(seed))
+        wanted += [attacks.target_job(kind, seed) for kind in main]
+    for seed in range(s.seeds):
+        for kind in main:
+            wanted += attacks.reference_jobs(bench, kind, seed)
+            wanted.append(attacks.own_shadow_job(kind, seed))
+    for _, kind, members, _ in kinds(s):
+        for m in range(members):
+            wanted.append(replace(attacks.target_job(kind, 0), member=m))
+    return list(dict.fromkeys(wanted))
+
+
+def _rows(bench: Bench) -> Iterator[Row]:
+    for name, kind, members, compared in kinds(bench.settings):
+        seeds = range(bench.settings.seeds if compared else 1)
+        found = [attacks.outcome(bench, kind, seed, members) for seed in seeds]
+        if compared:
+            for one in found:
+                one |= attacks.stronger(bench, kind, one["seed"])
+        yield {
+            "name": name,
+            "gamma": kind.gamma,
+            "strategy": kind.strategy.value,
+            "skip": kind.skip,
+            "dpsgd": kind.dpsgd,
+            "members": members,
+            **_means(found),
+            "seeds": found,
+        }
+
+
+def _means(found: list[Row]) -> dict[str, float]:
+    """Averages over seeds of what the tables show."""
+    out: dict[str, float] = {
+        key: float(np.mean([f[key] for f in found]))
+        for key in ("train_accuracy", "test_accuracy", "control_auc", "seconds", "audited_epsilon")
+        if key in found[0]
+    }
+    for attack in ("shadow", "loss", "adapted", "lira", "rmia"):
+        if attack in found[0]:
+            for key in ("auc", "tpr_at_1pct_fpr"):
+                out[f"{attack}_{key}"] = float(np.mean([f[attack][key] for f in found]))
+    return out

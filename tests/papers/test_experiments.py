@@ -1,0 +1,130 @@
+"""What all experiments share: options from fields, cells kept once, one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from privet.cli.main import main
+from privet.errors import InvalidArgument
+from privet.papers import EXPERIMENTS, experiment_named
+from privet.papers.experiment import Cell, Experiment, Settings, plain, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToySettings(Settings):
+    """Of an experiment that squares."""
+
+    power: int = setting(2, help="The power.", least=1)
+    numbers: tuple[int, ...] = setting((1, 2), help="What is raised.", option="number", picks=True)
+    word: str = setting("a", help="A word.", among=("a", "b"))
+    scale: float = 1.0
+
+
+class Toy(Experiment[ToySettings]):
+    """Powers of numbers."""
+
+    name = "toy"
+    quick: ClassVar = {"one": ToySettings()}
+    computed: ClassVar[list[int]] = []
+
+    def cells(self) -> Iterator[Cell]:
+        """One a number."""
+        for n in self.settings.numbers:
+            yield Cell(f"{n}", partial(self._raised, n))
+
+    def _raised(self, n: int, told: Any) -> dict[str, Any]:
+        def run() -> dict[str, Any]:
+            told(f"at {n}")
+            self.computed.append(n)
+            return {"number": n, "found": n**self.settings.power}
+
+        return self.kept(n, run)
+
+    def collect(self, found: list[Any]) -> dict[str, Any]:
+        """The rows."""
+        return {"rows": found}
+
+    def draw(self, results: dict[str, Any]) -> list[Path]:
+        """Nothing."""
+        return []
+
+    def text(self, results: dict[str, Any]) -> str:
+        """The numbers."""
+        return " ".join(str(r["found"]) for r in results["rows"])
+
+
+def test_cells_are_computed_once_and_settings_that_pick_them_repeat_nothing(tmp_path: Path) -> None:
+    Toy.computed.clear()
+    told: list[tuple[str, int, int]] = []
+    Toy(ToySettings(), tmp_path).run(lambda *a: told.append(a))
+    assert told == [
+        ("1", 0, 2), ("at 1", 0, 2), ("2", 1, 2), ("at 2", 1, 2), ("tables and figures", 2, 2),
+        ("done", 2, 2),
+    ]  # fmt: skip
+    Toy(ToySettings(numbers=(1, 2, 3)), tmp_path).run()
+    assert Toy.computed == [1, 2, 3]
+    Toy(ToySettings(scale=2.0), tmp_path).run()  # a cell may depend on it
+    assert Toy.computed == [1, 2, 3, 1, 2]
+    assert (tmp_path / "tables.md").read_text() == "1 4\n"
+    assert json.loads((tmp_path / "results.json").read_text())["settings"]["scale"] == 2.0
+
+
+def test_another_version_computes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Toy.computed.clear()
+    Toy(ToySettings(), tmp_path).run()
+    monkeypatch.setattr(Toy, "version", 2)
+    Toy(ToySettings(), tmp_path).run()
+    assert Toy.computed == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"power": 0}, "power must be at least 1"), ({"word": "c"}, "word must be one of a; b")],
+)
+def test_settings_are_checked_by_their_fields(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        ToySettings().given(**wrong)
+
+
+def test_the_command_has_an_option_for_each_setting_with_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("privet.cli.reproduce.EXPERIMENTS", {"toy": ""})
+    monkeypatch.setattr("privet.cli.reproduce.experiment_named", lambda name: Toy)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(["reproduce", "toy", "--out", str(tmp_path), *words])
+        return (int(leaving.value.code or 0), *capsys.readouterr())
+
+    assert run("--power", "3", "--number", "2", "--number", "3", "--number", "2")[1].startswith(
+        "8 27\n"
+    )
+    assert json.loads(run("--json")[1])["rows"] == [
+        {"number": 1, "found": 1}, {"number": 2, "found": 4}
+    ]  # fmt: skip
+    code, _, error = run("--power", "0")
+    assert code == 2 and error == "error: power must be at least 1, got 0\n"
+    for word in ("--scale", "--paper", "--data"):  # no help, no paper settings, one data set
+        assert run(word, "1")[0] == 2
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_paper_starts_from_settings_of_its_data(name: str) -> None:
+    kind = experiment_named(name)
+    assert kind.name == name
+    for choices in (kind.quick, kind.paper):
+        for data, settings in choices.items():
+            assert len(kind.quick) == 1 or settings.data == data
+            json.dumps(plain(settings), allow_nan=False)
+    options = [f for f in fields(settings) if "help" in f.metadata]
+    assert options and all(f.metadata["help"].endswith(".") for f in options)
+    names = [f.metadata["option"] or f.name for f in options]
+    assert len(set(names)) == len(names)
