@@ -59,7 +59,6 @@ READ_CLASSES = _assumed("classes", "the list of classes, taken from y, is public
 SETTINGS = _assumed(
     "settings", "the initial model and all settings were chosen without these records"
 )
-OWN_ROWS = _assumed("rows", "each row was made from its own record by a public map")
 EXACT_ROWS = _enforced(
     "rows",
     "each row is computed from its own record, without rounding or in one order of additions: "

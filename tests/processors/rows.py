@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from privet._exact import Product, row_norms, row_sums, tanh
-from privet.methods.adaptive_laplace.rows import public_rows
+from privet.data.records import Domain
 from privet.methods.autoencoder.behaviour.layers import Layer as BehaviourLayer
 from privet.methods.autoencoder.layers import Activation, Layer
 from privet.methods.autoencoder.records import Scaling
@@ -87,8 +87,30 @@ def elementwise(folder: Path) -> Result:
 def bounded(folder: Path) -> Result:
     """Rows from declared bounds."""
     x = records(67, 33) * 4
-    pair, ball = (partial(public_rows, features=None, bounds=b) for b in ((0.0, 3.0), 2.0))
-    return np.concatenate([same_alone(pair, x), same_alone(ball, x)])
+    found = []
+    for bounds in ((0.0, 3.0), 2.0):
+        domain = Domain(shape=(33,), bounds=bounds)
+        views = ("values", "flat", "box", "cube", "ball", "directions")
+        found += [same_alone(partial(seen, domain, view), x) for view in views]
+    return np.concatenate(found)
+
+
+def seen(domain: Domain, view: str, x: Result) -> Result:
+    """One of the views of rows that methods take."""
+    rows = domain.rows(x)
+    match view:
+        case "values":
+            return rows.values
+        case "flat":
+            return rows.flat
+        case "box":
+            return rows.box()
+        case "cube":
+            return rows.cube()
+        case "ball":
+            return rows.ball()
+        case _:
+            return rows.directions()
 
 
 def codes(folder: Path) -> Result:

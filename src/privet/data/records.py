@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
+from privet._exact import row_norms
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise, Unit
 from privet.loss import gaussian_mu
@@ -184,8 +185,8 @@ class Domain:
 
     @property
     def premise(self) -> Premise:
-        """How rows are made, as far as we see it."""
-        return premises.OWN_ROWS
+        """How it is known that a row depends on its own record alone, rounding included."""
+        return premises.EXACT_ROWS if self.features is None else self.features.premise
 
 
 @final
@@ -436,7 +437,7 @@ def _shortened(part: Array, length: Any) -> Array:
     """x / max(||x||, length), and a little shorter."""
     flat = part.reshape(len(part), -1)
     largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-    norms = largest * np.sqrt(np.square(flat / largest).sum(axis=1, keepdims=True))
+    norms = largest * row_norms(flat / largest)[:, None]
     # the division first: a record of huge numbers must not overflow
     return np.asarray(flat / np.maximum(norms, length) * (1.0 - MARGIN)).reshape(part.shape)
 
