@@ -101,6 +101,34 @@ def test_it_agrees_with_one_composition_of_all(losses: list[PrivacyLoss]) -> Non
         assert account.epsilon <= 1.1 * exact + 0.05
 
 
+def test_one_direction_that_nothing_is_known_of_is_not_hidden_by_the_other() -> None:
+    """A part whose moments explode at the order of the line, in one direction only."""
+    account = growing(*[Gaussian(mu=0.005)] * 300, *[Pure(epsilon_each=0.005)] * 300, cap=20.0)
+    order = account._line.quadrature.order if account._line else 0.0
+    assert order > 5.0
+    wild = SampledGaussian(sample_rate=0.003, noise_multiplier=0.6, steps=3)
+    exact = (account.sums.total + wild).epsilon(DELTA)
+    assert exact * (1 - 1e-3) <= account.epsilon_with(wild) <= 1.05 * exact + 0.02
+
+
+def test_a_thousand_different_charges_follow_the_exact_total() -> None:
+    rng = np.random.default_rng(0)
+    account = Growing(adjacency=A, delta=DELTA, cap=20.0)
+    for i in range(1200):
+        each = float(rng.uniform(0.00125, 0.00375))
+        noise = float(rng.uniform(1.0, 3.0))
+        loss = (
+            SampledGaussian(sample_rate=each, noise_multiplier=noise, steps=2)
+            if i % 10 == 9
+            else (Gaussian(mu=each) if i % 3 else Pure(epsilon_each=each))
+        )
+        found = account.epsilon_with(loss)
+        account.add(loss)
+        if i % 300 == 299:
+            exact = account.sums.total.epsilon(DELTA)
+            assert exact * (1 - 1e-3) <= found <= 1.02 * exact
+
+
 def test_at_the_cap_nothing_that_fits_is_refused_and_nothing_else_admitted() -> None:
     """Charge by charge against the exact composition, through the cap."""
     rng = np.random.default_rng(5)

@@ -143,15 +143,25 @@ class _Line:
             total = total.plus(_Values(k=answer[0], errors=answer[1], tail=tail))
         return total
 
-    def epsilon(self, values: _Values, delta: float) -> float:
-        """An epsilon that these values certainly have at `delta`; inf if above `most`."""
-        if delta <= values.tail:
+    def epsilon(self, values: _Values, delta: float, floor: float) -> float:
+        """An epsilon of at least `floor` that these values certainly have; inf if above `most`.
+
+        Every point where the bound of delta is small enough is an answer; the search begins at
+        `floor`, where the last answer was.
+        """
+        if delta <= values.tail or not floor <= self.most:
             return math.inf
         target = math.log(delta - values.tail)
         curve = contour.build_curve(values.k, values.errors, self.quadrature, self.smoothing)
-        if not curve.log_delta(self.most) <= target:
-            return math.inf
-        low, high = 0.0, self.most
+        if curve.log_delta(floor) <= target:
+            return floor
+        low, width = floor, 0.005 * self.most
+        high = min(low + width, self.most)
+        while not curve.log_delta(high) <= target:
+            if high >= self.most:
+                return math.inf
+            low, width = high, 4.0 * width
+            high = min(low + width, self.most)
         while high - low > 1e-5 * high + 1e-9:
             middle = 0.5 * (low + high)
             if curve.log_delta(middle) <= target:
@@ -187,6 +197,8 @@ class Growing:
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
         self._planned_at = 0
+        self._latest: tuple[PrivacyLoss, float] | None = None
+        self._floor = 0.0
         self._recent: OrderedDict[tuple[PrivacyLoss, Direction], _Values] = OrderedDict()
 
     @classmethod
@@ -211,6 +223,9 @@ class Growing:
         if self._line is not None:
             for direction, values in self._values.items():
                 self._values[direction] = values.plus(self._contribution(loss, direction))
+            if self._latest is not None and self._latest[0] == loss:  # epsilon only grows
+                found = self._latest[1]
+                self._floor = 0.98 * found if math.isfinite(found) else self._floor
         for part in loss.parts:
             self._survive += math.log1p(-part.failure)
             for direction in Direction:
@@ -281,11 +296,14 @@ class Growing:
     def _read(self, loss: PrivacyLoss | None, delta: float) -> float:
         if self._line is None:
             return math.inf
-        worst = 0.0
+        worst = self._floor
         for direction, values in self._values.items():
             if loss is not None:
                 values = values.plus(self._contribution(loss, direction))
-            worst = max(worst, self._line.epsilon(values, delta))
+            worst = self._line.epsilon(values, delta, worst)
+            if worst == math.inf:
+                break
+        self._latest = None if loss is None else (loss, worst)
         return worst
 
     def _contribution(self, loss: PrivacyLoss, direction: Direction) -> _Values:
@@ -303,7 +321,7 @@ class Growing:
     def _lay(self, loss: PrivacyLoss | None, least: float) -> None:
         """A new line for results up to `least` at least, and K of everything so far on it."""
         self._recent.clear()
-        self._planned_at = self.sums.count
+        self._planned_at, self._floor, self._latest = self.sums.count, 0.0, None
         total = self.sums.total.parts
         parts = total if loss is None else (*total, *loss.parts)
         releases = max(1, sum(p.releases for p in parts))
