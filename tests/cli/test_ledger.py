@@ -73,7 +73,7 @@ def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     shown = run("show", path)
     for expected in ("mean [age]", "SampledGaussian", "ada", "epsilon", " of 3 ", "data census"):
         assert expected in shown
-    assert "2 earlier entries not shown" in run("show", path, "--last", 2)
+    assert "2 earlier lines not shown" in run("show", path, "--last", 2)
     listed = run_json("show", path)
     assert [e["what"] for e in listed["entries"]] == ["mean [age]", "count", "rough", "training"]
     assert listed["remaining"] == pytest.approx(3.0 - listed["spent"]["epsilon"])
@@ -85,6 +85,48 @@ def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     written = run_json("export", path, "--out", tmp_path / "x.json")
     assert written == {"file": str(tmp_path / "x.json"), "count": 4, "head": exported["head"]}
     assert json.loads((tmp_path / "x.json").read_text()) == exported
+
+
+def test_a_run_is_one_line_that_can_be_unfolded(path: Path) -> None:
+    run("spend", path, "--what", "mean age", "--gaussian-mu", 0.1, "--who", "ada")
+    for k in range(3):
+        run(
+            "spend", path, "--what", f"training, block {k}", "--run", "r7", "--who", "bob",
+            "--sample-rate", 0.01, "--noise-multiplier", 4, "--steps", 10,
+        )  # fmt: skip
+    ledger = Ledger.open(path)
+    assert [e.run for e in ledger.entries()] == [None, "r7", "r7", "r7"]
+    folded = run("show", path)
+    for expected in ("2-4", "training", "charges", "r7", "steps=30", "mean age", "ada", "bob"):
+        assert expected in folded
+    assert "block 1" not in folded
+    unfolded = run("show", path, "--run", "r7")
+    for k in range(3):
+        assert f"block {k}" in unfolded
+    assert "mean age" not in unfolded
+    assert [e["sequence"] for e in run_json("show", path, "--run", "r7")["entries"]] == [2, 3, 4]
+    assert "run must be a run of this ledger, got 'r8'; r7" in error("show", path, "--run", "r8")
+
+
+def test_units_and_seeds_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "u.db"
+    run("init", path, "--epsilon", 2, "--delta", "1e-5", "--unit", "user")
+    assert "per user with per record" in error("spend", path, "--what", "x", "--epsilon", 0.1)
+    spent = run_json("spend", path, "--what", "x", "--epsilon", 0.1, "--unit", "user", "--seeded")
+    assert spent["entry"]["scope"]["unit"] == "user"
+    assert spent["guarantee"]["unit"] == "user"
+    assert any("seed" in p["text"] for p in spent["guarantee"]["premises"])
+
+
+def test_a_backup_comes_back_with_the_noted_head(path: Path, tmp_path: Path) -> None:
+    run("spend", path, "--what", "x", "--epsilon", 0.1)
+    made = run_json("backup", path, tmp_path / "copy.db")
+    assert ", a backup" in run("show", tmp_path / "copy.db")
+    assert "is a backup" in error("spend", tmp_path / "copy.db", "--what", "x", "--epsilon", 0.1)
+    path.unlink()
+    back = run_json("restore", tmp_path / "copy.db", path, "--head", made["head"])
+    assert (back["count"], back["head"]) == (1, made["head"])
+    run("spend", path, "--what", "x", "--epsilon", 0.1)
 
 
 def test_a_new_ledger_can_be_shown(path: Path) -> None:

@@ -125,12 +125,12 @@ def _release(console: Console, out: Path) -> Ledger:
 
 
 def _refuse(console: Console, ledger: Ledger, out: Path) -> None:
-    from privet.cli.ledger import _draw
+    from privet.cli._ledger_lines import draw
     from privet.loss import Pure
 
     console.rule("[bold]3. Its ledger")
     exported: dict[str, Any] = ledger.export()
-    _draw(ledger, exported, 20)
+    draw(ledger, exported, 20)
     try:
         ledger.charge(Pure(epsilon_each=0.8), what="one more look")
     except BudgetExceeded as refusal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from privet import _check
 from privet._files import number_to_json
+from privet.cli._ledger_lines import draw
 from privet.cli._run import one_line_errors, print_json
 from privet.errors import InvalidArgument, LedgerError
 from privet.guarantee import Adjacency, Unit
@@ -71,7 +71,10 @@ def init(
 @one_line_errors()
 def show(
     file: File,
-    last: Annotated[int, typer.Option(help="How many entries to show.")] = 20,
+    last: Annotated[int, typer.Option(help="How many lines to show.")] = 20,
+    run: Annotated[
+        str | None, typer.Option(help="Only this run, each of its charges by itself.")
+    ] = None,
     timeout: Timeout = 30.0,
     as_json: Json = False,
 ) -> None:
@@ -80,10 +83,15 @@ def show(
 
     _check.count("last", last, minimum=0)
     ledger = Ledger.open(file, timeout=timeout)
+    exported = ledger.export()
+    entries = [e for e in exported["entries"] if run is None or e.get("run") == run]
+    if run is not None and not entries:
+        known = ", ".join(dict.fromkeys(e["run"] for e in exported["entries"] if "run" in e))
+        raise InvalidArgument("run", run, "a run of this ledger", known or "it has none")
     if as_json:
-        print_json(_summary(ledger) | {"entries": ledger.export()["entries"]})
+        print_json(_summary(ledger) | {"entries": entries})
     else:
-        _draw(ledger, ledger.export(), last)
+        draw(ledger, exported, last, run=run)
 
 
 @app.command()
@@ -287,69 +295,3 @@ def _summary(ledger: Ledger) -> dict[str, Any]:
         "odometer": ledger.odometer().to_dict(),
         "guarantee": ledger.guarantee().to_dict(),
     }
-
-
-def _draw(ledger: Ledger, exported: dict[str, Any], last: int) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    spent, cap = float(exported["spent"]["epsilon"]), ledger.cap_epsilon
-    console.print(f"[bold]{escape(ledger.name)}[/bold]", soft_wrap=True)
-    full, empty = ("#", "-") if console.options.ascii_only else ("█", "░")
-    share = min(1.0, spent / cap) if math.isfinite(cap) else 0.0
-    width = max(10, min(40, console.width - 40))
-    filled = round(share * width)
-    colour = "green" if share < 0.5 else "yellow" if share < 0.9 else "red"
-    console.print(
-        f"[{colour}]{full * filled}[/]{empty * (width - filled)} "
-        f"epsilon {spent:.4g} of {cap:.4g} ({share:.0%})"
-    )
-    console.print(
-        f"delta {ledger.cap_delta:g}, per {ledger.unit.value}, {ledger.adjacency.value}"
-        + (f", data {escape(ledger.dataset)}" if ledger.dataset else ""),
-        soft_wrap=True,
-    )
-    entries = exported["entries"]
-    shown = entries[len(entries) - min(last, len(entries)) :]
-    if shown:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("#", justify="right")
-        for name in ("what", "loss"):
-            table.add_column(name, overflow="fold")
-        table.add_column("spent", justify="right")
-        table.add_column("who", overflow="fold")
-        table.add_column("when (UTC)", no_wrap=True)
-        for e in shown:
-            table.add_row(
-                str(e["sequence"]),
-                escape(e["what"]),
-                escape(describe(e["loss"])),
-                f"{float(e['spent']):.4g}",
-                escape(e["who"]),
-                e["when"][:16].replace("T", " "),
-            )
-        console.print(table)
-    if len(shown) < len(entries):
-        console.print(f"{len(entries) - len(shown)} earlier entries not shown")
-    console.print(f"head {exported['head']}", soft_wrap=True)
-
-
-def describe(loss: dict[str, Any]) -> str:
-    """A loss in a few words, from its dictionary.
-
-    >>> describe({"adjacency": "add-remove", "parts": [{"kind": "Gaussian", "mu": 0.5}]})
-    'Gaussian mu=0.5'
-    """
-    return " + ".join(
-        " ".join([p["kind"], *(f"{k}={_brief(v)}" for k, v in p.items() if k != "kind")])
-        for p in loss["parts"]
-    )
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, list):
-        return _brief(value[0]) if len(value) == 1 else f"[{len(value)} values]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

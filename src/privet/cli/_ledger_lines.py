@@ -1,0 +1,157 @@
+"""A ledger as lines to read: one for each charge, and one for all charges of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from privet.ledger import Ledger
+
+Entries = Sequence[Mapping[str, Any]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A charge, or all charges of one run."""
+
+    numbers: str
+    what: str
+    run: str
+    loss: str
+    spent: float
+    who: str
+    when: str
+
+
+def lines(entries: Entries, *, unfolded: bool = False) -> list[Line]:
+    """One line for each run and for each charge without one, in the order of their first charge.
+
+    >>> from privet.ledger import Ledger
+    >>> from privet.loss import Gaussian
+    >>> ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+    >>> for k in range(3):
+    ...     entry = ledger.charge(Gaussian(mu=0.1), what=f"training, block {k}", run="r1")
+    >>> [(line.numbers, line.what) for line in lines(ledger.export()["entries"])]
+    [('1-3', 'training, block: 3 charges')]
+    """
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    for e in entries:
+        run = None if unfolded else e.get("run")
+        groups.setdefault(e["sequence"] if run is None else run, []).append(e)
+    return [_line(group) for group in groups.values()]
+
+
+def _line(group: list[Mapping[str, Any]]) -> Line:
+    first, last = group[0], group[-1]
+    what, numbers = str(first["what"]), str(first["sequence"])
+    if len(group) > 1:
+        what = f"{_shared([str(e['what']) for e in group])}: {len(group)} charges"
+        numbers += f"-{last['sequence']}"
+    return Line(
+        numbers=numbers,
+        what=what,
+        run=str(first.get("run") or ""),
+        loss=describe(composed(group)),
+        spent=float(last["spent"]),
+        who=", ".join(dict.fromkeys(str(e["who"]) for e in group)),
+        when=str(last["when"])[:16].replace("T", " "),
+    )
+
+
+def composed(group: Entries) -> dict[str, Any]:
+    """The loss of some charges together, as a dictionary."""
+    from privet import loss as losses
+
+    return losses.compose([losses.from_dict(e["loss"]) for e in group]).to_dict()
+
+
+def _shared(texts: list[str]) -> str:
+    """The words that all begin with; all of the first where there are none.
+
+    >>> _shared(["DP-SGD, steps 0 to 9", "DP-SGD, steps 10 to 19"]), _shared(["a b", "c d"])
+    ('DP-SGD, steps', 'a b')
+    """
+    words = [text.split() for text in texts]
+    shared = []
+    for column in zip(*words, strict=False):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return " ".join(shared).rstrip(" ,;:") or texts[0]
+
+
+def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | None = None) -> None:
+    """The budget as a bar, the last lines as a table; with `run` that run's charges one by one."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    spent, cap = float(exported["spent"]["epsilon"]), ledger.cap_epsilon
+    console.print(f"[bold]{escape(ledger.name)}[/bold]", soft_wrap=True)
+    full, empty = ("#", "-") if console.options.ascii_only else ("█", "░")
+    share = min(1.0, spent / cap) if math.isfinite(cap) else 0.0
+    width = max(10, min(40, console.width - 40))
+    filled = round(share * width)
+    colour = "green" if share < 0.5 else "yellow" if share < 0.9 else "red"
+    console.print(
+        f"[{colour}]{full * filled}[/]{empty * (width - filled)} "
+        f"epsilon {spent:.4g} of {cap:.4g} ({share:.0%})"
+    )
+    console.print(
+        f"delta {ledger.cap_delta:g}, per {ledger.unit.value}, {ledger.adjacency.value}"
+        + (f", data {escape(ledger.dataset)}" if ledger.dataset else "")
+        + (", a backup" if ledger.is_backup else ""),
+        soft_wrap=True,
+    )
+    entries = [e for e in exported["entries"] if run is None or e.get("run") == run]
+    every = lines(entries, unfolded=run is not None)
+    shown = every[len(every) - min(last, len(every)) :]
+    if shown:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("#", justify="right")
+        with_runs = run is None and any(line.run for line in shown)
+        for name in ("what", *(("run",) if with_runs else ()), "loss"):
+            table.add_column(name, overflow="fold")
+        table.add_column("spent", justify="right")
+        table.add_column("who", overflow="fold")
+        table.add_column("when (UTC)", no_wrap=True)
+        for line in shown:
+            table.add_row(
+                line.numbers,
+                escape(line.what),
+                *((escape(line.run),) if with_runs else ()),
+                escape(line.loss),
+                f"{line.spent:.4g}",
+                escape(line.who),
+                line.when,
+            )
+        console.print(table)
+    if len(shown) < len(every):
+        console.print(f"{len(every) - len(shown)} earlier lines not shown")
+    if any(line.numbers.count("-") for line in shown):
+        console.print("a run is one line; `privet ledger show FILE --run NAME` unfolds it")
+    console.print(f"head {exported['head']}", soft_wrap=True)
+
+
+def describe(loss: dict[str, Any]) -> str:
+    """A loss in a few words, from its dictionary.
+
+    >>> describe({"adjacency": "add-remove", "parts": [{"kind": "Gaussian", "mu": 0.5}]})
+    'Gaussian mu=0.5'
+    """
+    return " + ".join(
+        " ".join([p["kind"], *(f"{k}={_brief(v)}" for k, v in p.items() if k != "kind")])
+        for p in loss["parts"]
+    )
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return _brief(value[0]) if len(value) == 1 else f"[{len(value)} values]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
