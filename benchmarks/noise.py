@@ -39,6 +39,9 @@ def methods(n: int) -> dict[str, Callable[[], object]]:
         "secure add_gaussian_ float32, on the grid": lambda: add_gaussian_(narrow, 1.0, rng),
         "secure numpy gaussian": lambda: rng.gaussian(n),
         "secure numpy laplace": lambda: rng.laplace(n),
+        "secure gaussian_on_grid": lambda: rng.gaussian_on_grid(n, 1.0),
+        "secure laplace_on_grid": lambda: rng.laplace_on_grid(n, 1.0),
+        "secure k_norm_on_grid, n/100": lambda: rng.k_norm_on_grid(n // 100, 1.0),
         "secure numpy bernoulli": lambda: rng.bernoulli(n, 0.01),
         "secure numpy discrete_gaussian, n/100": lambda: rng.discrete_gaussian(n // 100, 10),
     }

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from privet.bounds import (
     Bounded,
+    Categories,
     Moments,
     MomentSum,
     Sensitivity,
@@ -123,6 +124,15 @@ def test_a_value_is_on_its_grid() -> None:
     claim = Premise(about="bound", text="test", backing=Backing.TESTED)
     with pytest.raises(InvalidArgument, match=r"multiples of 0\.5"):
         Bounded(value=np.array([0.3]), add_remove=one, replace_one=one, premise=claim, spacing=0.5)
+
+
+@pytest.mark.parametrize(
+    "values", [np.array([5]), np.array([-1]), np.array([0.5]), np.zeros((2, 2), int)]
+)
+def test_categories_by_hand_are_checked(values: np.ndarray) -> None:
+    """A number beyond the classes would make the histogram longer: its length would tell."""
+    with pytest.raises(InvalidArgument, match="values must be"):
+        Categories(values=values, classes=3)
 
 
 def test_more_records_than_whole_numbers_hold() -> None:

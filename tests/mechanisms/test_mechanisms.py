@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privet import premises
 from privet.bounds import Bounded, Sensitivity, categories, clip_l1, clip_l2, count
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError, Unattainable
 from privet.guarantee import Adjacency, Backing, Premise, Standing
 from privet.ledger import Ledger, Scope
 from privet.loss import PrivacyLoss
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
-from privet.noise import grid, seeded
+from privet.noise import grid, secure, seeded
 
 ALL: list[Mechanism] = [
     Laplace(scale=3.0),
@@ -77,6 +78,19 @@ def test_frozen_and_explained(mechanism: Mechanism) -> None:
     assert g.premises[0].backing is Backing.ENFORCED
     assert g.premises[-1].backing is Backing.ASSUMED
     assert mechanism.guarantee(1.0, delta=1e-6).premises[0].backing is Backing.ASSUMED
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+def test_a_seeded_release_never_says_that_its_key_is_secret(mechanism: Mechanism) -> None:
+    """The source states who knows the noise; without one it is a plan, which assumes the best."""
+    total = count([True])
+    seed = mechanism.guarantee(total, delta=1e-6, rng=seeded(0)).premises
+    assert premises.SECRET_SEED in seed and premises.SECRET_KEY not in seed
+    assert "experiment" in premises.SECRET_SEED.text
+    drawn = mechanism.guarantee(total, delta=1e-6, rng=secure().child("x")).premises
+    assert premises.DRAWN_KEY in drawn and premises.DRAWN_KEY.backing is Backing.ENFORCED
+    assert premises.SECRET_KEY in mechanism.guarantee(total, delta=1e-6).premises
+    assert mechanism.law is premises.EXACT_LAW and mechanism.law.backing is Backing.ENFORCED
 
 
 def test_losses() -> None:

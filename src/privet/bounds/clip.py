@@ -20,6 +20,7 @@ from privet import _check, premises
 from privet._exact import row_norms, row_sums
 from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
+from privet.guarantee import Premise
 from privet.noise.grid import power_of_two_below
 
 _BITS = 26
@@ -31,14 +32,15 @@ _UP = 1.0 + 2.0**-50
 class Rows:
     """Clipped records, one a row, as multiples of `spacing`; add them up with `sum` or `mean`.
 
-    `add_remove` and `replace_one` say how far one record can move the sum.
+    `add_remove` and `replace_one` say how far one record can move the sum, `premise` why: the
+    functions of this module enforce it, whoever builds this by hand states a premise of their own.
     """
 
     units: NDArray[np.int64] = field(repr=False)
     spacing: float
     add_remove: Sensitivity
     replace_one: Sensitivity
-    how: str
+    premise: Premise
     invalid: int = 0
 
     def __post_init__(self) -> None:
@@ -51,7 +53,7 @@ class Rows:
             value=total.astype(np.float64) * self.spacing,
             add_remove=self.add_remove,
             replace_one=self.replace_one,
-            premise=premises.bound(f"each record {self.how}"),
+            premise=self.premise,
             spacing=self.spacing,
             invalid=self.invalid,
         )
@@ -105,7 +107,7 @@ def clip_l2(rows: ArrayLike, bound: float) -> Rows:
         spacing=_spacing(c),
         add_remove=once,
         replace_one=once.scaled(2.0),
-        how=f"clipped to L2 norm {c:g}",
+        premise=premises.bound(f"each record clipped to L2 norm {c:g}"),
         invalid=invalid,
     )
 
@@ -126,7 +128,7 @@ def clip_l1(rows: ArrayLike, bound: float) -> Rows:
         spacing=_spacing(c),
         add_remove=once,
         replace_one=once.scaled(2.0),
-        how=f"clipped to L1 norm {c:g}",
+        premise=premises.bound(f"each record clipped to L1 norm {c:g}"),
         invalid=invalid,
     )
 
@@ -157,7 +159,7 @@ def clip_range(values: ArrayLike, lower: float, upper: float) -> Rows:
         spacing=s,
         add_remove=_box(max(abs(a), abs(b)) * s, d),
         replace_one=_box((b - a) * s, d),
-        how=f"clipped to [{lo:g}, {hi:g}]",
+        premise=premises.bound(f"each record clipped to [{lo:g}, {hi:g}]"),
         invalid=invalid,
     )
 

@@ -26,6 +26,11 @@ class Categories:
     invalid: int = 0
 
     def __post_init__(self) -> None:
+        known = self.values.ndim == 1 and np.issubdtype(self.values.dtype, np.integer)
+        if not known or ((self.values < 0) | (self.values >= self.classes)).any():
+            raise InvalidArgument(
+                "values", self.values.shape, f"whole numbers below {self.classes}, one a record"
+            )
         self.values.setflags(write=False)
 
     def histogram(self) -> Bounded:

@@ -6,6 +6,7 @@ decide (docs/theory/noise.md); 99.5% of all words end in the first loop, `candid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import ParamSpec, TypeVar
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.noise.layers import LAYERS, NORMAL, layers
-from privet.noise.rounded import DOUBT, LN2, POWERS, TAYLOR, at_word, judge
+from privet.noise.rounded import POWERS, TAYLOR, at_word, judge
 from privet.noise.stream import Bulk, Words
 
 Floats = NDArray[np.float64]
@@ -40,18 +41,19 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 
 
 _STACK = layers(NORMAL)
-_INSIDE, _BEYOND = _STACK.inside, _STACK.beyond
-_CERTAIN = _INSIDE.astype(np.float64)
-_WIDTHS, _LOWS, _ROOMS = _STACK.widths, _STACK.lows, _STACK.rooms
+_INSIDE = _STACK.inside.astype(np.float64)
 _MASK = np.uint64(LAYERS - 1)
 _MIDDLE = 1.5 * 2.0**52
 """Added and taken away again, it rounds to the nearest whole number."""
 _SURE = 0.5 - 2.0**-20
 """So near to a whole number, ratio x is nearest to it, whatever float64 does for |x| <= 6.01."""
+_DOUBT, _LN2 = 2.0**-44, math.log(2.0)
+"""As in `rounded`. Tables are arguments of the loops: machine code kept on disk must not hold them,
+since nothing would renew it when they change."""
 
 
 @compiled
-def candidates(words: Words, out: Floats, open_: Bools, steps: Floats) -> None:
+def candidates(words: Words, out: Floats, open_: Bools, steps: Floats, inside: Floats) -> None:
     """The draws in steps of the grid, and which of them are still to be settled."""
     for i in range(len(words)):
         layer = words[i] & _MASK
@@ -59,17 +61,26 @@ def candidates(words: Words, out: Floats, open_: Bools, steps: Floats) -> None:
         y = place * steps[layer]
         unit = (y + _MIDDLE) - _MIDDLE
         out[i] = unit
-        open_[i] = (abs(place) >= _CERTAIN[layer]) | (abs(y - unit) > _SURE)
+        open_[i] = (abs(place) >= inside[layer]) | (abs(y - unit) > _SURE)
 
 
 @compiled
 def settle(
-    words: Words, spare: Words, out: Floats, open_: Bools, steps: Floats, start: int, used: int
+    words: Words,
+    spare: Words,
+    out: Floats,
+    open_: Bools,
+    steps: Floats,
+    stack: tuple[Floats, Floats, Floats, Floats, int],
+    taylor: tuple[Floats, Floats],
+    start: int,
+    used: int,
 ) -> tuple[int, int, int]:
     """Settle the open draws from `start` on: where it stopped, spare words used, and why.
 
     Every attempt uses two new spare words, for a height and for another word if it fails.
     """
+    inside, widths, lows, rooms, beyond = stack
     eights = open_.view(np.uint64)
     for eight in range(start // 8, len(eights)):
         if eights[eight] == 0:
@@ -77,20 +88,19 @@ def settle(
         for i in range(max(start, 8 * eight), 8 * eight + 8):
             while open_[i]:
                 layer = words[i] & _MASK
-                place = (np.int64(words[i]) >> 10) | 1
-                if abs(place) >= _INSIDE[layer]:
+                place = np.float64((np.int64(words[i]) >> 10) | 1)
+                if abs(place) >= inside[layer]:
                     if used + 2 > len(spare):
                         return i, used, EMPTY
                     used += 2
-                    x = np.float64(abs(place)) * _WIDTHS[layer]
-                    height = _LOWS[layer] + np.float64(spare[used - 2]) * 2.0**-64 * _ROOMS[layer]
-                    above = height - _curve(x)
-                    if abs(above) <= DOUBT or (layer == 0 and abs(place) >= _BEYOND):
+                    height = lows[layer] + np.float64(spare[used - 2]) * 2.0**-64 * rooms[layer]
+                    above = height - _curve(place * widths[layer], taylor)
+                    if abs(above) <= _DOUBT or (layer == 0 and abs(place) >= beyond):
                         return i, used, HEIGHT
                     if above > 0.0:
                         words[i] = spare[used - 1]
                         continue
-                y = np.float64(place) * steps[layer]
+                y = place * steps[layer]
                 unit = (y + _MIDDLE) - _MIDDLE
                 if abs(y - unit) > _SURE:
                     return i, used, CELL
@@ -99,31 +109,36 @@ def settle(
 
 
 @compiled
-def _curve(x: float) -> float:
+def _curve(x: float, taylor: tuple[Floats, Floats]) -> float:
     """`rounded.height_at` of one number, for the normal curve."""
+    terms, powers = taylor
     p = 0.5 * x * x
-    n = np.floor(p / LN2 + 0.5)
-    r = n * LN2 - p
-    total = float(TAYLOR[0])
-    for k in range(1, len(TAYLOR)):
-        total = total * r + TAYLOR[k]
-    return float(total * POWERS[int(n)])
+    n = np.floor(p / _LN2 + 0.5)
+    r = n * _LN2 - p
+    total = float(terms[0])
+    for k in range(1, len(terms)):
+        total = total * r + terms[k]
+    return float(total * powers[int(n)])
+
+
+_TABLES = (_INSIDE, _STACK.widths, _STACK.lows, _STACK.rooms, _STACK.beyond)
+_TAYLOR = (TAYLOR, POWERS)
 
 
 def fill(
     words: Words, spare: Words, out: Floats, open_: Bools, *, ratio: float, bulk: Bulk
 ) -> None:
     """Fill `out`, whose length is a multiple of 8, with exactly rounded draws, in steps."""
-    steps, more = _WIDTHS * ratio, np.empty(2, dtype=np.uint64)
+    steps, more = _STACK.widths * ratio, np.empty(2, dtype=np.uint64)
 
     def draw() -> int:
         bulk.fill(more)
         return int(more[0])
 
-    candidates(words, out, open_, steps)
+    candidates(words, out, open_, steps, _INSIDE)
     at, used = 0, 0
     while True:
-        at, used, why = settle(words, spare, out, open_, steps, at, used)
+        at, used, why = settle(words, spare, out, open_, steps, _TABLES, _TAYLOR, at, used)
         if why == DONE:
             return
         if why == EMPTY:
