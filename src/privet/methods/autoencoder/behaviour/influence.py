@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
+from privet.guarantee import Unit
 from privet.mechanisms import Gaussian
 from privet.methods.autoencoder.behaviour.graph import adjacency_matrix, friend_weights
 from privet.noise import Source
@@ -134,7 +135,7 @@ class PropagationInfluence(Influence):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        slack = 1.0 + 2.0**-30  # sums of float64 numbers, off by some 1e-12 at most
+        slack = 1.0 + 2.0**-30  # products of a tie are off by a relative 2^-50; sums are exact
         return Sensitivity(
             l1=2.0 * (1.0 + SQUARES) * slack, l2=2.0 * math.sqrt(1.0 + SQUARES**2) * slack
         )
@@ -153,16 +154,18 @@ class PropagationInfluence(Influence):
         low = (sign[:, :-1] < 0.0).astype(np.float64)
         propagated = weights * (sign[:, :-1] @ (low * sign[:, 1:]).T) / (days - 1)
         exposed = weights * (sign[:, :-1] ** 2 @ low.T) / (days - 1)
+        # each tie's part is cut towards zero to a multiple of 2^-32, so that sums have no rounding
+        parts = [np.trunc(z * 2.0**32) for z in (propagated, exposed * SQUARES)]
         packed = [
-            part[kinds == k].sum() * scale
-            for part, scale in ((propagated, 1.0), (exposed, SQUARES))
-            for k in range(len(self.levels) + 1)
+            part[kinds == k].sum() * 2.0**-32 for part in parts for k in range(len(self.levels) + 1)
         ]
         return Bounded(
             value=np.array(packed),
             add_remove=self.sensitivity,
             replace_one=self.sensitivity.scaled(2.0),
             premise=premises.bound("friends are weighted by 1 / max(degrees), in both directions"),
+            spacing=2.0**-32,
+            unit=Unit.USER,
         )
 
     def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
