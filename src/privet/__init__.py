@@ -10,7 +10,6 @@ True
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from privet import errors, guarantee, premises
@@ -44,10 +43,7 @@ if TYPE_CHECKING:
     from privet.methods.residual import ResidualPerturbationClassifier
     from privet.runs import Run, load
 
-try:
-    __version__ = version("privet")
-except PackageNotFoundError:  # run from a folder that was never installed
-    __version__ = "0+unknown"
+    __version__: str
 
 _WHERE = {
     "AdaptiveLaplaceClassifier": "privet.methods.adaptive_laplace",
@@ -104,6 +100,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("privet")
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     if name in _PARTS:

@@ -12,10 +12,11 @@ Only our own tests and audits use this: an exact value is private.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -24,6 +25,10 @@ from numpy.typing import NDArray
 from privet.errors import PrivetError
 
 Array = NDArray[Any]
+
+
+class AllReleased(PrivetError):
+    """The last release was made: what would follow is post-processing, and nobody looks at it."""
 
 
 class ReplayDiverged(PrivetError):
@@ -43,22 +48,41 @@ class Released:
     """How far a neighbour may move the exact value, in the norm of the mechanism."""
     log_ratio: Callable[[Array, Array, Array], float] = field(repr=False)
     """log p(out | first) - log p(out | second), called with (out, first, second)."""
+    rate: float = 1.0
+    """How likely a record takes part in it."""
 
 
 @final
 class Transcript:
-    """The releases of one run, in order; `forced` are the outputs that must come out again."""
+    """The releases of one run, in order; `forced` are the outputs that must come out again.
 
-    def __init__(self, forced: Transcript | None = None) -> None:
+    `last`: after so many releases `AllReleased` is raised. `included`: the place of a record that
+    joins every sample, whatever its coins say.
+    """
+
+    def __init__(
+        self,
+        forced: Transcript | None = None,
+        *,
+        last: int | None = None,
+        included: int | None = None,
+    ) -> None:
         self.releases: list[Released] = []
-        self._forced = forced
+        self.included = included
+        self._forced, self._last = forced, last
 
     def take(self, release: Released) -> Array:
         """Note a release; what comes out of it."""
-        if self._forced is None:
-            self.releases.append(release)
-            return release.noisy
         k = len(self.releases)
+        if self._forced is not None:
+            release = self._as_before(k, release)
+        self.releases.append(release)
+        if k + 1 == self._last:
+            raise AllReleased
+        return release.noisy
+
+    def _as_before(self, k: int, release: Released) -> Released:
+        assert self._forced is not None
         if k >= len(self._forced.releases):
             raise ReplayDiverged(f"a neighbour makes more than {k} releases")
         then = self._forced.releases[k]
@@ -66,39 +90,40 @@ class Transcript:
             raise ReplayDiverged(
                 f"release {k} has shape {release.noisy.shape}, on a neighbour {then.noisy.shape}"
             )
-        self.releases.append(
-            Released(
-                mechanism=release.mechanism,
-                exact=release.exact,
-                noisy=then.noisy,
-                sensitivity=release.sensitivity,
-                log_ratio=release.log_ratio,
-            )
-        )
-        return then.noisy
+        return replace(release, noisy=then.noisy)
 
 
 _now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
 
 
 @contextmanager
-def recorded() -> Iterator[Transcript]:
+def recorded(*, last: int | None = None) -> Iterator[Transcript]:
     """Note all releases made inside."""
-    yield from _with(Transcript())
+    yield from _with(Transcript(last=last))
 
 
 @contextmanager
-def replayed(before: Transcript) -> Iterator[Transcript]:
+def replayed(
+    before: Transcript, *, last: int | None = None, included: int | None = None
+) -> Iterator[Transcript]:
     """Let the outputs of `before` come out again, in order; notes the exact values met."""
-    yield from _with(Transcript(before))
+    yield from _with(Transcript(before, last=last, included=included))
 
 
 def _with(transcript: Transcript) -> Iterator[Transcript]:
     token = _now.set(transcript)
     try:
         yield transcript
+    except AllReleased:
+        pass
     finally:
         _now.reset(token)
+
+
+def included() -> int | None:
+    """The place of a record that a replay puts into every sample."""
+    transcript = _now.get()
+    return None if transcript is None else transcript.included
 
 
 def note(
@@ -108,6 +133,7 @@ def note(
     *,
     sensitivity: float,
     log_ratio: Callable[[Array, Array, Array], float],
+    rate: float = 1.0,
 ) -> Array:
     """What every release passes through on its way out; costs nothing where nobody looks."""
     transcript = _now.get()
@@ -120,6 +146,7 @@ def note(
             noisy=np.array(noisy),
             sensitivity=sensitivity,
             log_ratio=log_ratio,
+            rate=rate,
         )
     )
 
@@ -129,18 +156,23 @@ def watched() -> bool:
     return _now.get() is not None
 
 
-def log_ratio(first: Transcript, second: Transcript) -> float:
-    """The privacy loss of a run: log density of all outputs on `first` less that on `second`."""
-    if len(first.releases) != len(second.releases):
+def log_ratio(present: Transcript, absent: Transcript) -> float:
+    """The privacy loss of a run: log density of all outputs with the record less without it.
+
+    Where a record takes part with rate q, `present` must have it in every sample: with l the log
+    ratio of one release then, log(1 - q + q e^l) is that of a release on a random sample.
+    """
+    if len(present.releases) != len(absent.releases):
         raise ReplayDiverged(
-            f"{len(first.releases)} releases, on a neighbour {len(second.releases)}"
+            f"{len(present.releases)} releases, on a neighbour {len(absent.releases)}"
         )
-    return float(
-        sum(
-            a.log_ratio(a.noisy, a.exact, b.exact)
-            for a, b in zip(first.releases, second.releases, strict=True)
-        )
-    )
+    total = 0.0
+    for a, b in zip(present.releases, absent.releases, strict=True):
+        ratio = a.log_ratio(a.noisy, a.exact, b.exact)
+        if a.rate < 1.0:
+            ratio = float(np.logaddexp(math.log1p(-a.rate), math.log(a.rate) + ratio))
+        total += ratio
+    return total
 
 
 def gaussian_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:

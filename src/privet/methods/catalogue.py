@@ -11,10 +11,12 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privet.errors import InvalidArgument
-from privet.methods.contract import Method, Model
+
+if TYPE_CHECKING:
+    from privet.methods.contract import Method, Model
 
 GROUP = "privet.methods"
 _OWN = {
@@ -42,6 +44,8 @@ def method_type(name: str) -> type[Method[Any]]:
     joined = _joined()
     if name not in joined:
         raise InvalidArgument("method", name, f"one of {', '.join(method_names())}")
+    from privet.methods.contract import Method
+
     found = joined[name].load()
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InvalidArgument(f"entry point {name}", found, "a subclass of Method")
@@ -54,6 +58,8 @@ def model_type(kind: str, method: str) -> type[Model]:
         found: type[Model] = _named(_MODELS[kind])
         return found
     if method in _joined():
+        from privet.methods.contract import Model
+
         own = getattr(method_type(method), "model", None)
         if isinstance(own, type) and issubclass(own, Model) and own.__name__ == kind:
             return own

@@ -163,8 +163,18 @@ class Method(ABC, Generic[PlanType]):
     front: ClassVar[Front] = Front.PLAIN
     regression: ClassVar[bool] = False
     """Whether it also takes numbers to predict (`PrivateRegressor`)."""
+    questions: ClassVar[str | None] = None
+    """The field that takes public inputs, as `Rows`, where a method asks about some."""
     grouped: ClassVar[bool] = False
     """Whether it can protect users who have several records."""
+
+    @classmethod
+    def small(cls) -> Self:
+        """The method with as little work as it can do, for audits and conformance."""
+        return cls()
+
+    smallest: ClassVar[int] = 8
+    """Records of the smallest data set that it is tried on."""
 
     @abstractmethod
     def plan(self, facts: PublicFacts) -> PlanType:

@@ -140,7 +140,7 @@ class Training:
         check = self._mixing = MixingCheck(empty, views=self._settings.views)
         for company in check:
             self._guard.begin_step()
-            torch.manual_seed(company.seed)
+            torch.default_generator.manual_seed(company.seed)
             rows = self._engine.arranged(*company.tensors)
             yield from self._given(Batch(tensors=rows, step=self._step, last=False, made_up=True))
 
@@ -158,7 +158,7 @@ class Training:
             )
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
                 rows = self._rows(indices, t, k)
-                torch.manual_seed(self._seed("torch", t, k))
+                torch.default_generator.manual_seed(self._seed("torch", t, k))
                 yield from self._given(Batch(tensors=rows, step=t, last=last))
 
     def _given(self, batch: Batch) -> Iterator[Batch]:
@@ -282,6 +282,7 @@ class Training:
                 sensitivity=with_rounding(bound, expected_batch=expected, dtype=part.buffer.dtype),
                 noise_multiplier=gradient_z,
                 source=self._rng.child("noise", t),
+                rate=float(self.schedule.rates[t]),
             )
         self._processes.from_first_(total)
         if adaptive is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch import Tensor
 from privet import _check, premises
 from privet.bounds import Bounded
 from privet.bounds.value import Sensitivity
-from privet.mechanisms import Gaussian
+from privet.mechanisms import Gaussian, transcript
 from privet.mechanisms.base import smallest_scale
 from privet.noise import Source, grid
 from privet.noise.tensor import add_gaussian_
@@ -58,7 +60,7 @@ def with_rounding(sensitivity: float, *, expected_batch: float, dtype: torch.dty
 
 
 def release_sum_(
-    flat: Tensor, *, sensitivity: float, noise_multiplier: float, source: Source
+    flat: Tensor, *, sensitivity: float, noise_multiplier: float, source: Source, rate: float = 1.0
 ) -> float:
     """Add the noise to a clipped sum, in place; returns its standard deviation.
 
@@ -71,7 +73,18 @@ def release_sum_(
     scale = noise_scale(
         sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()
     )
+    exact = flat.double().numpy().copy() if transcript.watched() else None
     add_gaussian_(flat, scale, source)
+    if exact is not None:
+        out = transcript.note(
+            "clipped sum",
+            exact,
+            flat.double().numpy(),
+            sensitivity=sensitivity,
+            log_ratio=partial(transcript.gaussian_log_ratio, scale=scale),
+            rate=rate,
+        )
+        flat.copy_(torch.from_numpy(out))
     return scale
 
 

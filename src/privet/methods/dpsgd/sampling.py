@@ -18,6 +18,7 @@ from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise
 from privet.loss import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
+from privet.mechanisms import transcript
 from privet.noise import Source
 
 Indices = NDArray[np.int64]
@@ -171,6 +172,8 @@ class PoissonSampler(Sampler):
 
     def indices(self, step: int) -> Indices:
         coins = self._rng.child("sample", step).bernoulli(self.n, float(self._rates[step]))
+        if (place := transcript.included()) is not None:  # an audit asks what it would have done
+            coins[place] = True
         return np.flatnonzero(coins).astype(np.int64)
 
     def expected_batch(self, step: int) -> float:
