@@ -27,7 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from privet import data
+from privet.guarantee import Adjacency
 from privet.methods.dpsgd.release import release_sum_, with_rounding
+from privet.methods.dpsgd.summing import EngineSummation
 from privet.methods.residual import QueryNet, Training, probabilities
 from privet.nets import FlatClipping, PerExampleGradients
 from privet.nets.residual import Perturbation, ResNet, Strategy
@@ -95,10 +97,13 @@ def privet_dpsgd(batch: int) -> Step:
     (x,) = engine.prepare(x.contiguous())
     total, source = engine.zeros(), secure()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    summation = EngineSummation(
+        relation=Adjacency.ZERO_OUT, records=batch, micro_batch=64, convolutions=True
+    )
 
     def step() -> None:
         engine.accumulate(_losses, x, y, micro_batch=64, into=total.reset())
-        bound = with_rounding(total.sensitivity, expected_batch=batch, dtype=total.flat.dtype)
+        bound = with_rounding(total.sensitivity, summation)
         release_sum_(
             total.flat, sensitivity=bound, noise_multiplier=1.1, source=source.child("noise", 0)
         )

@@ -106,10 +106,21 @@ def stated_bound(text: str) -> Premise:
 
 CLIPPED_GRADIENTS = bound("every example's gradient is clipped to C_t")
 NO_MIXING = _tested("mixing", "an example's loss depends on that example only")
+CLOSED_FORM = _enforced("mixing", "an example's gradient is a formula of that example only")
 UNCHECKED_MIXING = _assumed(
     "mixing", "an example's loss depends on that example only (the check was turned off)"
 )
-SUM_ROUNDING = _tested("sum", "rounding of the sum stays within the room that the noise leaves")
+EXACT_SUM = _enforced("sum", "contributions are added up exactly, as integers on a public grid")
+ROUNDED_SUM = _enforced(
+    "sum", "the noise covers the rounding of the sum in any order (docs/theory/summation.md)"
+)
+SAME_IN_COMPANY = _assumed(
+    "company", "a record's computed gradient does not depend on the rows it is computed with"
+)
+COMPUTED_ALONE = _enforced("company", "each record's gradient is computed as if it were alone")
+ALONE_ON_A_GRID = _enforced(
+    "company", "each record's gradient is computed exactly or number by number, whoever is there"
+)
 STEPS_ONLY = _assumed("batches", "batches leave the loop only through training.step")
 CHARGED_FIRST = _enforced("charge", "every step is charged before it is made")
 SECRET_COINS = _assumed("sampling key", "nobody can know who was drawn for a step")

@@ -29,7 +29,6 @@ from privet.nets import (
     PerLayerClipping,
 )
 from privet.nets.per_example.choice import Chooser
-from privet.nets.per_example.measured import gram_squared_norms
 
 B = 8
 
@@ -147,24 +146,8 @@ def test_contribution_never_exceeds_the_bound(kernel: str, monkeypatch: pytest.M
             assert clipping.sensitivity(engine.layers) <= 1e-3 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gram_norms_that_cancel_are_never_too_small(dtype: torch.dtype) -> None:
-    """Constant inputs with gradients that sum to almost nothing: huge terms, a tiny norm."""
-    for seed in range(20):
-        torch.manual_seed(seed)
-        u = torch.ones(4, 64, 16, dtype=dtype) + 1e-3 * torch.randn(4, 64, 16, dtype=dtype)
-        g = torch.randn(4, 64, 8, dtype=dtype)
-        g = g - (1 - 10.0 ** -(seed % 8)) * g.mean(1, keepdim=True)
-        exact = torch.bmm(u.double().transpose(1, 2), g.double()).flatten(1).square().sum(1)
-        found, vague = gram_squared_norms(u @ u.transpose(1, 2), g @ g.transpose(1, 2))
-        trusted = torch.ones(4, dtype=torch.bool).index_fill_(0, vague, False)
-        assert (found[trusted] >= exact[trusted] * (1 - 2e-7)).all()
-        assert (found[trusted] <= exact[trusted] * (1 + 3e-5)).all()
-
-
-def test_cancelling_layers_get_their_exact_norm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution before a GroupNorm with a constant input: the Gram norm alone would be noise."""
-    force(monkeypatch, "gram")
+def test_cancelling_layers_get_their_exact_norm() -> None:
+    """A convolution before a GroupNorm with a constant input: a Gram norm would be noise here."""
     model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(1, 4, affine=False))
     x = torch.ones(B, 2, 8, 8) * 50 + 1e-3 * images()
     engine, clipping = PerExampleGradients(model), FlatClipping(bound=1e-2)
@@ -174,6 +157,22 @@ def test_cancelling_layers_get_their_exact_norm(monkeypatch: pytest.MonkeyPatch)
     exact = oracle(engine, clipping, example_gradients(wide, squared_outputs, x.double()))
     # float32 itself is far off here; the engine must be no worse than the float32 loop
     assert relative_error(found, exact) <= 3 * relative_error(expected, exact)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e15, 1e19, 1e20, 1e21, 1e30])
+@pytest.mark.parametrize("outputs", [2, 7])
+def test_weights_too_small_for_float32_do_not_let_more_through(size: float, outputs: int) -> None:
+    """1.5 times the smallest float32 rounds to twice it: a third more than C went through."""
+    worst = 0.0
+    for k in range(60):
+        model = nn.Linear(3, outputs)
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+        x = torch.full((1, 3), size) * 1.1**k
+        with (engine := PerExampleGradients(model)).recording():
+            losses = (model(x) * size).sum(1)
+        worst = max(worst, float(engine.clipped_sum(losses).flat.norm()))
+    assert worst <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -316,14 +315,14 @@ class Tied(nn.Module):
         return self.out(torch.tanh(self.middle(h)))
 
 
-@pytest.mark.parametrize("keep", [2**30, 300])
+@pytest.mark.parametrize("keep", [2**30, 3])
 def test_tied_parameters(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privet.nets.per_example import joint
+    from privet.nets.per_example import measured
 
-    monkeypatch.setattr(joint, "KEEP_BYTES", keep)
     monkeypatch.setattr(
-        joint, "chunks", lambda n, size: [slice(i, min(n, i + 3)) for i in range(0, n, 3)]
-    )
+        measured, "chunks",
+        lambda n, size: [slice(i, min(n, i + keep)) for i in range(0, n, keep)],
+    )  # fmt: skip
     model, x = Tied(), torch.randint(0, 9, (B, 5))
     engine = PerExampleGradients(model)
     for clipping in (FlatClipping(bound=1.0), PerLayerClipping(bound=1.0)):
@@ -419,7 +418,7 @@ def test_sum_reaches_the_optimiser() -> None:
     total.assign_to(model, divisor=4.0)
     for name, p in model.named_parameters():
         assert p.grad is not None and p.grad.stride() == p.stride()
-        assert torch.equal(p.grad, expected[name])
+        assert torch.equal(p.grad, expected[name].float())
     assert not total.reset().flat.any() and total.norms_unprotected.numel() == 0
 
 

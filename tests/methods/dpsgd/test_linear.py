@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from privet.errors import BudgetExceeded, InvalidArgument
+from privet.guarantee import Backing
 from privet.ledger import Ledger
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import (
@@ -43,15 +44,16 @@ def test_closed_form_is_the_engine(kind, bound):
     model = head(x, 3 if kind == "softmax" else 1)
     engine = PerExampleGradients(model, clipping=FlatClipping(bound=bound))
     targets = y if kind == "softmax" else y.float()[:, None]
+    cut = model.tensors(x, targets)
     with engine.recording():
-        out = model(x)
+        out = model.linear((cut[0] * cut[3][:, None]).float())  # the rows, on their grid
         if kind == "softmax":
             losses = nn.functional.cross_entropy(out, targets, reduction="none")
         else:
             losses = 0.5 * (out - targets).square().sum(1)
     expected = engine.clipped_sum(losses)
-    total = engine.zeros()
-    batch = Batch(tensors=model.tensors(x, targets), step=0, last=True)
+    total = engine.zeros(capacity=len(x))
+    batch = Batch(tensors=cut, step=0, last=True)
     add = add_softmax if kind == "softmax" else add_squares
     value = add(model.linear.weight, batch, bound, total)
     torch.testing.assert_close(total.flat, expected.flat, rtol=1e-4, atol=1e-5 * bound)
@@ -60,6 +62,28 @@ def test_closed_form_is_the_engine(kind, bound):
     )
     assert value == pytest.approx(float(losses.detach().sum()), rel=1e-5)
     assert total.sensitivity == bound and total.examples_unprotected == len(x)
+
+
+def test_rows_on_the_grid_are_the_rows():
+    """Cut to 2^-18 of a power of two above their length: exact norms, nobody looks at others."""
+    x, y = rows()
+    x = x * 10.0 ** torch.linspace(-30, 30, len(x))[:, None]
+    x[3], x[4, 1], x[5, 1] = 0.0, float("nan"), float("inf")
+    model = LinearHead(features=x.shape[1], outputs=2, constant=0.0)
+    cut, _, squares, scales = model.tensors(x, y)
+    bad = [4, 5]
+    fine = [i for i in range(len(x)) if i not in bad]
+    whole = (cut.double() * scales[:, None])[fine]
+    exact = model.rows(x)[fine].double()
+    lengths = exact.norm(dim=1, keepdim=True)
+    assert bool(((whole - exact).abs() <= 2.0**-18 * lengths.clamp(min=1e-300)).all())
+    assert torch.equal(cut * 2**18, (cut * 2**18).round())
+    norms = squares[[i for i in fine if i != 3]].sqrt()
+    assert float(norms.max()) <= 1.01 and float(norms.min()) > 0.49
+    assert not cut[bad].any() and bool(scales[bad].isnan().all())
+    for i in range(0, len(x), 17):
+        alone = model.tensors(x[i : i + 1], y[i : i + 1])
+        assert torch.equal(alone[0][0], cut[i]) and torch.equal(alone[2][0], squares[i])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
@@ -98,7 +122,9 @@ def test_same_training_as_the_engine():
                     run.step(nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
         results.append((model.linear.weight.detach().clone(), run.guarantee))
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-3, atol=1e-5)
-    assert results[0][1] == results[1][1]
+    assert results[0][1].epsilon == results[1][1].epsilon
+    backing = {p.about: p.backing for p in results[0][1].premises}
+    assert {backing[about] for about in ("sum", "company", "mixing")} == {Backing.ENFORCED}
 
 
 FACTS = PublicFacts(records=200, features=6, outputs=2, epsilon=2.0, delta=1e-5)

@@ -102,21 +102,21 @@ def test_micro_batches_change_nothing_but_rounding(monkeypatch):
         monkeypatch.undo()
     for clean, noisy in sums[1:]:
         assert len(noisy) == 6  # noise once a step
-        for a, b in zip(clean, sums[0][0], strict=True):
-            torch.testing.assert_close(a.double(), b.double(), rtol=1e-4, atol=1e-5)
+        # later steps have other weights: the room for rounding, and so the noise, differs by 1e-3
+        torch.testing.assert_close(clean[0], sums[0][0][0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("micro_batch", "dtype"), [(17, torch.float64), (18, torch.float32)])
-def test_the_precision_of_the_sum_follows_from_the_expected_batch(monkeypatch, micro_batch, dtype):
-    """Never from the sample: 18 records are expected, and samples lie on both sides of that."""
+def test_the_noise_does_not_depend_on_the_sample(monkeypatch):
+    """18 records are expected, and samples lie on both sides of that."""
     watch = Watch(monkeypatch)
     sizes = []
-    with start(micro_batch=micro_batch) as training:
+    with start(micro_batch=17) as training:
         for batch in training:
             sizes += [] if batch.made_up else [len(batch)]
             training.step(losses_of(training.model, batch))
-    assert len(sizes) > 6 and min(sizes) < micro_batch
-    assert all(total.dtype == dtype for total in watch.clean)
+    assert len(sizes) > 6 and min(sizes) < 17
+    assert len(set(watch.scales)) == 1
+    assert all(total.dtype == torch.float64 for total in watch.clean)
 
 
 def test_micro_batches_fit_the_model_unless_told():
@@ -188,6 +188,9 @@ def test_guarantee_is_the_samplers():
     g = training.guarantee
     assert g.epsilon == pytest.approx(expected.epsilon(1e-5), rel=1e-9)
     assert g.standing is Standing.PROVED and g.adjacency is Adjacency.ZERO_OUT
+    declared = run(schedule=schedule, n_public=60)
+    assert declared.guarantee.adjacency is Adjacency.ADD_REMOVE
+    assert declared.epsilon_spent == g.epsilon
     assert training.claim.standing is Standing.CLAIMED
     assert training.epsilon_spent == g.epsilon
     assert any("guesses the seed" in a.text for a in g.premises)
@@ -212,10 +215,10 @@ def test_every_step_has_its_own_settings(monkeypatch):
     watch = Watch(monkeypatch)
     sigma, q, c = [0.1, 0.2, 0.05], [0.3, 0.5, 1.0], [0.5, 1.0, 2.0]
     schedule = Schedule.absolute(steps=3, sample_rate=q, sigma=sigma, clipping_bound=c, records=60)
-    run(schedule=schedule)
-    expected = [s * rate * 60 for s, rate in zip(sigma, q, strict=True)]
-    assert watch.scales == pytest.approx(expected, rel=1e-4)
-    assert watch.sensitivities == pytest.approx(c, rel=1e-4)
+    more = 1.0 + run(schedule=schedule).summation.room()
+    expected = [more * s * rate * 60 for s, rate in zip(sigma, q, strict=True)]
+    assert watch.scales == pytest.approx(expected, rel=1e-6) and 1.0 < more < 1.002
+    assert watch.sensitivities == pytest.approx([more * bound for bound in c], rel=1e-9)
 
 
 def test_fixed_size_is_priced_as_such():
@@ -322,8 +325,9 @@ def test_adaptive_bound_finds_the_quantile():
 def test_adaptive_noise_on_the_gradient_is_larger(monkeypatch):
     watch = Watch(monkeypatch)
     rule = AdaptiveBound(initial=1.0, count_noise=1.0)
-    run(schedule=Schedule(steps=1, sample_rate=0.3, noise_multiplier=1.5, clipping_bound=rule))
-    assert watch.scales[0] == pytest.approx((1.5**-2 - 0.25) ** -0.5, rel=1e-5)
+    schedule = Schedule(steps=1, sample_rate=0.3, noise_multiplier=1.5, clipping_bound=rule)
+    more = 1.0 + run(schedule=schedule).summation.room()
+    assert watch.scales[0] == pytest.approx(more * (1.5**-2 - 0.25) ** -0.5, rel=1e-6)
 
 
 def test_views_are_averaged_before_clipping(monkeypatch):

@@ -44,13 +44,16 @@ class Meter:
         start: int,
         resumed: bool,
     ) -> None:
-        if not sampler.relation.covers(ledger.adjacency):
+        relation = sampler.relation
+        if not relation.covers(ledger.adjacency):
             raise InvalidArgument(
-                "ledger", ledger.adjacency.value, f"one for {sampler.relation.value} neighbours"
-            )
+                "ledger", ledger.adjacency.value, f"one for {relation.value} neighbours",
+                "add-remove needs the number of records to be declared (n_public)",
+            )  # fmt: skip
         check_per_record(ledger)
         self.ledger, self.sampler, self.block = ledger, sampler, block
-        self._z, self._run, self._scope = noise_multipliers, run, Scope(secret=secret)
+        self._z, self._run = noise_multipliers, run
+        self._scope = Scope(secret=secret and sampler.secret, adjacency=relation)
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
         before = [e for e in ledger.entries() if e.token is not None and _is_of(e.token, run)]
         self.entries: list[Entry] = before

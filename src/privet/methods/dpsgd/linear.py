@@ -1,18 +1,34 @@
-"""Linear heads: the clipped sum in closed form, which is all that a public feature extractor needs.
+"""Linear heads: the clipped sum in closed form, exact on every processor.
 
 For logits W x the gradient of example i is r_i x_i^T with r_i = softmax(W x_i) - e_{y_i} (or the
 residual of a regression), so its norm is ||r_i|| ||x_i|| and the clipped sum is one product.
+
+Everything that is added up is a whole multiple of a public power of two, small enough that float64
+holds every partial sum exactly: products of matrices then give the same bits in any order, with any
+kernel. Everything else is done number by number with +, -, *, / and square roots, which IEEE 754
+rounds in one way only. So the contribution of a record is a function of that record alone, and the
+sum of the contributions is their sum. docs/theory/summation.md has the proof.
+
+Symbols: row_i = s_i x_i with a power of two s_i and ||x_i|| <= 1 on the grid 2^-18; h_i = w_i s_i
+r_i on the grid C' 2^-b, where C' is the power of two at or above C and b = 35 - log2 N.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
+from privet.errors import InvalidArgument
+from privet.methods.dpsgd.exact import exp, power_of_two_above, to_grid, total
 from privet.methods.dpsgd.records import Batch
-from privet.nets import ClippedSum, FlatClipping
+from privet.nets import ClippedSum
+from privet.nets.per_example.clipping import SLACK
 
-_LAYER = ("weight",)
+_ROW_BITS = 18
+_WEIGHT_BITS = 34
+_EXACT_BITS = 53
 
 
 class LinearHead(nn.Module):
@@ -38,11 +54,11 @@ class LinearHead(nn.Module):
         out[:, -1] = self.constant
         return out
 
-    def tensors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the closed form needs of every record: its row, its target, its squared norm."""
-        rows = self.rows(x)
-        squares = torch.cat([part.double().square().sum(1) for part in rows.split(8192)])
-        return rows, y, squares
+    def tensors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the closed form needs of every record: x_i, its target, ||x_i||^2 and s_i."""
+        parts = [on_the_grid(self.rows(part)) for part in x.split(8192)]
+        rows, squares, scales = (torch.cat(some) for some in zip(*parts, strict=True))
+        return rows, y, squares, scales
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, or scaled targets."""
@@ -50,40 +66,88 @@ class LinearHead(nn.Module):
         return logits
 
 
+def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """x_i (float32, exactly), ||x_i||^2 (exact) and s_i; not finite rows are zero with s_i = NaN.
+
+    The largest entry gives a first scale, the exact norm on a coarse grid the second one.
+    """
+    if rows.shape[1] > 2**17:
+        raise InvalidArgument("features", rows.shape[1], f"at most {2**17 - 1}")
+    wide = rows.double()
+    finite = wide.isfinite().all(1, keepdim=True)
+    wide = wide.masked_fill(~finite, 0.0)
+    first = power_of_two_above(wide.abs().amax(1, keepdim=True))
+    coarse = to_grid(wide / first, 2.0**-_ROW_BITS)
+    length = power_of_two_above(coarse.square().sum(1, keepdim=True).sqrt())
+    scale = first * length
+    x = to_grid(wide / scale, 2.0**-_ROW_BITS)
+    squares = x.square().sum(1)  # multiples of 2^-36, at most 2: exact in any order
+    scale = scale.masked_fill(~finite, math.nan)
+    return x.float(), squares, scale[:, 0]
+
+
 @torch.no_grad()
 def add_softmax(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -> float:
     """Add the clipped cross-entropy gradients of a batch; returns the sum of the losses."""
-    logits = batch.x @ weight.T
-    log_p = torch.log_softmax(logits, dim=1)
-    losses = -log_p.gather(1, batch.y[:, None])[:, 0]
-    residual = log_p.exp_()
-    residual[torch.arange(len(batch)), batch.y] -= 1.0
+    logits = _logits(weight, batch)
+    top = logits.amax(0)
+    shifted = logits - top
+    e = exp(shifted)
+    sums = _over_outputs(e)
+    residual = e / sums
+    mine = torch.arange(len(batch))
+    losses = sums.log() - shifted[batch.y, mine]
+    residual[batch.y, mine] -= 1.0
     _add(residual, batch, bound, total)
-    return float(losses.double().sum())
+    return float(losses.sum())
 
 
 @torch.no_grad()
 def add_squares(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -> float:
     """Add the clipped gradients of (W x - y)^2 / 2; returns the sum of the losses."""
-    residual = batch.x @ weight.T - batch.y
-    losses = 0.5 * residual.square().sum(1)
+    residual = _logits(weight, batch) - batch.y.double().T
     _add(residual, batch, bound, total)
-    return float(losses.double().sum())
+    return float(0.5 * residual.square().sum())
+
+
+def _logits(weight: Tensor, batch: Batch) -> Tensor:
+    """W (x_i s_i), one column a record: exact but for W, which is brought to a grid of its own.
+
+    Entries of W are multiples of g with ||W_k|| < 2^34 g, and |x_ij| sum to at most ||x_i|| ||W_k||
+    with W_kj, so every partial sum is below 2^34 2^18 (1 + 2^-8) units of 2^-18 g.
+    """
+    wide = weight.detach().double()
+    longest = float(wide.square().sum(1).sqrt().amax()) if wide.numel() else 0.0
+    if not math.isfinite(longest):
+        raise InvalidArgument("weight", longest, "finite", "use a smaller learning rate")
+    g = float(power_of_two_above(torch.tensor(2.0 * longest, dtype=torch.float64)))
+    grid = to_grid(wide, g * 2.0**-_WEIGHT_BITS)
+    return (grid @ batch.x.double().T) * batch.tensors[3]
+
+
+def _over_outputs(t: Tensor) -> Tensor:
+    """Sums over the first axis, in one order."""
+    return total(t)
 
 
 def _add(residual: Tensor, batch: Batch, bound: float, total: ClippedSum) -> None:
-    """Add sum_i w_i r_i x_i^T with w_i = min(1, C / (||r_i|| ||x_i||))."""
-    x = batch.x
-    squares = residual.square().sum(1).double() * batch.tensors[2]
-    clipping = FlatClipping(bound=bound)
-    weights = clipping.weights(squares[None], _LAYER)[0]
-    bad = ~squares.isfinite()
-    if bool(bad.any()):
-        weights = weights.masked_fill(bad, 0.0)
-        residual = residual.masked_fill(bad[:, None], 0.0)
-        x = x.masked_fill(bad[:, None], 0.0)
-    total.gradients["linear.weight"].addmm_((residual * weights.float()[:, None]).T, x)
+    """Add sum_i h_i x_i^T with h_i = w_i s_i r_i and w_i = min(1, C / (||r_i|| s_i ||x_i||))."""
+    squares, scale = batch.tensors[2], batch.tensors[3]
+    norms = (_over_outputs(residual.square()) * squares).sqrt() * scale
+    bits = _EXACT_BITS - _ROW_BITS - max(0, (total.capacity - 1).bit_length())
+    if bits < 8:
+        raise InvalidArgument("records", total.capacity, f"at most {2**27} for exact sums")
+    unit = math.ldexp(1.0, math.frexp(bound)[1] - bits)
+    # rounding h to the grid makes it longer by at most sqrt(outputs) unit / 2, and ||x|| <= 1.01
+    rounded = 0.51 * math.sqrt(len(residual)) * unit
+    room = bound * (1.0 - SLACK) - rounded
+    if room <= 0.5 * bound:
+        raise InvalidArgument("outputs", len(residual), f"fewer, for {total.capacity} records")
+    weights = (room / norms).clamp(max=1.0)
+    bad = ~norms.isfinite()
+    h = to_grid((residual * scale * weights).masked_fill(bad, 0.0), unit)
+    total.gradients["linear.weight"].addmm_(h, batch.x.double())
     total.sensitivity = max(total.sensitivity, bound)
-    total.examples_unprotected += len(x)
+    total.examples_unprotected += len(batch)
     total.non_finite_unprotected += int(bad.sum())
-    total.norms.append(squares.sqrt())
+    total.norms.append(norms)

@@ -43,7 +43,13 @@ from privet.methods.dpsgd.run import (
 )
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
-from privet.methods.dpsgd.summing import FIRST_MICRO_BATCH, StepSum, is_wide, longest
+from privet.methods.dpsgd.summing import (
+    FIRST_MICRO_BATCH,
+    LARGEST_MICRO_BATCH,
+    EngineSummation,
+    ExactSummation,
+    Summation,
+)
 from privet.nets import ClippedSum, PerExampleGradients
 from privet.noise import Source
 
@@ -85,7 +91,8 @@ class Training:
         self._guard = StateGuard(model)
         self._recording: AbstractContextManager[None] | None = None
         self._size = settings.micro_batch
-        self._sum = StepSum(engine.zeros())
+        self._sum = engine.zeros(capacity=sampler.capacity)
+        self._exact = False
         self._loss_sum = 0.0
         self.run, resumed = self._open(run)
         self._meter = Meter(
@@ -147,7 +154,7 @@ class Training:
     def _batches(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
             t = self._step
-            self._sum.begin()
+            self._sum.reset()
             self._guard.begin_step()
             self._loss_sum = 0.0
             mine = shard(
@@ -188,9 +195,9 @@ class Training:
         s = self._settings
         if self._size is None:
             fitting = self._engine.fitting_micro_batch(views=s.views)
-            self._size = min(fitting, longest(s.views))
+            self._size = min(fitting, LARGEST_MICRO_BATCH)
         self._guard.check_part()
-        into = self._engine.zeros() if batch.made_up else self._sum.part
+        into = self._engine.zeros() if batch.made_up else self._sum
         if len(losses):
             with torch.autocast("cpu", enabled=False):  # norms are never taken in bfloat16
                 self._engine.clipped_sum(
@@ -204,7 +211,8 @@ class Training:
         self._loss_sum += float(losses.detach().double().sum())
         if batch.last:
             self._guard.check_step()
-        self._taken_in(batch)
+        if batch.last:
+            self._finish(batch.step)
 
     def step_in_closed_form(self, add: ClosedForm) -> None:
         """The same for a model whose clipped sum has a formula: `add(batch, bound, total)`.
@@ -212,16 +220,11 @@ class Training:
         **Assumes** that `add` clips every example to the bound, as the engine would; for the
         methods of this package, whose formulas are tested against the engine.
         """
-        batch = self._taken()
+        batch, self._exact = self._taken(), True
         if batch.made_up:
             return
         if len(batch):
-            self._loss_sum += add(batch, self._bound, self._sum.part)
-        self._taken_in(batch)
-
-    def _taken_in(self, batch: Batch) -> None:
-        expected, world = self.sampler.expected_batch(batch.step), self._processes.world
-        self._sum.take_in(wide=is_wide(expected, self._micro_batch(), world))
+            self._loss_sum += add(batch, self._bound, self._sum)
         if batch.last:
             self._finish(batch.step)
 
@@ -266,20 +269,20 @@ class Training:
 
     def _finish(self, t: int) -> None:
         """The release: everything after this function's noise is post-processing."""
-        part, expected = self._sum.part, self.sampler.expected_batch(t)
+        part, expected = self._sum, self.sampler.expected_batch(t)
         z = float(self.schedule.noise_multipliers[t])
         adaptive = self.schedule.adaptive
         gradient_z = z if adaptive is None else adaptive.gradient_multiplier(z, expected)
         norms = part.norms_unprotected
         within = int((norms <= self._bound).sum())
         self._note(part.examples_unprotected, within, part.non_finite_unprotected)
-        total = self._sum.total
+        total = self._sum.flat
         self._processes.sum_to_first_(total)
         if self._processes.first:
             bound = self._settings.clipping(self._bound).sensitivity(self._engine.layers)
             release_sum_(
                 total,
-                sensitivity=with_rounding(bound, expected_batch=expected, dtype=part.buffer.dtype),
+                sensitivity=with_rounding(bound, self.summation),
                 noise_multiplier=gradient_z,
                 source=self._rng.child("noise", t),
                 rate=float(self.schedule.rates[t]),
@@ -304,7 +307,7 @@ class Training:
         if self._settings.learning_rates is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(self._settings.learning_rates[t])
-        clear_other_gradients(self.model, self.optimizer, self._sum.part.views)
+        clear_other_gradients(self.model, self.optimizer, self._sum.views)
         self.optimizer.step()
         if self._average is not None:
             self._average.update()
@@ -341,6 +344,21 @@ class Training:
         return bool(self._state["exhausted"]) and self._step < self.schedule.steps
 
     @property
+    def summation(self) -> Summation:
+        """How the sums of this run are added up, and what that may be off by."""
+        if self._exact:
+            return ExactSummation()
+        return EngineSummation(
+            relation=self.sampler.relation,
+            records=self.sampler.capacity,
+            micro_batch=self._micro_batch(),
+            processes=self._processes.world,
+            dtype=self._engine.dtype,
+            convolutions=self._engine.has_convolutions,
+            alone=self._settings.batch_invariant,
+        )
+
+    @property
     def bound(self) -> float:
         """C_t of the next step."""
         return self._bound
@@ -369,11 +387,10 @@ class Training:
         key = self._rng.premise
         check = self._settings.check_mixing
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
-        return replace(
-            proved,
-            adjacency=self.sampler.relation,
-            premises=(*self.sampler.premises, *PREMISES, mixing, key),
-        )
+        if self._exact:
+            mixing = premises.CLOSED_FORM
+        told = (*self.sampler.premises, *PREMISES, *self.summation.premises, mixing, key)
+        return replace(proved, adjacency=self.sampler.relation, premises=told)
 
     @property
     def claim(self) -> Guarantee | None:

@@ -111,11 +111,12 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         self._centre(head, x, plan, spending, checkpoints)
         classified = plan.facts.outputs > 1
         y = _targets(records, classified)
-        rows, targets, squares = head.tensors(x, y.clamp(min=0) if classified else y)
+        rows, targets, squares, scales = head.tensors(x, y.clamp(min=0) if classified else y)
         null = torch.from_numpy(records.null)
-        rows[null], squares[null] = 0.0, 0.0  # a null record has no gradient
+        rows[null], squares[null], scales[null] = 0.0, 0.0, 0.0  # a null record has no gradient
         add = add_softmax if classified else add_squares
-        with _steps(head, (rows, targets, squares), plan, spending, checkpoints, 4096) as training:
+        tensors = rows, targets, squares, scales
+        with _steps(head, tensors, plan, spending, checkpoints, 4096) as training:
             for _ in training:
                 training.step_in_closed_form(partial(add, head.linear.weight))
                 spending.progress("steps", training.steps_done, plan.steps)

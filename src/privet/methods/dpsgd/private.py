@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from privet import _check
 from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency
 from privet.ledger import Ledger
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.checkpoint import Checkpoints
@@ -19,8 +20,8 @@ from privet.methods.dpsgd.records import Augment, records_of
 from privet.methods.dpsgd.run import MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
 from privet.methods.dpsgd.schedule import Schedule, Values, values
-from privet.methods.dpsgd.summing import LONGEST_SUM, longest
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
+from privet.nets.per_example import wide
 from privet.nets.per_example.choice import KernelChoice
 from privet.noise import Source
 from privet.noise.tensor import make_ready
@@ -54,6 +55,7 @@ def private(
     processes: Processes | None = None,
     run: str | None = None,
     check_mixing: bool = True,
+    batch_invariant: bool = False,
     show_unprotected: bool = False,
 ) -> Training:
     """A private training run around your own loop.
@@ -76,10 +78,11 @@ def private(
       the loop ends and `training.stopped_early` is true. None: one that only counts (kept in the
       checkpoint's folder, if there is one).
     - `delta`: for `epsilon_spent` and `guarantee`; the ledger's unless told.
-    - `n_public`: the nominal number of records, in the divisor. The true number is a secret under
-      add-remove adjacency; if this is left out, you declare it public.
+    - `n_public`: the nominal number of records, in the divisor. If it is given the true number is a
+      secret, and neighbours are add-remove; products of matrices then take twice as long, since a
+      record less shifts everybody. Left out, the number is counted and public: zero-out.
     - `clipping`: makes the rule from C_t, such as `lambda c: PerLayerClipping(bound=c)`.
-    - `micro_batch`: examples at a time (4096 at most); what fits the model's shapes and a
+    - `micro_batch`: examples at a time; what fits the model's shapes and a
       processor's cache, unless told. It bounds the memory and changes the result by rounding alone.
       Convolutions are brought to channels-last layout, model and rows; nothing else changes.
     - `views`, `augment`: each example appears `views` times, every appearance changed by
@@ -93,6 +96,8 @@ def private(
     - `check_mixing`: before the first step the loop is given up to four small batches of made-up
       rows (`batch.made_up`), and what it answers shows whether examples mix; see `mixing`. Without
       the check that premise is assumed.
+    - `batch_invariant`: every example is computed by itself, in shapes that are always the same, so
+      that its gradient cannot depend on who else was drawn, to the last bit; several times slower.
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
     - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
@@ -145,9 +150,13 @@ def private(
         None if learning_rates is None else values("learning_rates", learning_rates, schedule.steps)
     )
     views = _check.count("views", views)
-    engine = PerExampleGradients(model, kernel_choice=how)
+    if batch_invariant and micro_batch not in (None, 1):
+        raise InvalidArgument("micro_batch", micro_batch, "1, or none, with batch_invariant=True")
+    shifts = sampler.relation is Adjacency.ADD_REMOVE
+    engine = PerExampleGradients(model, kernel_choice=how, wide=shifts)
     engine.prepare()
     make_ready()
+    wide.make_ready()
     return Training(
         model=model,
         optimizer=optimizer,
@@ -161,13 +170,14 @@ def private(
         average=None if ema is None else Average(model, decay=ema),
         settings=Settings(
             clipping=clipping,
-            micro_batch=_micro_batch(micro_batch, views),
+            micro_batch=1 if batch_invariant else _micro_batch(micro_batch),
             views=views,
             augment=augment,
             learning_rates=rates,
             checkpoints=checkpoints,
             charge_block=_check.count("charge_block", charge_block),
             check_mixing=check_mixing,
+            batch_invariant=batch_invariant,
             show_unprotected=show_unprotected,
         ),
         processes=processes,
@@ -175,15 +185,8 @@ def private(
     )
 
 
-def _micro_batch(given: int | None, views: int) -> int | None:
-    if given is not None and _check.count("micro_batch", given) > longest(views):
-        raise InvalidArgument(
-            "micro_batch",
-            given,
-            f"at most {longest(views)}, {LONGEST_SUM} rows with their views",
-            "the noise leaves no room for the rounding of longer sums",
-        )
-    return given
+def _micro_batch(given: int | None) -> int | None:
+    return None if given is None else _check.count("micro_batch", given)
 
 
 def _counting_ledger(delta: float, sampler: Sampler, checkpoints: Checkpoints | None) -> Ledger:

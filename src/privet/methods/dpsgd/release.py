@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from privet import _check, premises
@@ -13,6 +12,7 @@ from privet.bounds import Bounded
 from privet.bounds.value import Sensitivity
 from privet.mechanisms import Gaussian, transcript
 from privet.mechanisms.base import smallest_scale
+from privet.methods.dpsgd.summing import Summation
 from privet.noise import Source, grid
 from privet.noise.tensor import add_gaussian_
 
@@ -37,26 +37,14 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     return smallest_scale(needed, z * c)
 
 
-ROUNDING = 2.0
-"""Room for the rounding of a sum, in units of u B C: u the unit roundoff, B the expected batch."""
+def with_rounding(sensitivity: float, summation: Summation) -> float:
+    """How far one example moves the sum *as computed*: C (1 + E), proved.
 
-
-def with_rounding(sensitivity: float, *, expected_batch: float, dtype: torch.dtype) -> float:
-    """How far one example moves the sum *as computed*: C (1 + 2 u B).
-
-    A sum of B gradients of norm C is at most B C long, and adding them in floating point is off by
-    about u B C, which depends on everybody in the batch. Steps of at most 1024 expected examples
-    are summed in `dtype`; longer ones in micro-batches of at most 4096 rows, which are added up in
-    float64. Removing a record then moved the error by .03-.4 u B C with random gradients and by
-    1.1-1.7 u B C at worst, where all gradients point the same way (test_rounding.py: linear layers
-    and convolutions). A bound that holds whatever the rounding errors do would be about m/2 u B C,
-    m the rows summed at a time; it is not what is used here, so this is tested and not proved.
-
-    >>> round(with_rounding(1.0, expected_batch=2000.0, dtype=torch.float32) - 1.0, 5)
-    0.00024
+    >>> from privet.methods.dpsgd.summing import ExactSummation
+    >>> with_rounding(2.0, ExactSummation())
+    2.0
     """
-    unit = torch.finfo(dtype).eps / 2.0
-    return sensitivity * (1.0 + ROUNDING * unit * max(expected_batch, 1.0))
+    return sensitivity * (1.0 + summation.room())
 
 
 def release_sum_(
@@ -67,8 +55,8 @@ def release_sum_(
     **Guarantee**: the sum is then a Gaussian release with this noise multiplier.
 
     **Assumes** that one example moves the sum by at most `sensitivity`: the engine clips to C, less
-    a relative 2e-6 that covers rounding of the norms, and `with_rounding` makes room for rounding
-    of the sum (tested by replay, not proved).
+    a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
+    the rounding of the sum; docs/theory/summation.md proves both.
     """
     scale = noise_scale(
         sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()

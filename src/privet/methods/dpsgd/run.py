@@ -51,13 +51,13 @@ class Settings:
     checkpoints: Checkpoints | None
     charge_block: int
     check_mixing: bool = True
+    batch_invariant: bool = False
     show_unprotected: bool = False
 
 
 PREMISES = (
     premises.CLIPPED_GRADIENTS,
     premises.CHARGED_FIRST,
-    premises.SUM_ROUNDING,
     premises.EXACT_LAW,
     premises.SETTINGS,
     premises.STEPS_ONLY,

@@ -60,6 +60,16 @@ class Sampler(ABC):
         """q_t for every step."""
 
     @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """The most records that a step can take: public, and never exceeded."""
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody can know who was drawn; true where everybody always is."""
+        return self._rng.secret or bool((self.rates >= 1.0).all())
+
+    @property
     def secrecy(self) -> Premise:
         """Who can know the coins, without which sampling amplifies nothing."""
         return premises.SECRET_COINS if self._rng.secret else premises.SEEDED_COINS
@@ -126,7 +136,8 @@ class PoissonSampler(Sampler):
     bit) and come from the child stream ("sample", t) of `rng`, so a resumed seeded run draws the
     same batches, and a secure one draws new ones.
 
-    **Assumes** that `n_public` and the rates were not chosen by looking at the records.
+    **Assumes** that `n_public` and the rates were not chosen by looking at the records, and under
+    add-remove that the data set is one of at most `capacity` records.
 
     >>> from privet.noise import seeded
     >>> sampler = PoissonSampler(n=1000, rates=[0.1] * 50, rng=seeded(0))
@@ -159,6 +170,17 @@ class PoissonSampler(Sampler):
         self._rates, self._rng = q, rng
         self.steps = len(q)
         self.adjacency = adjacency
+        if self.n > self.capacity:
+            raise InvalidArgument(
+                "n_public", self.n_public, "a number of the size of the data set: a quarter or more"
+            )
+
+    @property
+    def capacity(self) -> int:
+        """N itself where it is public, else a power of two that is at least four times it."""
+        if self.relation is not Adjacency.ADD_REMOVE:
+            return max(1, self.n)
+        return max(2**20, 1 << (4 * self.n_public - 1).bit_length())
 
     @property
     def rates(self) -> NDArray[np.float64]:
@@ -208,6 +230,10 @@ class FixedSizeSampler(Sampler):
     """
 
     adjacency = Adjacency.REPLACE_ONE
+
+    @property
+    def capacity(self) -> int:
+        return max(self.batch_sizes)
 
     def __init__(self, *, n: int, batch_sizes: Sequence[int], rng: Source) -> None:
         self.n = _check.count("n", n)

@@ -1,82 +1,107 @@
-"""The sum of one step, micro-batch by micro-batch, up to its release."""
+"""How far one record moves the sum of a step *as computed*, from public facts alone.
+
+The theorem and its proof are in docs/theory/summation.md. Symbols: C the clipping bound, u the unit
+roundoff, m the examples of a micro-batch, N the most records that a run is made for.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor, nn
 
-from privet.nets import ClippedSum
+from privet import premises
+from privet.guarantee import Adjacency, Premise
+from privet.nets.per_example.rounding import (
+    BLOCK_IMAGES,
+    BLOCK_PIXELS,
+    BLOCK_ROWS,
+    UNIT,
+    any_order,
+    any_order_of_pixels,
+    in_sequence,
+)
 
-LONGEST_SUM = 4096
-"""Most rows that are summed in float32 before they join a float64 sum (test_rounding.py)."""
-LONGEST_NARROW_STEP = 1024
-"""Most examples expected of a step that is summed in float32 throughout (test_rounding.py)."""
+LARGEST_MICRO_BATCH = 4096
+"""Most examples of a micro-batch, unless told: longer sums leave less room for rounding."""
 FIRST_MICRO_BATCH = 32
 """Examples of the very first micro-batch, where the size is to follow from the model's shapes."""
 
 
-def longest(views: int) -> int:
-    """The largest micro-batch, in examples of so many views.
+class Summation:
+    """A way to add up the contributions of a step, with what it may be off by."""
 
-    >>> longest(3)
-    1365
-    """
-    return max(1, LONGEST_SUM // views)
+    def room(self) -> float:
+        """E with ||S - S'|| <= C (1 + E) for the computed sums S, S' of neighbours."""
+        raise NotImplementedError
 
-
-def is_wide(expected_batch: float, micro_batch: int, processes: int) -> bool:
-    """Whether a step is summed in float64, from public facts alone."""
-    return processes > 1 or expected_batch > min(micro_batch, LONGEST_NARROW_STEP)
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What `room` rests on."""
+        raise NotImplementedError
 
 
 @final
-class StepSum:
-    """Adds up the clipped sums of micro-batches: in the model's precision, or in float64.
+class ExactSummation(Summation):
+    """Integers on a public grid: nothing is ever rounded, in any order (linear heads)."""
 
-    A *narrow* step adds everything up in the model's precision, where its noise is added too. A
-    *wide* one adds each micro-batch to a float64 sum and gets its noise there; it is for steps that
-    are expected to take several micro-batches or several processes, whose rounding would pile up.
-    The two are rounded to different grids, so which one a step is must follow from public facts
-    (`is_wide`, of the *expected* batch), never from the sample.
-    """
-
-    def __init__(self, part: ClippedSum) -> None:
-        self.part = part
-        self._wide: Tensor | None = None
-        self._is_wide, self._taken = False, 0
-
-    def begin(self) -> None:
-        """Start a step."""
-        self.part.reset()
-        self._is_wide, self._taken = False, 0
-
-    def take_in(self, *, wide: bool) -> None:
-        """The micro-batch in `part` is complete; `wide` is the same for all of a step."""
-        self._is_wide = wide
-        if not wide:
-            return
-        if self._wide is None:
-            self._wide = torch.empty_like(self.part.buffer, dtype=torch.float64)
-        if self._taken:
-            self._wide.add_(self.part.flat)
-        else:
-            self._wide.copy_(self.part.flat)
-        self.part.empty()
-        self._taken += 1
+    def room(self) -> float:
+        """Nothing."""
+        return 0.0
 
     @property
-    def total(self) -> Tensor:
-        """The sum, to be released in place."""
-        if not self._is_wide:
-            return self.part.flat
-        assert self._wide is not None
-        return self._wide
+    def premises(self) -> tuple[Premise, ...]:
+        return (premises.EXACT_SUM, premises.ALONE_ON_A_GRID)
 
-    def assign_to(self, model: nn.Module, *, divisor: float) -> None:
-        """Set the parameters' .grad to what was released over the divisor."""
-        if self._is_wide:
-            self.part.overwrite(self.total.div_(divisor))
-            divisor = 1.0
-        self.part.assign_to(model, divisor=divisor)
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EngineSummation(Summation):
+    """Per-example gradients added up in float64; outer products in float32 blocks where they may.
+
+    Where a record keeps its place when its neighbour is gone (zero-out, replace-one), all float32
+    blocks but its own are the same on both sides. Under add-remove everybody may shift into another
+    block, so everything is added up in float64.
+
+    >>> some = EngineSummation(relation=Adjacency.ZERO_OUT, records=60_000, micro_batch=64)
+    >>> round(some.room(), 5)
+    0.00029
+    >>> moved = EngineSummation(relation=Adjacency.ADD_REMOVE, records=2**20, micro_batch=64)
+    >>> moved.room() < 1e-5
+    True
+    """
+
+    relation: Adjacency
+    records: int
+    micro_batch: int
+    processes: int = 1
+    dtype: torch.dtype = torch.float32
+    convolutions: bool = False
+    alone: bool = False
+
+    @property
+    def wide(self) -> bool:
+        """Whether products of matrices must be in float64."""
+        return self.relation is Adjacency.ADD_REMOVE
+
+    def room(self) -> float:
+        """2 (E of one float32 block + E of the float64 sums): once for each neighbour."""
+        block = min(BLOCK_ROWS, self.micro_batch, self.records)
+        unit, inside = UNIT[self.dtype], 0.0
+        if not self.wide:
+            inside = any_order(block, unit)
+            if self.convolutions:
+                images = any_order_of_pixels(BLOCK_PIXELS, min(BLOCK_IMAGES, block), unit)
+                inside = math.hypot(inside, images)
+        calls = -(-self.records // block) + 2
+        additions = min(self.micro_batch, self.records) + calls + self.processes + 4
+        return 2.0 * (inside + in_sequence(additions, self.records, UNIT[torch.float64]))
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return (
+            premises.ROUNDED_SUM,
+            premises.COMPUTED_ALONE if self.alone else premises.SAME_IN_COMPANY,
+        )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(kw_only=True)
 class ClippedSum:
-    """sum_i w_i g_i with ||w_i g_i|| <= bound for every example i.
+    """sum_i w_i g_i with ||w_i g_i|| <= bound for every example i, in float64.
 
     `gradients` are views of `flat`, by parameter name, strided like the parameters. What is named
     `unprotected` is a function of single examples: look, but do not publish.
@@ -19,28 +19,30 @@ class ClippedSum:
     it (see `claim`); what nobody wrote is set to zero when `flat` or `gradients` is looked at.
 
     **Guarantee**: adding or removing one example changes the exact sum by at most `sensitivity` in
-    L2 norm (float32 rounding of the sum itself apart, which the noise must cover).
+    L2 norm. How far the computed sum is from the exact one is proved in docs/theory/summation.md;
+    the noise must cover it.
     """
 
     buffer: Tensor = field(repr=False)
     views: dict[str, Tensor] = field(repr=False)
+    capacity: int = 2**24
+    """The most examples that a sum is made for: a public number."""
     sensitivity: float = 0.0
     examples_unprotected: int = 0
     non_finite_unprotected: int = 0
     norms: list[Tensor] = field(default_factory=list, repr=False)
     _outdated: set[str] = field(default_factory=set, repr=False)
+    _given: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def zeros(cls, parameters: dict[str, nn.Parameter]) -> ClippedSum:
+    def zeros(cls, parameters: dict[str, nn.Parameter], *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum over the given parameters."""
-        wide = any(p.dtype == torch.float64 for p in parameters.values())
-        dtype = torch.float64 if wide else torch.float32
-        flat = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=dtype)
+        flat = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=torch.float64)
         views, start = {}, 0
         for name, p in parameters.items():
             views[name] = _like(flat[start : start + p.numel()], p)
             start += p.numel()
-        return cls(buffer=flat, views=views)
+        return cls(buffer=flat, views=views, capacity=capacity)
 
     @property
     def flat(self) -> Tensor:
@@ -72,28 +74,19 @@ class ClippedSum:
 
     def reset(self) -> ClippedSum:
         """Empty the sum for the next step, keeping its memory."""
-        self.empty()
+        self._outdated = set(self.views)
         self.sensitivity, self.examples_unprotected, self.non_finite_unprotected = 0.0, 0, 0
         self.norms = []
         return self
 
-    def empty(self) -> None:
-        """Empty the sum alone: what is known about its examples stays."""
-        self._outdated = set(self.views)
-
-    def overwrite(self, values: Tensor) -> None:
-        """Put other values, as one vector, in the place of the sum."""
-        self._outdated.clear()
-        self.buffer.copy_(values)
-
     def assign_to(self, model: nn.Module, *, divisor: float = 1.0) -> None:
-        """Set the parameters' .grad to this sum over the divisor; the .grad are views of `flat`."""
-        if divisor != 1.0:
-            self.flat.div_(divisor)
+        """Set the parameters' .grad to this sum over the divisor, in memory of its own."""
         for name, p in model.named_parameters():
-            if name in self.gradients:
-                gradient = self.gradients[name]
-                p.grad = gradient if gradient.dtype == p.dtype else gradient.to(p.dtype)
+            if name not in self.gradients:
+                continue
+            if name not in self._given:
+                self._given[name] = torch.empty_like(p, requires_grad=False)
+            p.grad = self._given[name].copy_(self.gradients[name].div_(divisor))
 
 
 def _like(flat: Tensor, parameter: Tensor) -> Tensor:

@@ -15,7 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from privet.nets.per_example.measured import chunks, gram_squared_norms
+from privet.nets.per_example.measured import chunks
+from privet.nets.per_example.rounding import (
+    BLOCK_IMAGES,
+    BLOCK_PIXELS,
+    CANCELLING,
+    LARGEST_SQUARE,
+)
+from privet.nets.per_example.wide import add_
 
 _GROUPED_CHUNK = 32
 _GRAM_BYTES = 4 * 2**20
@@ -137,15 +144,7 @@ def unfolded(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views
     room = x.new_empty(parts[0].stop * views, *space, *kernel, channels)
     for s in parts:
         rows, n = slice(s.start * views, s.stop * views), s.stop - s.start
-        pixels = _padded_pixels(x[rows], geometry)
-        steps = pixels.stride()[1:-1]
-        strides = [k * step for k, step in zip(geometry.stride, steps, strict=True)]
-        taps = [k * step for k, step in zip(geometry.dilation, steps, strict=True)]
-        patches = room[: n * views].copy_(
-            pixels.as_strided(
-                (n * views, *space, *kernel, channels), (pixels.stride(0), *strides, *taps, 1)
-            )
-        )
+        patches = _patches(x[rows], room, geometry)
         g = _pixels(dy[rows]).view(n, views * prod(space), o)
         torch.bmm(g.transpose(1, 2), patches.view(n, views * prod(space), -1), out=out[s])
     return out.view(1, examples, -1)
@@ -262,34 +261,70 @@ INSTANTIATING = (
 
 
 def gram_fits(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> bool:
-    """Gram matrices need one group and few enough pixels that they stay smaller than the images."""
-    return geometry.groups == 1 and prod(x.shape[2:]) <= 1024 and prod(dy.shape[2:]) <= 1024
+    """One group, and so few pixels that a block of the contraction holds two examples or more."""
+    pixels = prod(x.shape[2:]), prod(dy.shape[2:])
+    return geometry.groups == 1 and max(pixels) <= BLOCK_PIXELS // 2
 
 
 def gram_cost(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> float:
     """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction after them."""
     n, pixels_in, pixels_out = x.shape[0], prod(x.shape[2:]), prod(dy.shape[2:])
-    products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 50
-    boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:]) / 2
-    return products + boxes + _multiplications(x, dy, shape) / 70
+    products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 25
+    boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:])
+    return products + boxes + _multiplications(x, dy, shape) / 60
 
 
-def gram(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> tuple[Tensor, Tensor]:
-    """Squared norms (rounded up) from pixel Gram matrices, and the rows that need an exact norm.
+def gram(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> Tensor:
+    """Squared norms from pixel Gram matrices in float64, or what the contraction asks for instead.
 
     ||sum_p dy_p U_p^T||^2 = sum_pq <dy_p, dy_q> <U_p, U_q> with U_p the patch under p, and
     <U_p, U_q> = sum over kernel offsets o of <x_(sp+o), x_(sq+o)>: a box sum along the diagonals of
     the pixels' Gram matrix, taken one axis at a time. No patch is ever built.
+
+    The contraction is off by a multiple of Q = (sum_p ||dy_p||^2 ||U_p||^2)^(1/2), so a norm below
+    Q / `CANCELLING` counts as that: an example that cancels so much is clipped a little harder.
     """
-    each = 4 * max(prod(x.shape[2:]), prod(dy.shape[2:])) ** 2
-    norms, vague = [], []
+    each = 8 * max(prod(x.shape[2:]), prod(dy.shape[2:])) ** 2
+    out = []
     for part in chunks(x.shape[0], each, _GRAM_BYTES):
-        boxes = _patch_gram(x[part], dy.shape[2:], shape[2:], geometry)
-        g = _pixels(dy[part]).flatten(1, -2)
-        norm, rows = gram_squared_norms(boxes, torch.bmm(g, g.transpose(1, 2)))
-        norms.append(norm)
-        vague.append(rows + part.start)
-    return torch.cat(norms), torch.cat(vague)
+        boxes = _patch_gram(x[part].double(), dy.shape[2:], shape[2:], geometry)
+        g = _pixels(dy[part]).flatten(1, -2).double()
+        other = torch.bmm(g, g.transpose(1, 2))
+        norms = (boxes * other).flatten(1).sum(1)
+        diagonals = [t.diagonal(dim1=1, dim2=2) for t in (boxes, other)]
+        q = (diagonals[0] * diagonals[1]).sum(1)
+        large = torch.maximum(diagonals[0].amax(1), diagonals[1].amax(1)) > LARGEST_SQUARE
+        out.append(torch.maximum(norms, q / CANCELLING**2).masked_fill(large, torch.inf))
+    return torch.cat(out)
+
+
+def contraction(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> Tensor:
+    """The weight gradient summed over rows, (1, O * k * C) in float64.
+
+    Blocks of at most `BLOCK_PIXELS` pixels of `BLOCK_IMAGES` examples are products of matrices in
+    the given precision; they are added up in float64.
+    """
+    (o, channels, *kernel), space = shape, dy.shape[2:]
+    size = min(BLOCK_IMAGES, BLOCK_PIXELS // prod(space))
+    total = torch.zeros(o, prod(kernel) * channels, dtype=torch.float64)
+    room = x.new_empty(size, *space, *kernel, channels)
+    product = x.new_empty(total.shape)
+    for start in range(0, x.shape[0], size):
+        rows = slice(start, start + size)
+        g = _pixels(dy[rows]).view(-1, o)
+        patches = _patches(x[rows], room, geometry).view(len(g), -1)
+        add_(total, torch.mm(g.t(), patches, out=product))
+    return total.view(1, -1)
+
+
+def _patches(x: Tensor, room: Tensor, geometry: Geometry) -> Tensor:
+    """Every output pixel's patch in channels-last order, in given memory."""
+    pixels = _padded_pixels(x, geometry)
+    steps = pixels.stride()[1:-1]
+    strides = [k * step for k, step in zip(geometry.stride, steps, strict=True)]
+    taps = [k * step for k, step in zip(geometry.dilation, steps, strict=True)]
+    some = room[: x.shape[0]]
+    return some.copy_(pixels.as_strided(some.shape, (pixels.stride(0), *strides, *taps, 1)))
 
 
 def _patch_gram(x: Tensor, out: torch.Size, kernel: torch.Size, geometry: Geometry) -> Tensor:

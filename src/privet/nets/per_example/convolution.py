@@ -17,19 +17,17 @@ from torch import Tensor, nn
 from privet.nets.per_example import conv_kernels
 from privet.nets.per_example.conv_kernels import Geometry
 from privet.nets.per_example.measured import (
-    KEEP_BYTES,
     Captured,
     Kernel,
     Measured,
     Target,
     add_bias,
-    chunks,
+    in_chunks,
     kept,
     silenced,
-    squared_norms,
-    weighted_rows,
 )
 from privet.nets.per_example.sites import Site, fold_views
+from privet.nets.per_example.wide import add_, squared_norms
 
 
 @final
@@ -68,14 +66,15 @@ class ConvolutionSite(Site):
             bias = self._bias(seen)
             return [Kernel("bias", 0.0, lambda: kept(bias[None], lambda total: [total[0]]))]
         x, dy = self._operands(seen)
-        geometry, views = self.geometry, seen.views
+        geometry = self.geometry
         out = []
         for kernel in conv_kernels.INSTANTIATING:
             if kernel.fits(x, dy, self.shape, geometry):
                 cost = kernel.cost(x, dy, self.shape, geometry)
                 run = functools.partial(self._instantiate, kernel, seen)
                 out.append(Kernel(kernel.name, cost, run))
-        if views == 1 and conv_kernels.gram_fits(x, dy, self.shape, geometry):
+        few = seen.views == 1 and not seen.wide
+        if few and conv_kernels.gram_fits(x, dy, self.shape, geometry):
             cost = conv_kernels.gram_cost(x, dy, self.shape, geometry)
             out.append(Kernel("gram", cost, lambda: self._gram(seen)))
         return out
@@ -88,58 +87,36 @@ class ConvolutionSite(Site):
             out.append(values[0].view(-1, *self.weight_shape))
         return out + ([self._bias(seen)] if self.has_bias else [])
 
-    def _instantiate(self, kernel: conv_kernels.Instantiating, seen: Captured) -> Measured:
-        x, dy = self._operands(seen)
-        shape, geometry, views = self.shape, self.geometry, seen.views
-        width = shape.numel() * x.element_size()
-        examples = x.shape[0] // views
-        if examples * width > KEEP_BYTES:
-            norms = self._exact_norms(kernel, x, dy, views)
-            return self._contraction(seen, norms)
-        values = kernel.run(x, dy, shape, geometry, views)
-        return kept(
-            values,
-            lambda total: [kernel.finish(total, shape).reshape(self.weight_shape)],
-            self._bias(seen) if self.has_bias else None,
-        )
-
-    def _exact_norms(
-        self, kernel: conv_kernels.Instantiating, x: Tensor, dy: Tensor, views: int
-    ) -> Tensor:
-        norms = []
-        for part in chunks(x.shape[0] // views, self.shape.numel() * x.element_size()):
-            rows = slice(part.start * views, part.stop * views)
-            values = kernel.run(x[rows], dy[rows], self.shape, self.geometry, views)
-            norms.append(torch.stack([squared_norms(v) for v in values]).sum(0))
-        return torch.cat(norms)
+    def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
+        return self.shape.numel() if self.has_weight else 0
 
     def _gram(self, seen: Captured) -> Measured:
         x, dy = self._operands(seen)
-        norms, vague = conv_kernels.gram(x, dy, self.shape, self.geometry)
-        if len(vague):
-            exact = conv_kernels.INSTANTIATING[0]
-            norms[vague] = self._exact_norms(exact, x[vague], dy[vague], 1)
-        return self._contraction(seen, norms)
-
-    def _contraction(self, seen: Captured, norms: Tensor) -> Measured:
         bias = self._bias(seen) if self.has_bias else None
-        if bias is not None:
-            norms = norms + squared_norms(bias)
+        norms = conv_kernels.gram(x, dy, self.shape, self.geometry)
 
         def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-            x, dy = self._operands(seen)
-            rows = weights if seen.views == 1 else weights.repeat_interleave(seen.views)
-            bad_rows = None
-            if bad is not None:
-                offsets = torch.arange(seen.views)
-                bad_rows = (bad.unsqueeze(1) * seen.views + offsets).view(-1)
-            x, dy = silenced(x, bad_rows), silenced(dy, bad_rows)
-            if x[0].numel() < dy[0].numel():
-                x = weighted_rows(x, rows)
-            else:
-                dy = weighted_rows(dy, rows)
-            weight = conv_kernels.weight_gradient(x, dy, self.shape, self.geometry)
-            into[0].add_(weight.reshape(self.weight_shape))
+            each = weights.to(dy.dtype).view(-1, *[1] * (dy.dim() - 1))
+            some_x, some_dy = silenced(x, bad), silenced(dy, bad) * each
+            total = conv_kernels.contraction(some_x, some_dy, self.shape, self.geometry)
+            whole = conv_kernels.finish_unfolded(total, self.shape)
+            add_(into[0], whole.reshape(self.weight_shape))
             add_bias(bias, weights, bad, into)
 
-        return Measured(norms, add_weighted)
+        return Measured(norms if bias is None else norms + squared_norms(bias), add_weighted)
+
+    def _instantiate(self, kernel: conv_kernels.Instantiating, seen: Captured) -> Measured:
+        x, dy = self._operands(seen)
+        shape, geometry, views = self.shape, self.geometry, seen.views
+
+        def run(which: slice) -> Tensor:
+            rows = slice(which.start * views, which.stop * views)
+            return kernel.run(x[rows], dy[rows], shape, geometry, views)
+
+        return in_chunks(
+            x.shape[0] // views,
+            shape.numel() * x.element_size(),
+            run,
+            lambda total: [kernel.finish(total, shape).reshape(self.weight_shape)],
+            self._bias(seen) if self.has_bias else None,
+        )

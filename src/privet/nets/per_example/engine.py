@@ -21,9 +21,10 @@ from privet.errors import InvalidArgument
 from privet.nets.per_example.choice import Chooser, KernelChoice
 from privet.nets.per_example.clipped_sum import ClippedSum
 from privet.nets.per_example.clipping import Clipping, FlatClipping
+from privet.nets.per_example.convolution import ConvolutionSite
 from privet.nets.per_example.discover import Plan, discover
 from privet.nets.per_example.joint import measure_together
-from privet.nets.per_example.measured import Captured, Measured, Target
+from privet.nets.per_example.measured import KEEP_BYTES, Captured, Measured, Target
 from privet.nets.per_example.tape import Tape, Use
 from privet.nets.ready import refuse_cross_example
 
@@ -46,7 +47,8 @@ class PerExampleGradients:
     decides from shapes alone. `choices` restores what another engine had chosen, so that a resumed
     run repeats the interrupted one bit for bit. `through_func` names modules ('' is the whole
     model) to run by torch.func though the engine knows their kind, for those that read the
-    parameters of other layers; unknown kinds go that way by themselves.
+    parameters of other layers; unknown kinds go that way by themselves. `wide` makes products of
+    matrices in float64, for neighbours that shift everybody's place (docs/theory/summation.md).
 
     **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
     **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by
@@ -61,8 +63,10 @@ class PerExampleGradients:
         kernel_choice: KernelChoice = "measured",
         choices: Mapping[str, str] | None = None,
         through_func: Collection[str] = (),
+        wide: bool = False,
     ) -> None:
         _keep_freed_memory()
+        self.wide = wide
         self.model = model
         self._through_func = frozenset(through_func)
         self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
@@ -119,9 +123,21 @@ class PerExampleGradients:
             out.append((5, torch.channels_last_3d))
         return out
 
-    def zeros(self) -> ClippedSum:
+    def zeros(self, *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum, for accumulation, or for a step whose batch came out empty."""
-        return ClippedSum.zeros(self._plan.parameters)
+        return ClippedSum.zeros(self._plan.parameters, capacity=capacity)
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether some products of matrices may run over the pixels of several examples."""
+        sites = [site for _, recorded in self._plan.modules for site in recorded.sites]
+        return any(isinstance(site, ConvolutionSite) for site in sites)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision in which layers are computed: float64 if all parameters are."""
+        wide = all(p.dtype == torch.float64 for p in self._plan.parameters.values())
+        return torch.float64 if wide else torch.float32
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -217,14 +233,18 @@ class PerExampleGradients:
     def fitting_micro_batch(self, *, views: int = 1) -> int:
         """The power of two of examples whose largest layer input or output is about 8 MB.
 
-        At most 64 where a row is an image's worth (16 kB) or more; both figures were measured. It
-        is a function of the shapes seen in the last recorded pass, which may be one of no rows.
+        At most 64 where a row is an image's worth (16 kB) or more, and no more than what lets every
+        layer keep its per-example gradients where it has to instantiate them; all figures were
+        measured. It is a function of the shapes seen in the last recorded pass, which may be one of
+        no rows.
         """
         if self._tape is None:
             raise InvalidArgument("engine", "no recorded pass", "one made inside `recording()`")
         largest = max(1, self._tape.largest_row * views)
-        size = 1 << max(0, (_MICRO_BATCH_BYTES // largest).bit_length() - 1)
-        return min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
+        size = _power_of_two(_MICRO_BATCH_BYTES // largest)
+        size = min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
+        instances = [s.instance_size(a, y, views) for s, a, y in self._tape.shapes]
+        return min(size, _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0))))
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
         tape, self._tape = self._tape, None
@@ -284,7 +304,7 @@ class PerExampleGradients:
             arrivals = waiting.pop(component)
             for use, _ in arrivals:
                 use.check_unchanged()
-            seen = [(u.site, _captured(u, g, views)) for u, g in arrivals]
+            seen = [(u.site, _captured(u, g, views, self.wide)) for u, g in arrivals]
             if len(seen) == 1:
                 measured = self._chooser.measure(*seen[0])
                 targets = seen[0][0].targets
@@ -352,6 +372,10 @@ class PerExampleGradients:
 _Part = tuple[Measured, tuple[Target, ...]]
 
 
+def _power_of_two(at_most: int) -> int:
+    return 1 << max(0, at_most.bit_length() - 1)
+
+
 def _keep_freed_memory() -> None:
     """Make the allocator keep what a step frees, some 60 MB, for the next step.
 
@@ -372,10 +396,10 @@ def _claim(total: ClippedSum, name: str, target: Target) -> tuple[Tensor, bool]:
     return target.of(gradient), outdated
 
 
-def _captured(use: Use, g: Tensor, views: int) -> Captured:
+def _captured(use: Use, g: Tensor, views: int, wide: bool) -> Captured:
     """What a site saw, in float32 at least, so that norms are never taken in half precision."""
     a, g, *statistics = (_at_least_float32(t) for t in (use.a, g.detach(), *use.statistics))
-    return Captured(a, g, views, tuple(statistics))
+    return Captured(a, g, views, tuple(statistics), wide)
 
 
 def _at_least_float32(t: Tensor) -> Tensor:

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from privet.nets.per_example.measured import (
-    KEEP_BYTES,
-    Captured,
-    Measured,
-    Target,
-    chunks,
-    squared_norms,
-)
+from privet.nets.per_example.measured import Captured, Measured, Target, in_chunks
 from privet.nets.per_example.sites import Site
 
 Seen = Sequence[tuple[Site, Captured]]
@@ -25,47 +18,22 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
     first = seen[0][1]
     examples = first.g.shape[0] // first.views
     targets = {id(t.parameter): Target(t.parameter) for s, _ in seen for t in s.targets}
+    shapes = [t.parameter.shape for t in targets.values()]
     width = sum(t.parameter.numel() * t.parameter.element_size() for t in targets.values())
-    parts = chunks(examples, width)
-    if examples * width <= KEEP_BYTES:
-        gradients = _instantiate(seen, targets)
-        return _measured(gradients), tuple(targets.values())
-    norms = [
-        _norms(_instantiate([(s, c.examples(part)) for s, c in seen], targets)) for part in parts
-    ]
 
-    def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-        for part in parts:
-            some = _instantiate([(s, c.examples(part)) for s, c in seen], targets)
-            inside = None
-            if bad is not None:
-                inside = bad[(bad >= part.start) & (bad < part.stop)] - part.start
-            _add(some, weights[part], inside, into)
+    def instantiate(which: slice) -> Tensor:
+        gradients = {
+            key: first.g.new_zeros(which.stop - which.start, *t.parameter.shape)
+            for key, t in targets.items()
+        }
+        for site, captured in seen:
+            values = site.per_example(captured.examples(which))
+            for target, value in zip(site.targets, values, strict=True):
+                target.of(gradients[id(target.parameter)], batched=True).add_(value)
+        return torch.cat([g.flatten(1) for g in gradients.values()], 1)[None]
 
-    return Measured(torch.cat(norms), add_weighted), tuple(targets.values())
+    def finish(total: Tensor) -> list[Tensor]:
+        parts = total[0].split([shape.numel() for shape in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-
-def _instantiate(seen: Seen, targets: dict[int, Target]) -> list[Tensor]:
-    first = seen[0][1]
-    examples = first.g.shape[0] // first.views
-    gradients = {key: first.g.new_zeros(examples, *t.parameter.shape) for key, t in targets.items()}
-    for site, captured in seen:
-        for target, value in zip(site.targets, site.per_example(captured), strict=True):
-            target.of(gradients[id(target.parameter)], batched=True).add_(value)
-    return list(gradients.values())
-
-
-def _norms(gradients: list[Tensor]) -> Tensor:
-    return torch.stack([squared_norms(g.view(g.shape[0], -1)) for g in gradients]).sum(0)
-
-
-def _add(
-    gradients: list[Tensor], weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]
-) -> None:
-    for g, target in zip(gradients, into, strict=True):
-        usable = g if bad is None else g.index_fill(0, bad, 0.0)
-        target.add_(torch.tensordot(weights.to(g.dtype), usable, dims=1))
-
-
-def _measured(gradients: list[Tensor]) -> Measured:
-    return Measured(_norms(gradients), lambda w, bad, into: _add(gradients, w, bad, into))
+    return in_chunks(examples, width, instantiate, finish), tuple(targets.values())

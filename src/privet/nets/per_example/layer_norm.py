@@ -39,7 +39,7 @@ class LayerNormSite(Site):
         return kept(values, lambda total: [part.view(self.shape) for part in total])
 
     def per_example(self, seen: Captured) -> list[Tensor]:
-        x, g, views, statistics = seen
+        x, g, views, statistics = seen.a, seen.g, seen.views, seen.statistics
         axes = tuple(range(1, g.dim() - len(self.shape)))
         parts = []
         if self.has_weight:

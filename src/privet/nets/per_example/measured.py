@@ -1,4 +1,8 @@
-"""What a layer knows after the backward pass: squared norms, and the weighted sum on demand."""
+"""What a layer knows after the backward pass: squared norms, and the weighted sum on demand.
+
+Per-example gradients are computed in the model's precision, each from its own row; their norms and
+their weighted sums are taken in float64, so that neither depends on the order to more than 2^-53.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-KEEP_BYTES = 64 * 2**20
-"""Per-example gradients of a layer are kept up to this size, and taken in chunks above it."""
+from privet.nets.per_example.wide import add_, squared_norms, weighted_total
 
-_BLOCK = 1024
-_UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
-TOLERATED = 1e-5
-"""Largest relative uncertainty of a squared Gram norm before the row is recomputed exactly."""
-_DEVIATIONS = 16.0
+KEEP_BYTES = 64 * 2**20
+"""Per-example gradients of a layer are kept up to this size, and made twice in chunks above it."""
 
 
 class Target(NamedTuple):
@@ -35,20 +35,21 @@ class Target(NamedTuple):
 class Captured(NamedTuple):
     """What a site saw: its input, the gradient of its output, and statistics of a normalisation.
 
-    Rows are example-major: with `views` = K, rows iK ... iK+K-1 belong to example i.
+    Rows are example-major: with `views` = K, rows iK ... iK+K-1 belong to example i. `wide` asks
+    for products of matrices in float64.
     """
 
     a: Tensor
     g: Tensor
     views: int
     statistics: tuple[Tensor, ...] = ()
+    wide: bool = False
 
     def examples(self, which: slice) -> Captured:
         """The part that belongs to some of the examples."""
         rows = slice(which.start * self.views, which.stop * self.views)
-        return Captured(
-            self.a[rows], self.g[rows], self.views, tuple(s[rows] for s in self.statistics)
-        )
+        statistics = tuple(s[rows] for s in self.statistics)
+        return Captured(self.a[rows], self.g[rows], self.views, statistics, self.wide)
 
 
 AddWeighted = Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
@@ -58,8 +59,8 @@ AddWeighted = Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
 class Measured:
     """Squared norms (examples,) in float64, and the weighted sum of per-example gradients.
 
-    `add_weighted(weights, bad, into)` adds it to `into`, one tensor a target; rows listed in `bad`
-    are silenced before they are multiplied, so that 0 * NaN never reaches the sum.
+    `add_weighted(weights, bad, into)` adds it to `into`, one float64 tensor a target; rows listed
+    in `bad` are silenced before they are multiplied, so that 0 * NaN never reaches the sum.
     `write_weighted` does the same over what `into` held, where the layer can do that at no cost.
     """
 
@@ -88,59 +89,9 @@ class Kernel(NamedTuple):
     run: Callable[[], Measured]
 
 
-def squared_norms(rows: Tensor) -> Tensor:
-    """Squared L2 norm of each row of a matrix: short sums in float32, the rest in float64.
-
-    The float32 part runs over at most 1024 terms, which holds the relative error near 1e-7.
-    """
-    examples, width = rows.shape
-    if width <= _BLOCK:
-        return _norms(rows, 1).square()
-    whole = width - width % _BLOCK
-    total = _norms(rows[:, :whole].view(examples, -1, _BLOCK), 2).square().sum(1)
-    if whole < width:
-        total += _norms(rows[:, whole:], 1).square()
-    return total
-
-
-def _norms(t: Tensor, dim: int) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(t, dim=dim)
-    return norms.double()
-
-
 def silenced(tensor: Tensor, bad: Tensor | None) -> Tensor:
     """The tensor with the listed rows set to zero (a copy if there are any)."""
     return tensor if bad is None else tensor.index_fill(0, bad, 0.0)
-
-
-def weighted_rows(tensor: Tensor, weights: Tensor) -> Tensor:
-    """Row i of the tensor times weights[i]."""
-    return tensor * weights.to(tensor.dtype).view(-1, *[1] * (tensor.dim() - 1))
-
-
-def gram_squared_norms(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """<A_i, B_i> for Gram matrices (examples, T, T), rounded up, and the rows it is too vague for.
-
-    With A = U U^T and B = G G^T, <A, B> = ||U^T G||^2. Rounding perturbs an entry A_pq by some
-    u ||U_p|| ||U_q||. Were all these errors to conspire, <A, B> would be off by up to
-    u (tr(A) ||B|| + ||A|| tr(B)) (Cauchy-Schwarz); being independent they add up to about
-    u (max diag(A) ||B|| + ||A|| max diag(B)). The former is added, up to a relative `TOLERATED`, so
-    the norm is an over-estimate; where sixteen times the latter exceeds that (the terms cancel),
-    the caller must compute the row exactly.
-
-    **Assumes** that the rounding errors of different entries are independent.
-    """
-    examples = first.shape[0]
-    inner = (first * second).sum(2).double().sum(1)
-    unit = _UNIT_ROUNDOFF.get(first.dtype, 2.0**-8)
-    size = [
-        torch.linalg.vector_norm(m.reshape(examples, -1), dim=1).double() for m in (first, second)
-    ]
-    diagonal = [m.diagonal(dim1=1, dim2=2).double() for m in (first, second)]
-    worst = unit * (diagonal[0].sum(1) * size[1] + size[0] * diagonal[1].sum(1))
-    usual = unit * (diagonal[0].amax(1) * size[1] + size[0] * diagonal[1].amax(1))
-    vague = _DEVIATIONS * usual > TOLERATED * inner
-    return inner + torch.minimum(worst, TOLERATED * inner), vague.nonzero().view(-1)
 
 
 def kept(
@@ -154,18 +105,61 @@ def kept(
     `finish` turns the weighted sum (parts, width) into parameter shapes. `bias` (examples, outputs)
     is the gradient of one more target.
     """
-    total = sum((squared_norms(part) for part in values), start=values.new_zeros(()).double())
-    if bias is not None:
-        total = total + squared_norms(bias)
 
     def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-        usable = values if bad is None else values.index_fill(1, bad, 0.0)
-        sums = finish(torch.matmul(weights.to(values.dtype), usable))
-        for target, value in zip(into, sums, strict=bias is None):
-            target.add_(value)
+        _add(finish(_total(values, weights, bad)), into)
         add_bias(bias, weights, bad, into)
 
-    return Measured(total, add_weighted)
+    return Measured(_with_bias(_norms_of(values), bias), add_weighted)
+
+
+def in_chunks(
+    examples: int,
+    bytes_each: int,
+    instantiate: Callable[[slice], Tensor],
+    finish: Callable[[Tensor], Sequence[Tensor]],
+    bias: Tensor | None = None,
+) -> Measured:
+    """Like `kept`, with `instantiate(examples)` called for all at once if they can be kept.
+
+    Otherwise they are made a chunk at a time, and again when the weights are known.
+    """
+    parts = chunks(examples, bytes_each)
+    if len(parts) <= 1:
+        return kept(instantiate(slice(0, examples)), finish, bias)
+    norms = torch.cat([_norms_of(instantiate(part)) for part in parts])
+
+    def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+        total = None
+        for part in parts:
+            inside = None
+            if bad is not None:
+                inside = bad[(bad >= part.start) & (bad < part.stop)] - part.start
+            some = _total(instantiate(part), weights[part], inside)
+            total = some if total is None else add_(total, some)
+        assert total is not None
+        _add(finish(total), into)
+        add_bias(bias, weights, bad, into)
+
+    return Measured(_with_bias(norms, bias), add_weighted)
+
+
+def _norms_of(values: Tensor) -> Tensor:
+    return torch.stack([squared_norms(part) for part in values]).sum(0)
+
+
+def _with_bias(norms: Tensor, bias: Tensor | None) -> Tensor:
+    return norms if bias is None else norms + squared_norms(bias)
+
+
+def _total(values: Tensor, weights: Tensor, bad: Tensor | None) -> Tensor:
+    return weighted_total(weights, values if bad is None else values.index_fill(1, bad, 0.0))
+
+
+def _add(sums: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+    """Add to the first targets; a bias has one more."""
+    for target, value in zip(into, sums, strict=False):
+        add_(target, value)
 
 
 def add_bias(
@@ -173,7 +167,7 @@ def add_bias(
 ) -> None:
     """Add the weighted sum of per-example bias gradients, if there are any, to the last target."""
     if bias is not None:
-        into[-1].add_(weights.to(bias.dtype) @ silenced(bias, bad))
+        into[-1].add_(weighted_total(weights, silenced(bias, bad)[None])[0])
 
 
 def chunks(examples: int, bytes_each: int, budget: int = KEEP_BYTES) -> list[slice]:

@@ -16,19 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from privet.nets.per_example.measured import (
-    KEEP_BYTES,
     Captured,
     Kernel,
     Measured,
     Target,
     add_bias,
-    chunks,
-    gram_squared_norms,
+    in_chunks,
     kept,
     silenced,
-    squared_norms,
-    weighted_rows,
 )
+from privet.nets.per_example.rounding import BLOCK_ROWS, LARGEST_SQUARE
+from privet.nets.per_example.wide import add_, squared_norms
 
 
 class Site(ABC):
@@ -46,9 +44,13 @@ class Site(ABC):
     def per_example(self, seen: Captured) -> list[Tensor]:
         """Per-example gradients, (examples, *shape of the target), one tensor a target."""
 
+    def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
+        """Numbers in one example's gradient if it is to be instantiated, from the shapes alone."""
+        return 0
+
     def key(self, seen: Captured) -> str:
         """What the choice of a kernel depends on: shapes and layout, never the number of rows."""
-        a, g, views, _ = seen
+        a, g, views = seen.a, seen.g, seen.views
         layout = "last" if is_channels_last(a) else "first"
         inner = "x".join(map(str, a.shape[1:])), "x".join(map(str, g.shape[1:]))
         return f"{type(self).__name__}:{inner[0]}:{inner[1]}:{layout}:views{views}"
@@ -70,8 +72,9 @@ def fold_views(t: Tensor, views: int) -> Tensor:
 class LinearSite(Site):
     """y = a W^T + b with any dimensions between the rows and the features.
 
-    The per-example gradient is sum_t g_t a_t^T. With a single t its norm is ||a|| ||g||; with
-    several it is instantiated, or its norm is taken from the Gram matrices: <a a^T, g g^T>.
+    The per-example gradient is sum_t g_t a_t^T. With a single t it is an outer product: its norm is
+    ||a|| ||g||, and the weighted sum is one product of matrices, in blocks of rows. With several it
+    is instantiated.
     """
 
     def __init__(
@@ -85,27 +88,21 @@ class LinearSite(Site):
         super().__init__(name, [Target(p, rows) for p in (weight, bias) if p is not None])
 
     def _sequences(self, seen: Captured) -> tuple[Tensor, Tensor]:
-        a, g, views, _ = seen
-        examples = a.shape[0] // views
+        examples = seen.a.shape[0] // seen.views
+        a, g = seen.a, seen.g
         return a.reshape(examples, -1, a.shape[-1]), g.reshape(examples, -1, g.shape[-1])
+
+    def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
+        one_product = views == 1 and a[1:].numel() == a[-1]
+        return 0 if one_product or not self.has_weight else a[-1] * y[-1]
 
     def kernels(self, seen: Captured) -> list[Kernel]:
         a, g = self._sequences(seen)
-        n, t, i = a.shape
-        o = g.shape[2]
         if not self.has_weight:
             return [Kernel("bias", 0.0, lambda: self._bias_only(g))]
-        if t == 1:
-            return [Kernel("outer", 0.0, lambda: self._outer(a[:, 0], g[:, 0]))]
-        contraction = n * t * i * o / 100
-        instantiated = n * t * i * o / 40 + n * i * o / 4
-        if n * i * o * 4 > KEEP_BYTES:
-            instantiated += contraction
-        gram = n * t * t * (i + o) / 40 + n * t * t * 2 + contraction
-        return [
-            Kernel("instantiate", instantiated, lambda: self._instantiate(a, g)),
-            Kernel("gram", gram, lambda: self._gram(a, g)),
-        ]
+        if a.shape[1] == 1:
+            return [Kernel("outer", 0.0, lambda: self._outer(a[:, 0], g[:, 0], seen.wide))]
+        return [Kernel("instantiate", 0.0, lambda: self._instantiate(a, g))]
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         a, g = self._sequences(seen)
@@ -115,54 +112,51 @@ class LinearSite(Site):
     def _bias_only(self, g: Tensor) -> Measured:
         return kept(g.sum(1).unsqueeze(0), lambda total: [total[0]])
 
-    def _outer(self, a: Tensor, g: Tensor) -> Measured:
-        square_a, square_g = squared_norms(a), squared_norms(g)
-        norms = (square_a + 1.0) * square_g if self.has_bias else square_a * square_g
-        return self._contraction(a, g, norms, g if self.has_bias else None)
-
-    def _contraction(self, a: Tensor, g: Tensor, norms: Tensor, bias: Tensor | None) -> Measured:
-        """One product of all rows, with the weights on the narrower side."""
-
-        def put(beta: int, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-            left, right = silenced(g, bad), silenced(a, bad)
-            if a.shape[-1] < g.shape[-1]:
-                right = weighted_rows(right, weights)
-            else:
-                left = weighted_rows(left, weights)
-            left, right = (t.flatten(0, -2).to(into[0].dtype) for t in (left, right))
-            into[0].addmm_(left.t(), right, beta=beta)  # 0 overwrites, even NaN
-            if beta == 0 and bias is not None:
-                into[-1].zero_()
-            add_bias(bias, weights, bad, into)
-
-        return Measured(norms, partial(put, 1), partial(put, 0))
-
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         n, _, i = a.shape
         o = g.shape[2]
-        bias = g.sum(1) if self.has_bias else None
-        if n * i * o * a.element_size() <= KEEP_BYTES:
-            values = torch.bmm(g.transpose(1, 2), a).view(1, n, o * i)
-            return kept(values, lambda total: [total.view(o, i)], bias)
-        return self._contraction(a, g, self._with_bias(self._exact_norms(a, g), bias), bias)
-
-    def _with_bias(self, norms: Tensor, bias: Tensor | None) -> Tensor:
-        return norms if bias is None else norms + squared_norms(bias)
-
-    def _exact_norms(self, a: Tensor, g: Tensor) -> Tensor:
-        width = a.shape[2] * g.shape[2]
-        parts = chunks(a.shape[0], width * a.element_size())
-        norms = [squared_norms(torch.bmm(g[s].transpose(1, 2), a[s]).flatten(1)) for s in parts]
-        return torch.cat(norms)
-
-    def _gram(self, a: Tensor, g: Tensor) -> Measured:
-        bias = g.sum(1) if self.has_bias else None
-        norms, vague = gram_squared_norms(
-            torch.bmm(a, a.transpose(1, 2)), torch.bmm(g, g.transpose(1, 2))
+        return in_chunks(
+            n,
+            i * o * a.element_size(),
+            lambda s: torch.bmm(g[s].transpose(1, 2), a[s]).view(1, -1, o * i),
+            lambda total: [total.view(o, i)],
+            g.sum(1) if self.has_bias else None,
         )
-        if len(vague):
-            norms[vague] = self._exact_norms(a[vague], g[vague])
-        return self._contraction(a, g, self._with_bias(norms, bias), bias)
+
+    def _outer(self, a: Tensor, g: Tensor, wide: bool) -> Measured:
+        square_a, square_g = squared_norms(a), squared_norms(g)
+        norms = (square_a + 1.0) * square_g if self.has_bias else square_a * square_g
+        # entries below the normal numbers of float32 would be rounded by more than u of themselves
+        norms = norms.masked_fill(torch.maximum(square_a, square_g) > LARGEST_SQUARE, torch.inf)
+
+        def put(fresh: bool, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+            left, right = silenced(g, bad), silenced(a, bad)
+            if a.shape[1] < g.shape[1]:
+                left, right = _wider(left, wide), _weighted(right, weights, wide)
+            else:
+                left, right = _weighted(left, weights, wide), _wider(right, wide)
+            room = left.new_empty(g.shape[1], a.shape[1], dtype=left.dtype)
+            for start in range(0, len(a), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                torch.mm(left[rows].t(), right[rows], out=room)
+                if fresh and start == 0:
+                    into[0].copy_(room)
+                else:
+                    add_(into[0], room)
+            if fresh and self.has_bias:
+                into[-1].zero_()
+            add_bias(g if self.has_bias else None, weights, bad, into)
+
+        return Measured(norms, partial(put, False), partial(put, True))
+
+
+def _wider(t: Tensor, wide: bool) -> Tensor:
+    return t.double() if wide else t
+
+
+def _weighted(rows: Tensor, weights: Tensor, wide: bool) -> Tensor:
+    """Row i times w_i."""
+    return _wider(rows, wide) * (weights if wide else weights.to(rows.dtype))[:, None]
 
 
 @final
@@ -175,7 +169,7 @@ class EmbeddingSite(Site):
         self.padding = padding
 
     def _flat(self, seen: Captured) -> tuple[Tensor, Tensor]:
-        a, g, views, _ = seen
+        a, g, views = seen.a, seen.g, seen.views
         examples = a.shape[0] // views
         index, g = a.reshape(examples, -1), g.reshape(examples, -1, self.width)
         if self.padding is not None:
@@ -195,8 +189,14 @@ class EmbeddingSite(Site):
         norms.index_add_(0, keys // self.vocabulary, squared_norms(sums))
 
         def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-            g_w = weighted_rows(silenced(g, bad), weights).flatten(0, 1)
-            into[0].index_add_(0, index.view(-1), g_w.to(into[0].dtype))
+            whose = keys // self.vocabulary
+            usable = sums.double()
+            if bad is not None:
+                usable = usable.index_fill(0, torch.isin(whose, bad).nonzero().view(-1), 0.0)
+            usable *= weights.double()[whose][:, None]
+            words, place = torch.unique(keys % self.vocabulary, return_inverse=True)
+            together = usable.new_zeros(len(words), self.width).index_add_(0, place, usable)
+            into[0].index_add_(0, words, together)
 
         return Measured(norms, add_weighted)
 

@@ -43,7 +43,8 @@ class Use:
 class Tape:
     """The uses of one forward pass, and the function that receives their gradients.
 
-    `largest_row` is the size in bytes of the largest row of any input or output of a layer.
+    `largest_row` is the size in bytes of the largest row of any input or output of a layer;
+    `shapes` are the sites with the shapes of their inputs and outputs.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Tape:
         self.anchor = torch.zeros((), requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
         self.largest_row = 0
+        self.shapes: list[tuple[Site, torch.Size, torch.Size]] = []
 
     def tap(
         self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
@@ -58,6 +60,8 @@ class Tape:
         """Return y, noting that `site` made it from `a`; a site of None is frozen."""
         self.saw(y)
         self.saw(a)
+        if site is not None:
+            self.shapes.append((site, a.shape, y.shape))
         if site is None or not torch.is_grad_enabled():
             return y
         use = self.note(site, a, statistics, rows=y.shape[0])
