@@ -16,7 +16,7 @@ BLOCK_ROWS = 128
 BLOCK_PIXELS, BLOCK_IMAGES = 256, 4
 """Pixels, and examples, of a block of a convolution's contraction, likewise."""
 CANCELLING = 4.0
-"""R: norms below a quarter of (sum_p ||g_p||^2 ||U_p||^2)^(1/2) count as that where one contracts."""
+"""R: norms below (sum_p ||g_p||^2 ||U_p||^2)^(1/2) over R count as that where one contracts."""
 LARGEST_SQUARE = 2.0**80
 """Inputs and output gradients of a layer with a larger squared norm count as not finite, where
 they are multiplied in float32: weighted ones would fall below its normal numbers."""
