@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from privet.estimators import (
         DPSGDClassifier,
         DPSGDRegressor,
+        PATEClassifier,
         PrivateClassifier,
         PrivateRegressor,
     )
     from privet.ledger import Ledger
     from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
     from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
-    from privet.methods.pate import PATE, PATEClassifier
+    from privet.methods.pate import PATE
     from privet.methods.residual import ResidualPerturbationClassifier
     from privet.runs import Run, load
 
@@ -51,7 +52,7 @@ _WHERE = {
     "DPSGDRegressor": "privet.estimators",
     "Ledger": "privet.ledger",
     "PATE": "privet.methods.pate",
-    "PATEClassifier": "privet.methods.pate",
+    "PATEClassifier": "privet.estimators",
     "PrivateAutoencoder": "privet.methods.autoencoder",
     "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
     "PrivateClassifier": "privet.estimators",

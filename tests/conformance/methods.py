@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from privet.audit.conformance import EstimatorSubject
-from privet.estimators import DPSGDClassifier
+from privet.estimators import DPSGDClassifier, PATEClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.pate import PATEClassifier
 from privet.methods.residual import ResidualPerturbationClassifier
 
 
@@ -29,6 +28,6 @@ METHODS: tuple[EstimatorSubject, ...] = (
     EstimatorSubject(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
     EstimatorSubject(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
     EstimatorSubject(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw), data=two_clouds),
-    EstimatorSubject(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], public_inputs=two_clouds(40, seed=1)[0], n_teachers=20, **kw), data=two_clouds, ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
+    EstimatorSubject(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], bounds=(0.0, 1.0), public_inputs=two_clouds(40, seed=1)[0], teachers=20, **kw), data=two_clouds, ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
     EstimatorSubject(name="autoencoder", make=lambda **kw: PrivateAutoencoderClassifier(classes=[0, 1], bounds=(0.0, 1.0), layers=(2,), n_public=300, **kw), data=two_clouds),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privet import _check, premises
+from privet import _check
 from privet.cli._pate import (
     SPACES,
     aggregator,
@@ -208,7 +208,6 @@ def aggregate(
     _check.open_unit("delta", delta)
     if missing is not None and reading == "published":
         raise InvalidArgument("--reading", reading, "sound when sites add shares of the noise")
-    from privet.methods.base import assuming
     from privet.methods.pate import AnswerFile, Labels, read_reducer
     from privet.methods.pate.aggregate import claim
 
@@ -227,12 +226,9 @@ def aggregate(
             reducer=chosen.name,
             number=number,
         )
-        promise = (
-            noisy.guarantee if seed is None else assuming(noisy.guarantee, premises.SECRET_SEED)
-        )
     else:
         noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
-        promise = noisy.guarantee
+    promise = noisy.guarantee
     labels = Labels(
         labels=chosen.decode(noisy.codes, noise=noisy.noise),
         codes=noisy.codes,

@@ -422,7 +422,7 @@ def column_bounds(bounds: Any, shape: int | tuple[int, ...]) -> tuple[Array, Arr
 
 def finite(x: Array) -> NDArray[np.bool_]:
     """Which records hold finite numbers only."""
-    flat = np.asarray(x).reshape(len(x), -1)
+    flat = np.asarray(x).reshape(len(x), math.prod(np.shape(x)[1:]))
     if np.issubdtype(flat.dtype, np.integer) or flat.dtype == bool:
         return np.ones(len(flat), dtype=bool)
     return np.asarray(np.isfinite(flat).all(axis=1))

@@ -8,11 +8,12 @@ from privet.estimators.base import (
     source_of,
     with_settings,
 )
-from privet.estimators.named import DPSGDClassifier, DPSGDRegressor
+from privet.estimators.named import DPSGDClassifier, DPSGDRegressor, PATEClassifier
 
 __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
+    "PATEClassifier",
     "PrivateClassifier",
     "PrivateEstimator",
     "PrivateRegressor",

@@ -71,7 +71,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         ledger = self.ledger
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
-        method = self._method()
+        method = self._method().for_domain(domain)
         plan = planned(method, records, epsilon=self.epsilon, delta=self.delta)
         found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)

@@ -1,4 +1,4 @@
-"""DP-SGD with the habits of scikit-learn: a budget, and nothing to tune."""
+"""The methods by their names, with the habits of scikit-learn: a budget, and nothing to tune."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 from privet.estimators.base import PrivateClassifier, PrivateRegressor, with_settings
 from privet.methods.contract import Method
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.pate.mean import MeanPATE
 
 
 def _chosen(estimator: Any) -> Method[Any]:
@@ -41,3 +42,15 @@ class DPSGDRegressor(PrivateRegressor):
 
     module: nn.Module | None = None
     _method = _chosen
+
+
+@with_settings(MeanPATE)
+class PATEClassifier(PrivateClassifier):
+    """A student taught by noisy means of the class probabilities of many teachers.
+
+    See `PrivateClassifier` and `privet.methods.pate.MeanPATE` for the settings; `public_inputs` are
+    records like X, without labels. `fit(X, y, groups)` deals all records of a group (a hospital, a
+    user) to one teacher. PATE by votes is `PrivateClassifier(privet.methods.pate.VotingPATE(...))`.
+
+    **Guarantee**: `guarantee_`, replace-one, per teacher shard.
+    """

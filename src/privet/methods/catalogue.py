@@ -22,6 +22,8 @@ GROUP = "privet.methods"
 _OWN = {
     "dpsgd": "privet.methods.dpsgd.method:LinearDPSGD",
     "dpsgd-network": "privet.methods.dpsgd.method:NetworkDPSGD",
+    "pate": "privet.methods.pate.mean:MeanPATE",
+    "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
 }
 _MODELS = {
     "LinearModel": "privet.methods.models:LinearModel",

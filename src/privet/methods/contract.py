@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Protects, Unit
 from privet.ledger import Entry, Ledger, Scope
@@ -167,6 +167,8 @@ class Method(ABC, Generic[PlanType]):
     """The field that takes public inputs, as `Rows`, where a method asks about some."""
     grouped: ClassVar[bool] = False
     """Whether it can protect users who have several records."""
+    asks_public: ClassVar[bool] = False
+    """Whether it learns from public records without labels, a setting called `public_inputs`."""
 
     @classmethod
     def small(cls) -> Self:
@@ -183,6 +185,10 @@ class Method(ABC, Generic[PlanType]):
     @abstractmethod
     def fit(self, records: Records, plan: PlanType, spending: Spending) -> Model:
         """Train as planned; pay with `spending.charge` before anything is drawn."""
+
+    def for_domain(self, domain: Domain) -> Self:
+        """The same for records of this domain: public records among its settings become rows."""
+        return self
 
     def neighbours(self, plan: PlanType) -> Worst:
         """A record as far out as rows can be, of class 0, against a null one; all others null.

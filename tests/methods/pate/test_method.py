@@ -1,7 +1,5 @@
 """The one call: teachers of every kind, failures, charges, readings, backends."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -15,10 +13,8 @@ from privet.methods.pate import (
     EstimatorLearner,
     IdentityReducer,
     ModuleLearner,
-    PATEClassifier,
     PCAReducer,
     TeacherFailed,
-    UnitBox,
     shard_ledger,
     unit_noise,
 )
@@ -93,15 +89,16 @@ def test_failed_teachers_are_named_and_nothing_is_charged():
     shards, public, targets = parts(k=8)
     ledger = shard_ledger(**BUDGET)
     call = pate(targets, k=8, teachers=broken, ledger=ledger)
-    with pytest.raises(TeacherFailed, match=r"2 of 8.*site-3.*no data at seed 3.*site-5") as e:
+    with pytest.raises(TeacherFailed, match=r"2 of 8.*site-3.*site-5") as e:
         call.fit(shards, public, rng=seeded(0))
-    assert set(e.value.failures) == {"site-3", "site-5"} and len(ledger) == 0
+    assert e.value.failures == {"site-3": "RuntimeError", "site-5": "RuntimeError"}
+    assert "no data" not in str(e.value) and len(ledger) == 0
 
 
 def test_wrong_answers_are_failures_too():
     shards, public, targets = parts(k=3)
     call = pate(targets, k=3, teachers=lambda x, y, seed: lambda new: np.zeros((len(new), 7)))
-    with pytest.raises(TeacherFailed, match=r"3 of 3.*shape"):
+    with pytest.raises(TeacherFailed, match=r"3 of 3.*InvalidArgument"):
         call.fit(shards, public, rng=seeded(0))
 
 
@@ -221,26 +218,3 @@ def test_what_is_wrong_is_told():
     assert inputs_name(["a", "b"]) != inputs_name(["b", "a"])
     volumes = [np.zeros((2, 3)), np.ones((4, 1))]
     assert inputs_name(volumes) != inputs_name(volumes[::-1])
-
-
-def test_classifier_with_named_shards():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(size=(900, 2))
-    y = np.where(x[:, 0] > x[:, 1], "yes", "no")
-    hospital = rng.integers(0, 30, 900).astype(str)
-    clf = PATEClassifier(
-        public_inputs=rng.uniform(size=(30, 2)), classes=["no", "yes"], n_teachers=30, epsilon=6.0,
-        random_state=0,
-    )  # fmt: skip
-    assert clf.fit(x, y, shards=hospital).score(x, y) > 0.85
-    mu = 2 * math.sqrt(0.5) * math.sqrt(30) / (30 * clf.model_.noise)
-    from privet.loss import gaussian_mu
-
-    assert mu == pytest.approx(gaussian_mu(6.0, 1e-5), rel=1e-6)
-    with pytest.raises(InvalidArgument, match="29"):
-        clf.fit(x, y, shards=np.where(hospital == "3", "4", hospital))
-    with pytest.raises(InvalidArgument, match="public_inputs"):
-        PATEClassifier(classes=[0, 1]).fit(x, y)
-    with pytest.raises(InvalidArgument, match="classes"):
-        PATEClassifier(public_inputs=x[:3]).fit(x, y)
-    assert UnitBox().radius((4,)) == 1.0

@@ -20,10 +20,7 @@ from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour import BehaviourModel, Examples
-from privet.methods.pate import GNMax
-from privet.methods.pate.learners import Learner, Predictor
 from privet.methods.residual.training import Training, probabilities
-from privet.noise import seeded
 
 Array = NDArray[Any]
 
@@ -66,52 +63,6 @@ class Network(_Classifier):
 
 def _fed(x: Array) -> torch.Tensor:
     return torch.from_numpy(2.0 * np.asarray(x, dtype=np.float32) - 1.0)
-
-
-@final
-class VotingPATE(_Classifier):
-    """PATE by votes: GNMax labels the public rows, and a student learns from the labels.
-
-    **Guarantee** `guarantee_`: that of `GNMax`, replace-one, per teacher shard.
-
-    Papernot et al. (2018).
-    """
-
-    def __init__(
-        self,
-        *,
-        public_inputs: Array,
-        n_teachers: int,
-        classes: int,
-        epsilon: float,
-        delta: float,
-        learner: Learner,
-        ledger: Ledger | None,
-        seed: int,
-    ) -> None:
-        self.public, self.teachers, self.classes = public_inputs, n_teachers, classes
-        self.vote = GNMax.for_budget(
-            classes=classes, queries=len(public_inputs), epsilon=epsilon, delta=delta
-        )
-        self.delta, self.learner, self.ledger, self.seed = delta, learner, ledger, seed
-
-    def fit(self, x: Array, y: NDArray[np.int64]) -> Self:
-        """Record i goes to teacher i mod the number of teachers."""
-        votes = [
-            self.learner.train(x[k :: self.teachers], y[k :: self.teachers], seed=k)(
-                self.public
-            ).argmax(axis=1)
-            for k in range(self.teachers)
-        ]
-        rng = seeded(self.seed).child("votes")
-        found = self.vote.release(np.array(votes), rng=rng, delta=self.delta, ledger=self.ledger)
-        self.guarantee_ = found.guarantee
-        self.student: Predictor = self.learner.train(self.public, found.labels, seed=self.seed)
-        return self
-
-    def predict_proba(self, x: Array) -> Array:
-        """The student's."""
-        return self.student(x)
 
 
 @final

@@ -6,7 +6,6 @@ compared within half an hour on two cores.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from privet.estimators import DPSGDClassifier
-from privet.experiments.compare.baselines import Network, OneAgainstRest, VotingPATE
+from privet.estimators import DPSGDClassifier, PATEClassifier, PrivateClassifier
+from privet.experiments.compare.baselines import Network, OneAgainstRest
 from privet.experiments.compare.bench import Bench, View
 from privet.ledger import Ledger
-from privet.loss import gaussian_mu
 from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import PrivateNetwork, Wishes
 from privet.methods.dpsgd.automatic import network_plan
-from privet.methods.pate import PATEClassifier
-from privet.methods.pate.learners import as_learner
+from privet.methods.pate import VotingPATE
 from privet.methods.residual import ResidualPerturbationClassifier
 from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.training import Training
@@ -50,8 +47,6 @@ EPOCHS = 20
 """The most often that a residual network is shown the same record."""
 NO_NOISE = 1e6
 """An epsilon at which noise no longer matters."""
-AGREED = 0.2
-"""Noise on teachers' votes, as a share of their number; decides how many queries are answered."""
 
 
 def _common(bench: Bench, seed: int, ledger: Ledger | None) -> dict[str, Any]:
@@ -186,41 +181,14 @@ def identical_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
 
 def pate(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """Noisy means of teachers' probabilities."""
-    teachers, queries = teachers_and_queries(bench)
-    return PATEClassifier(
-        **_common(bench, seed, ledger) | {"bounds": bench.feature_box},
-        n_teachers=teachers,
-        public_inputs=bench.public(View.FEATURES)[:queries],
-    )
+    told = _common(bench, seed, ledger) | {"bounds": bench.feature_box}
+    return PATEClassifier(**told, public_inputs=bench.public(View.FEATURES))
 
 
 def pate_by_votes(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """GNMax."""
-    from sklearn.linear_model import LogisticRegression
-
-    teachers, queries = teachers_and_queries(bench)
-    classes = bench.dataset.n_classes
-    return VotingPATE(
-        public_inputs=bench.public(View.FEATURES)[:queries],
-        n_teachers=teachers,
-        classes=classes,
-        epsilon=bench.epsilon,
-        delta=bench.delta,
-        learner=as_learner(LogisticRegression(C=10.0), classes=classes),
-        ledger=ledger,
-        seed=seed,
-    )
-
-
-def teachers_and_queries(bench: Bench) -> tuple[int, int]:
-    """4 sqrt(n) teachers, and as many queries as the budget answers clearly.
-
-    N answers of GNMax cost mu = sqrt(2 N) / sigma; sigma may be `AGREED` of the teachers.
-    """
-    teachers = max(10, min(bench.records // 8, round(4.0 * math.sqrt(bench.records))))
-    mu = gaussian_mu(bench.epsilon, bench.delta)
-    answered = int((AGREED * teachers * mu) ** 2 / 2.0)
-    return teachers, min(bench.cut, max(answered, 2 * bench.dataset.n_classes))
+    told = _common(bench, seed, ledger) | {"bounds": bench.feature_box}
+    return PrivateClassifier(VotingPATE(public_inputs=bench.public(View.FEATURES)), **told)
 
 
 def residual(bench: Bench, seed: int, ledger: Ledger | None) -> Any:

@@ -23,7 +23,7 @@ from privet.experiments.compare.entrants import ENTRANTS, LIMIT, Entrant
 from privet.experiments.compare.makers import dpsgd_run
 from privet.experiments.compare.trial import Row, audited, trial
 from privet.kept import kept, path_of
-from privet.methods.pate.method import cluster
+from privet.methods.pate.asking import cluster
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""

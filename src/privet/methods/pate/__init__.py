@@ -7,8 +7,8 @@ from privet.methods.pate.aggregate import (
     unit_noise,
 )
 from privet.methods.pate.answers import AnswerFile, Answers, RefusedAnswers
+from privet.methods.pate.asking import TeacherFailed
 from privet.methods.pate.autoencoder import AutoencoderReducer
-from privet.methods.pate.classifier import PATEClassifier
 from privet.methods.pate.data_dependent import DataDependentCost, confident_cost, gnmax_cost
 from privet.methods.pate.distributed import DistributedAggregator
 from privet.methods.pate.files import Labels, read_reducer, write_reducer
@@ -18,10 +18,12 @@ from privet.methods.pate.learners import (
     Learner,
     ModuleLearner,
 )
-from privet.methods.pate.method import PATE, Student, TeacherFailed
+from privet.methods.pate.mean import MeanPATE
+from privet.methods.pate.method import PATE, Student
 from privet.methods.pate.pca import ErrorCurve, PCAReducer
 from privet.methods.pate.reducers import IdentityReducer, Reducer
 from privet.methods.pate.targets import CentredLogits, ClassProbabilities, TargetSpace, UnitBox
+from privet.methods.pate.votes import VotingPATE
 from privet.methods.pate.voting import ConfidentGNMax, Election, GNMax, count_votes
 
 __all__ = [
@@ -43,9 +45,9 @@ __all__ = [
     "IdentityReducer",
     "Labels",
     "Learner",
+    "MeanPATE",
     "ModuleLearner",
     "NoisyAnswers",
-    "PATEClassifier",
     "PCAReducer",
     "Reducer",
     "RefusedAnswers",
@@ -53,6 +55,7 @@ __all__ = [
     "TargetSpace",
     "TeacherFailed",
     "UnitBox",
+    "VotingPATE",
     "confident_cost",
     "count_votes",
     "gnmax_cost",

@@ -141,24 +141,27 @@ class Aggregator:
             dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
         )
 
-    def guarantee(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
-        """What so many answers promise."""
+    def guarantee(
+        self, queries: int, *, delta: float, dimension: int = 1, rng: Source | None = None
+    ) -> Guarantee:
+        """What so many answers promise with noise of `rng`; a secret one is planned for."""
         stated = self.loss(queries, dimension=dimension).guarantee(
             delta, theorem=f"{self.mechanism.theorem}, {queries} answers as one", unit=Unit.SHARD
         )
         return replace(
             stated,
             premises=(
-                self._clipped,
+                self.clipped,
                 self.mechanism.law,
-                premises.SECRET_KEY,
+                key_of(rng),
                 premises.PUBLIC_QUESTIONS,
                 premises.DISJOINT_SHARDS,
             ),
         )
 
     @property
-    def _clipped(self) -> Premise:
+    def clipped(self) -> Premise:
+        """What bounds a teacher's answers."""
         return premises.bound(f"each code clipped to L2 norm {self.radius:g}")
 
     def release(
@@ -177,7 +180,7 @@ class Aggregator:
         `reducer`: the name of the reducer that all must have used. `number`: of the round; a
         seeded `rng` gives every round noise of its own by it.
         """
-        entry = self.charge(answers, ledger=ledger, reducer=reducer, what=what)
+        entry = self.charge(answers, ledger=ledger, reducer=reducer, what=what, rng=rng)
         h = answers[0].header
         flat = np.empty(h.size)
         for start, part in self.blocks(answers, rng=rng, number=number):
@@ -185,7 +188,7 @@ class Aggregator:
         return NoisyAnswers(
             codes=flat.reshape(h.rows, h.dimension),
             noise=self.noise,
-            guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension),
+            guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension, rng=rng),
             entry=entry,
         )
 
@@ -196,6 +199,7 @@ class Aggregator:
         ledger: Ledger | None,
         reducer: str | None = None,
         what: str = "answers of teachers",
+        rng: Source | None = None,
     ) -> Entry | None:
         """Check all answers, then write the cost down; nothing is drawn yet."""
         self.check(answers, reducer=reducer)
@@ -203,7 +207,7 @@ class Aggregator:
             return None
         check_ledger(ledger)
         h = answers[0].header
-        scope = Scope(unit=Unit.SHARD)
+        scope = Scope(unit=Unit.SHARD, secret=None if rng is None else rng.secret)
         return ledger.charge(self.loss(h.rows, dimension=h.dimension), what=what, scope=scope)
 
     def check(self, answers: Sequence[AnswerSource], *, reducer: str | None = None) -> None:
@@ -243,7 +247,7 @@ class Aggregator:
                 value=total.astype(np.float64) * h.spacing,
                 add_remove=widest,
                 replace_one=widest,
-                premise=self._clipped,
+                premise=self.clipped,
                 spacing=h.spacing,
             )
             noisy = self.mechanism.release(
@@ -292,6 +296,12 @@ def shard_ledger(*, epsilon: float, delta: float) -> Ledger:
     return Ledger.in_memory(
         cap_epsilon=epsilon, cap_delta=delta, adjacency=REPLACE_ONE, unit=Unit.SHARD
     )
+
+
+def key_of(rng: Source | None) -> Premise:
+    """Who knows the noise of a source; a plan without one is for a secret key."""
+    secret = rng is None or rng.secret
+    return premises.SECRET_KEY if secret else premises.SECRET_SEED
 
 
 def check_ledger(ledger: Ledger) -> None:

@@ -81,7 +81,7 @@ class EstimatorLearner(Learner):
         y = np.asarray(targets)
         if self.classes is None:
             return _Regression.taught(model, x, y)
-        return _Classification.taught(model, x, y, self.classes)
+        return Classification.taught(model, x, y, self.classes)
 
 
 @final
@@ -104,17 +104,19 @@ class _Regression:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Classification:
+class Classification:
+    """A taught classifier; classes that it never saw have probability 0."""
+
     model: Any
     classes: int
 
     @classmethod
-    def taught(cls, model: Any, x: Array, y: Array, classes: int) -> _Classification:
+    def taught(cls, model: Any, x: Array, y: Array, classes: int) -> Classification:
         if y.ndim == 1:
             present = np.unique(y).astype(np.int64)
             if len(present) < 2:  # estimators refuse a single class, or no record at all
                 labels = present if len(present) else np.arange(classes)
-                return cls(model=_Constant(classes_=labels), classes=classes)
+                return cls(model=Constant(classes_=labels), classes=classes)
             return cls(model=model.fit(x, y), classes=classes)
         if y.shape[1:] != (classes,):
             raise InvalidArgument("targets", y.shape, f"class numbers or rows of {classes}")
@@ -122,7 +124,7 @@ class _Classification:
         label = np.tile(np.arange(classes), len(y))
         used = weight > 0.0
         if len(present := np.unique(label[used])) < 2:
-            return cls(model=_Constant(classes_=present), classes=classes)
+            return cls(model=Constant(classes_=present), classes=classes)
         rows = np.repeat(x, classes, axis=0)[used]
         return cls(model=model.fit(rows, label[used], sample_weight=weight[used]), classes=classes)
 
@@ -135,7 +137,7 @@ class _Classification:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Constant:
+class Constant:
     """The classifier of a shard with a single class, or of an empty one: all classes alike."""
 
     classes_: Array

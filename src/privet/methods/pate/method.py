@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -12,29 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.errors import InvalidArgument, PrivetError
+from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger, fingerprint
 from privet.methods.base import Release
 from privet.methods.pate.aggregate import Aggregator, NoisyAnswers, claim
 from privet.methods.pate.answers import Answers
-from privet.methods.pate.learners import Learner, Predictor, as_learner
+from privet.methods.pate.asking import Cluster, ask_teachers
+from privet.methods.pate.learners import Predictor, as_learner
 from privet.methods.pate.reducers import Reducer
 from privet.noise import Source, secure
 
 Array = NDArray[Any]
-
-
-class TeacherFailed(PrivetError):
-    """Teachers that could not be trained; none was dropped, since that changes the guarantee."""
-
-    def __init__(self, failures: dict[str, str], of: int) -> None:
-        self.failures, self.of = failures, of
-        shown = ", ".join(f"{site} ({problem})" for site, problem in failures.items())
-        super().__init__(
-            f"{len(failures)} of {of} teachers failed: {shown}; nothing was aggregated or charged: "
-            "mend them, or plan with fewer teachers"
-        )
 
 
 @final
@@ -143,30 +132,21 @@ class PATE:
 
     def answers(self, shards: Sequence[tuple[Any, Any]], public_inputs: Any) -> list[Answers]:
         """What each teacher says about the public inputs, clipped: *private* until aggregated."""
-        if len(shards) == 0:
-            raise InvalidArgument("shards", shards, "at least one (inputs, targets) pair")
-        sites = self._sites(len(shards))
-        learner = as_learner(self.teachers)
-        queries = inputs_name(public_inputs)
-        from joblib import Parallel, delayed
-
-        jobs = (
-            delayed(site_answers)(
-                learner, shard, public_inputs, self.reducer, site, queries, self.seed + k
-            )
-            for k, (shard, site) in enumerate(zip(shards, sites, strict=True))
+        return ask_teachers(
+            as_learner(self.teachers),
+            shards,
+            public_inputs,
+            partial(
+                clipped_answers,
+                reducer=self.reducer,
+                queries=inputs_name(public_inputs),
+                expected=len(public_inputs),
+            ),
+            sites=self._sites(len(shards)),
+            seed=self.seed,
+            where=Cluster(backend=self.backend, workers=self.workers),
+            watcher=self.watcher,
         )
-        found = []
-        as_they_come = "list" if self.backend == "ray" else "generator"  # Ray has no generator
-        with cluster(self.backend, self.workers):
-            for one in Parallel(return_as=as_they_come)(jobs):
-                found.append(one)
-                if self.watcher is not None:
-                    self.watcher(len(found), len(shards))
-        failed = {s: f for s, f in zip(sites, found, strict=True) if isinstance(f, str)}
-        if failed:
-            raise TeacherFailed(failed, len(shards))
-        return found
 
     def aggregate(self, answers: Sequence[Answers], *, rng: Source) -> NoisyAnswers:
         """Noise, charged first."""
@@ -189,33 +169,23 @@ class PATE:
         return list(self.sites)
 
 
-def site_answers(
-    learner: Learner,
-    shard: tuple[Any, Any],
-    public_inputs: Any,
-    reducer: Reducer,
-    site: str,
-    queries: str,
-    seed: int,
-) -> Answers | str:
-    """Train one teacher and clip its codes; or say in a line why it failed.
-
-    This is all that happens at a site, in whatever process or machine.
-    """
-    try:
-        predict = learner.train(*shard, seed=seed)
-        return asked(predict, public_inputs, reducer=reducer, site=site, queries=queries)
-    except Exception as e:  # reported by name, whatever it was
-        return f"{type(e).__name__}: {e}"
-
-
 def asked(
     predict: Predictor, public_inputs: Any, *, reducer: Reducer, site: str, queries: str
 ) -> Answers:
     """A teacher's clipped codes for the public inputs."""
-    codes = reducer.encode(np.asarray(predict(public_inputs)))
-    if len(codes) != len(public_inputs):
-        raise InvalidArgument("answers", len(codes), f"one for each of {len(public_inputs)} inputs")
+    expected = len(public_inputs)
+    return clipped_answers(
+        site, predict(public_inputs), reducer=reducer, queries=queries, expected=expected
+    )
+
+
+def clipped_answers(
+    site: str, predictions: Any, *, reducer: Reducer, queries: str, expected: int
+) -> Answers:
+    """What a site sends of its teacher's predictions."""
+    codes = reducer.encode(np.asarray(predictions))
+    if len(codes) != expected:
+        raise InvalidArgument("answers", len(codes), f"one for each of {expected} inputs")
     return Answers.clipped(
         codes, radius=reducer.radius, site=site, reducer=reducer.name, queries=queries
     )
@@ -228,32 +198,3 @@ def inputs_name(public_inputs: Any) -> str:
     return fingerprint(
         *(str(x).encode() if isinstance(x, str | Path) else np.asarray(x) for x in public_inputs)
     )
-
-
-@contextmanager
-def cluster(backend: str, workers: int) -> Iterator[None]:
-    """joblib's backend by name.
-
-    Dask needs a `distributed.Client`. Ray gets a cluster on this machine unless one is running,
-    which ends with the context.
-    """
-    from joblib import parallel_config
-
-    workers = _check.count("workers", workers)
-    with ExitStack() as stack:
-        if backend == "ray":
-            import ray
-            from ray.util import joblib as ray_joblib
-
-            register: Any = ray_joblib.register_ray
-            register()
-            if not ray.is_initialized():
-                ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-                stack.callback(ray.shutdown)
-        try:
-            stack.enter_context(parallel_config(backend=backend, n_jobs=workers))
-        except ValueError as e:
-            raise InvalidArgument(
-                "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
-            ) from None
-        yield

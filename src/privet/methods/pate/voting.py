@@ -16,7 +16,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger, Scope
 from privet.mechanisms import Gaussian
-from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger
+from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger, key_of
 from privet.noise import Source
 
 Votes = NDArray[np.int64]
@@ -94,20 +94,25 @@ class GNMax:
         """What so many answers cost."""
         return self.mechanism.loss(_blank(queries, self.classes, _MOVED), adjacency=REPLACE_ONE)
 
-    def guarantee(self, queries: int, *, delta: float) -> Guarantee:
+    @property
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+        return f"{self.mechanism.theorem}, GNMax"
+
+    def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
         """What so many answers promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, f"{self.mechanism.theorem}, GNMax")
+        return _promise(self.loss(queries), delta, self.theorem, rng)
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
     ) -> Election:
         """One label a query from (teachers, queries) class numbers; charged first."""
         counts = count_votes(votes, self.classes)
-        entry = _charge(ledger, self.loss(len(counts)), "votes of teachers")
+        entry = _charge(ledger, self.loss(len(counts)), "votes of teachers", rng)
         noisy = _noisy(counts, self.mechanism, _MOVED, rng)
         return Election(
             labels=noisy.argmax(axis=1),
-            guarantee=self.guarantee(len(counts), delta=delta),
+            guarantee=self.guarantee(len(counts), delta=delta, rng=rng),
             entry=entry,
         )
 
@@ -173,9 +178,14 @@ class ConfidentGNMax:
         given = _blank(min(queries, self.answers), self.classes, _MOVED)
         return checks + self.mechanism.loss(given, adjacency=REPLACE_ONE)
 
-    def guarantee(self, queries: int, *, delta: float) -> Guarantee:
+    @property
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+        return f"{self.mechanism.theorem}, confident GNMax"
+
+    def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
         """What so many queries promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, f"{self.mechanism.theorem}, confident GNMax")
+        return _promise(self.loss(queries), delta, self.theorem, rng)
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
@@ -183,14 +193,15 @@ class ConfidentGNMax:
         """A label for the first `answers` queries that pass the check, -1 for the others."""
         counts = count_votes(votes, self.classes)
         n = len(counts)
-        entry = _charge(ledger, self.loss(n), "votes of teachers, where they agree")
+        entry = _charge(ledger, self.loss(n), "votes of teachers, where they agree", rng)
         highest = _noisy(counts.max(axis=1), self.check, 1.0, rng.child("check"))
         chosen = np.flatnonzero(highest >= self.threshold)[: self.answers]
         labels = np.full(n, -1, dtype=np.int64)
         if len(chosen):
             noisy = _noisy(counts[chosen], self.mechanism, _MOVED, rng.child("answer"))
             labels[chosen] = noisy.argmax(axis=1)
-        return Election(labels=labels, guarantee=self.guarantee(n, delta=delta), entry=entry)
+        stated = self.guarantee(n, delta=delta, rng=rng)
+        return Election(labels=labels, guarantee=stated, entry=entry)
 
 
 def _bounded(counts: NDArray[np.float64], moved: float) -> Bounded:
@@ -213,14 +224,16 @@ def _noisy(
     return mechanism.release(value, rng=rng, adjacency=REPLACE_ONE)
 
 
-def _charge(ledger: Ledger | None, loss: losses.PrivacyLoss, what: str) -> Entry | None:
+def _charge(
+    ledger: Ledger | None, loss: losses.PrivacyLoss, what: str, rng: Source
+) -> Entry | None:
     if ledger is None:
         return None
     check_ledger(ledger)
-    return ledger.charge(loss, what=what, scope=Scope(unit=Unit.SHARD))
+    return ledger.charge(loss, what=what, scope=Scope(unit=Unit.SHARD, secret=rng.secret))
 
 
-def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str) -> Guarantee:
+def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str, rng: Source | None) -> Guarantee:
     stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
     law = Gaussian(scale=1.0).law
     return replace(
@@ -228,7 +241,7 @@ def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str) -> Guarantee:
         premises=(
             premises.ONE_VOTE,
             law,
-            premises.SECRET_KEY,
+            key_of(rng),
             premises.PUBLIC_QUESTIONS,
             premises.DISJOINT_SHARDS,
         ),

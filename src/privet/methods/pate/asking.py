@@ -1,0 +1,138 @@
+"""Teachers on their shards, here or on a cluster: each is trained and asked for its answers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from privet import _check
+from privet.errors import InvalidArgument, PrivetError
+from privet.methods.pate.learners import Learner
+
+Array = NDArray[Any]
+Shard = tuple[Any, Any]
+"""Inputs and targets of one teacher."""
+Watcher = Callable[[int, int], None]
+"""Told how many teachers have answered, and of how many."""
+
+
+class TeacherFailed(PrivetError):
+    """Teachers that could not be trained; none was dropped, since that changes the guarantee.
+
+    `failures` names each, with the type of its exception and no more: the text of one can hold
+    values of private records.
+    """
+
+    def __init__(self, failures: dict[str, str], of: int) -> None:
+        self.failures, self.of = failures, of
+        shown = ", ".join(f"{site} ({problem})" for site, problem in failures.items())
+        super().__init__(
+            f"{len(failures)} of {of} teachers failed: {shown}; nothing was aggregated or charged: "
+            "mend them, or plan with fewer teachers"
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Where teachers are trained: joblib's backend by name (loky, threading, ray, dask)."""
+
+    backend: str = "loky"
+    workers: int = 1
+
+
+def ask_teachers(
+    learner: Learner,
+    shards: Sequence[Shard],
+    public_inputs: Any,
+    read: Callable[[str, Array], Any],
+    *,
+    sites: Sequence[str],
+    seed: int = 0,
+    where: Cluster | None = None,
+    watcher: Watcher | None = None,
+) -> list[Any]:
+    """What `read(site, predictions)` makes of each teacher's predictions: *private* until noised.
+
+    Teacher k is trained with seed + k.
+    """
+    from joblib import Parallel, delayed
+
+    if len(shards) == 0:
+        raise InvalidArgument("shards", shards, "at least one (inputs, targets) pair")
+    where = Cluster() if where is None else where
+    jobs = (
+        delayed(_one_teacher)(learner, shard, public_inputs, read, site, seed + k)
+        for k, (shard, site) in enumerate(zip(shards, sites, strict=True))
+    )
+    found: list[Any] = []
+    as_they_come = "list" if where.backend == "ray" else "generator"  # Ray has no generator
+    with cluster(where.backend, where.workers):
+        for one in Parallel(return_as=as_they_come)(jobs):
+            found.append(one)
+            if watcher is not None:
+                watcher(len(found), len(shards))
+    failed = {s: f.kind for s, f in zip(sites, found, strict=True) if isinstance(f, _Failure)}
+    if failed:
+        raise TeacherFailed(failed, len(shards))
+    return found
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    kind: str
+
+
+def _one_teacher(
+    learner: Learner,
+    shard: Shard,
+    public_inputs: Any,
+    read: Callable[[str, Array], Any],
+    site: str,
+    seed: int,
+) -> Any:
+    """Train one teacher and read its answers; this is all that happens at a site.
+
+    What it warns of and why it fails can quote its records: neither leaves the site.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read(site, learner.train(*shard, seed=seed)(public_inputs))
+    except Exception as e:  # reported by its type, whatever it was
+        return _Failure(kind=type(e).__name__)
+
+
+@contextmanager
+def cluster(backend: str, workers: int) -> Iterator[None]:
+    """joblib's backend by name.
+
+    Dask needs a `distributed.Client`. Ray gets a cluster on this machine unless one is running,
+    which ends with the context.
+    """
+    from joblib import parallel_config
+
+    workers = _check.count("workers", workers)
+    with ExitStack() as stack:
+        if backend == "ray":
+            import ray
+            from ray.util import joblib as ray_joblib
+
+            register: Any = ray_joblib.register_ray
+            register()
+            if not ray.is_initialized():
+                ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+                stack.callback(ray.shutdown)
+        try:
+            stack.enter_context(parallel_config(backend=backend, n_jobs=workers))
+        except ValueError as e:
+            raise InvalidArgument(
+                "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
+            ) from None
+        yield

@@ -1,0 +1,110 @@
+"""Noisy means of teachers' probabilities, and a student that learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, final
+
+from privet import premises
+from privet.data.records import PublicFacts, Records
+from privet.guarantee import Premise
+from privet.loss import PrivacyLoss
+from privet.methods.contract import Method, Model, Spending
+from privet.methods.pate.aggregate import Aggregator
+from privet.methods.pate.dealing import Dealt, DealtPlan
+from privet.methods.pate.method import clipped_answers
+from privet.methods.pate.reducers import IdentityReducer
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanPlan(DealtPlan):
+    """So many answers of so many teachers, as one Gaussian release."""
+
+    facts: PublicFacts
+    teachers: int
+    queries: int
+    aggregator: Aggregator
+
+    @property
+    def reducer(self) -> IdentityReducer:
+        """Probabilities as they are, less the middle of their range."""
+        return IdentityReducer(shape=(self.facts.outputs,))
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self.aggregator.loss(self.queries, dimension=self.facts.outputs)
+
+    @property
+    def theorem(self) -> str:
+        return f"{self.aggregator.mechanism.theorem}, {self.queries} answers as one"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return (
+            self.aggregator.clipped,
+            self.aggregator.mechanism.law,
+            premises.PUBLIC_QUESTIONS,
+            premises.DISJOINT_SHARDS,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "teachers": self.teachers,
+            "queries": self.queries,
+            "noise_on_the_mean": self.aggregator.noise,
+        }
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanPATE(Dealt, Method[MeanPlan]):
+    """A student taught by noisy means of the class probabilities of many teachers.
+
+    `public_inputs`: records like the private ones, without labels; the student learns from these
+    alone. Records are dealt to the teachers by their place, or by `groups` (such as hospitals).
+
+    **Guarantee**: replace-one, per teacher shard. All records of one teacher may change, so one
+    *replaced* record is covered too, and one user where `groups` name users.
+
+    **Assumes** that the public inputs are public.
+
+    >>> import numpy as np
+    >>> from privet.estimators import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2)); y = (X[:, 0] > X[:, 1]).astype(int)
+    >>> method = MeanPATE(public_inputs=rng.uniform(size=(40, 2)))
+    >>> clf = PrivateClassifier(method, epsilon=4.0, classes=[0, 1], bounds=(0, 1),
+    ...                         random_state=0).fit(X, y)
+    >>> clf.score(X, y) > 0.9, str(clf.guarantee_)
+    (True, '(4, 1e-05)-DP per teacher shard, replace-one, proved')
+
+    Fay, Sjoelund and Oechtering (2020), algorithm 2.
+    """
+
+    name: ClassVar[str] = "pate"
+
+    def plan(self, facts: PublicFacts) -> MeanPlan:
+        """The least noise for the answers."""
+        teachers, queries = self.counted(facts)
+        aggregator = Aggregator.for_budget(
+            teachers=teachers,
+            queries=queries,
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            radius=IdentityReducer(shape=(facts.outputs,)).radius,
+            dimension=facts.outputs,
+        )
+        return MeanPlan(facts=facts, teachers=teachers, queries=queries, aggregator=aggregator)
+
+    def fit(self, records: Records, plan: MeanPlan, spending: Spending) -> Model:
+        """Teachers, then the charge, then noise, then the student."""
+        reducer = plan.reducer
+        read = partial(clipped_answers, reducer=reducer, queries="", expected=plan.queries)
+        answers = self.asked(records, plan, spending, read)
+        spending.charge(what="answers of teachers")
+        noisy = plan.aggregator.release(
+            answers, rng=spending.rng, delta=plan.facts.delta, reducer=reducer.name
+        )
+        return self.taught(plan, reducer.decode(noisy.codes, noise=noisy.noise))
