@@ -15,6 +15,7 @@ from privet.errors import BudgetExceeded, Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
 from privet.mechanisms import Gaussian
+from privet.mechanisms.transcript import recorded
 from privet.methods.pate import Aggregator, Answers, RefusedAnswers, shard_ledger, unit_noise
 from privet.methods.pate import answers as answers_module
 from privet.methods.pate.aggregate import claim
@@ -95,6 +96,18 @@ def test_blocks_do_not_matter_for_sums(monkeypatch):
     assert answers[0].longest() <= 1.0
     pieces = quiet.release(answers, rng=seeded(0), delta=1e-5).codes
     assert np.allclose(whole, pieces, atol=1e-7)
+
+
+def test_every_block_has_noise_of_its_own(monkeypatch):
+    """With noise that repeats from block to block, answers could be told by their differences."""
+    monkeypatch.setattr("privet.methods.pate.aggregate.BLOCK", 10)
+    zeros = [Answers.clipped(np.zeros((7, 11)), radius=1.0, site=f"s{k}") for k in range(4)]
+    a = Aggregator.for_budget(teachers=4, queries=7, epsilon=2.0, delta=1e-5, dimension=11)
+    with recorded() as seen:
+        noise = a.release(zeros, rng=seeded(0), delta=1e-5).codes.ravel()
+    assert len(seen.releases) == 8 and len(np.unique(noise)) == len(noise)
+    other = a.release(zeros, rng=seeded(0), delta=1e-5, number=1).codes.ravel()
+    assert not np.intersect1d(noise, other).size
 
 
 @pytest.mark.slow
@@ -186,6 +199,8 @@ def test_rounds_until_the_cap():
 
 def test_charged_before_anything_is_drawn():
     class Watching:
+        secret = False
+
         def __init__(self):
             self.children = 0
 

@@ -99,7 +99,7 @@ def test_premises_are_stated_once_and_are_those_of_the_run(way, seed):
     assert len({p.about for p in stated}) == len(stated)
     assert {premises.PUBLIC_QUESTIONS, premises.DISJOINT_SHARDS} <= set(stated)
     assert (premises.SECRET_SEED in stated) == (seed is not None)
-    assert (premises.SECRET_KEY in stated) == (seed is None)
+    assert (premises.DRAWN_KEY in stated) == (seed is None)
     assert premises.DECLARED_CLASSES in stated and premises.counted_size(100) in stated
 
 

@@ -87,6 +87,20 @@ def test_confident_stops_at_its_answers():
     assert confident.guarantee(50, delta=1e-5).epsilon <= 8.0
 
 
+@pytest.mark.parametrize("threshold", [-1e6, 1e6])
+def test_confident_is_charged_before_it_looks(threshold):
+    """All answered or none: the same charge and the same promise, that of the plan."""
+    v, _ = votes(1.0)
+    confident = ConfidentGNMax.for_budget(
+        classes=5, queries=50, answers=7, threshold=threshold, epsilon=8.0, delta=1e-5
+    )
+    ledger = shard_ledger(epsilon=8.0, delta=1e-5)
+    found = confident.release(v, rng=seeded(0), delta=1e-5, ledger=ledger)
+    assert found.answered.sum() == (7 if threshold < 0 else 0)
+    assert [e.loss for e in ledger.entries()] == [confident.loss(50)]
+    assert found.guarantee == confident.guarantee(50, delta=1e-5, rng=seeded(0))
+
+
 def test_chance_of_another_answer_is_a_bound():
     """Against the true chance by integration over the winner's noise."""
     counts, sigma = np.array([60.0, 45.0, 30.0]), 12.0

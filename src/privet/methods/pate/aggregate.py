@@ -300,8 +300,7 @@ def shard_ledger(*, epsilon: float, delta: float) -> Ledger:
 
 def key_of(rng: Source | None) -> Premise:
     """Who knows the noise of a source; a plan without one is for a secret key."""
-    secret = rng is None or rng.secret
-    return premises.SECRET_KEY if secret else premises.SECRET_SEED
+    return premises.SECRET_KEY if rng is None else rng.premise
 
 
 def check_ledger(ledger: Ledger) -> None:
