@@ -57,11 +57,9 @@ class Watch:
         self.clean, self.noisy, self.scales, self.sensitivities = [], [], [], []
         real = loop.release_sum_
 
-        def watched(flat, *, sensitivity, noise_multiplier, source):
+        def watched(flat, *, sensitivity, **rest):
             self.clean.append(flat.clone())
-            scale = real(
-                flat, sensitivity=sensitivity, noise_multiplier=noise_multiplier, source=source
-            )
+            scale = real(flat, sensitivity=sensitivity, **rest)
             self.noisy.append(flat.clone())
             self.scales.append(scale)
             self.sensitivities.append(sensitivity)
