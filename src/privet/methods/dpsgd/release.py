@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from privet import _check, premises
