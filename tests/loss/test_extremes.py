@@ -111,5 +111,5 @@ def test_both_directions_are_used() -> None:
     """With a tiny rate and delta near its total variation, removing is worse; never less than either."""
     loss = SampledGaussian(sample_rate=0.3, noise_multiplier=2.0, steps=20)
     for direction in Direction:
-        value, _ = contour.epsilon(loss.parts, direction, 1e-6, rounds=3)
+        value = contour.epsilon(loss.parts, direction, 1e-6, rounds=3).high
         assert loss.epsilon(1e-6) >= value * (1 - 5e-4)

@@ -45,7 +45,7 @@ def test_gaussian(
     for x, value, bound in zip(line.points, values[0], errors[0], strict=True):
         exact = gaussian_reference(q, z, complex(x), direction)
         assert abs(complex(np.exp(value)) / complex(exact) - 1) <= bound + 1e-15
-        assert bound < 1e-11
+        assert bound < 1e-10  # every rounding on the way is in it
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing, Unit
 
 if TYPE_CHECKING:
-    from privet.loss.dots import Dots
+    from privet.loss.intervals import Intervals
 
 Array = NDArray[Any]
 
@@ -83,6 +83,22 @@ class PrivacyLoss(ABC):
         from privet.loss import solve
 
         return solve.delta(self, _check.non_negative("epsilon", epsilon))
+
+    def epsilon_bounds(self, delta: float) -> tuple[float, float]:
+        """An interval that holds the exact epsilon of this loss at `delta`: (low, high).
+
+        `high` is what `epsilon` states. The exact epsilon is that of the composed dominating pairs:
+        no accountant that knows the same of each release can state less than `low`.
+        """
+        from privet.loss import solve
+
+        return solve.epsilon_bounds(self, _check.delta_or_zero("delta", delta))
+
+    def delta_bounds(self, epsilon: float) -> tuple[float, float]:
+        """The same for delta: (low, high), where `high` is what `delta` states."""
+        from privet.loss import solve
+
+        return solve.delta_bounds(self, _check.non_negative("epsilon", epsilon))
 
     def guarantee(self, delta: float, *, theorem: str = "", unit: Unit = Unit.RECORD) -> Guarantee:
         """The proved guarantee at `delta`."""
@@ -167,6 +183,13 @@ class Part(PrivacyLoss):
         """The same loss in parts that are quicker to account for, exactly."""
         return (self,)
 
+    def dominated(self) -> Part:
+        """A part that costs no more than this one and whose moments are known as they are.
+
+        Itself for most; the bounds from below are taken of it.
+        """
+        return self
+
     @property
     def free(self) -> bool:
         """Whether nothing about a unit can be learned from it."""
@@ -204,24 +227,19 @@ class Part(PrivacyLoss):
     def log_mgf_on(
         self, line: Quadrature, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array] | None:
-        """The same on a vertical line, with a bound of the absolute error of each value; None if
-        unknown."""
+        """The same on a vertical line, and bounds e of its errors; None if unknown or too dear.
+
+        With M = e^value and the true M*, |M* - M| <= (e^e - 1) |M|. Bounds of products add.
+        """
 
     @abstractmethod
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         """delta of ONE elementary release at any real epsilons; None if there is no single one."""
 
-    def dots(self, direction: Direction, *, step: float, first: int, last: int) -> Dots:
-        """ONE elementary release on the grid first * step .. last * step; see `privet.loss.dots`.
-        ONE elementary release on the grid first * step .. last * step; see `privet.loss.dots`."""
-        from privet.loss.dots import from_profile
-
-        def profile(epsilon: Array) -> Array:
-            values = self.profile(epsilon, direction)
-            assert values is not None
-            return values
-
-        return from_profile(profile, step=step, first=first, last=last)
+    @abstractmethod
+    def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
+        """Where the loss of ONE elementary release falls between increasing `ends`; None if it is
+        not known so well (`privet.loss.intervals`)."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:

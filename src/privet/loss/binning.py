@@ -34,12 +34,16 @@ ROUGH = (0.35,)
 _MOST_CELLS = 400
 
 
-_LAGRANGE = np.linalg.inv(np.vander(_CHEBYSHEV, increasing=True))
-
-
 def _lagrange(t: Array) -> Array:
-    """Values at t of the Lagrange basis of the Chebyshev points: one row a basis function."""
-    return np.asarray((np.vander(t, _DEGREE, increasing=True) @ _LAGRANGE).T)
+    """Values at t of the Lagrange basis of the Chebyshev points: one row a basis function.
+
+    As products of factors, each value is good to a few roundings of itself.
+    """
+    rows = []
+    for i, c in enumerate(_CHEBYSHEV):
+        others = np.delete(_CHEBYSHEV, i)
+        rows.append(np.prod((t[None, :] - others[:, None]) / (c - others)[:, None], axis=0))
+    return np.array(rows)
 
 
 def _log1p(w: Array) -> Array:
@@ -89,7 +93,9 @@ class Cells:
             size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.abs(both))
             spread, spread_error = self._interpolated(i, x, y, twist)
             wild = np.nonzero(size > _SMALL)[0]
-            node_error = n * worst * (1.0 + size) / (1.0 - np.minimum(size, _SMALL))
+            node_error = n * np.log1p(
+                np.expm1(worst) * (1.0 + size) / (1.0 - np.minimum(size, _SMALL))
+            )
             spread_error[wild] = 0.0
             spread[wild], node_error[wild] = self._direct(
                 i, x[wild], y[wild], twist[wild], worst[wild]
@@ -108,8 +114,11 @@ class Cells:
             size = np.abs(x) + np.abs(twist), np.abs(y) + np.abs(twist)
             rho = np.maximum(*size) / np.maximum(1.0 - np.abs(x) - np.abs(y) - np.abs(twist), 1e-3)
         one = 2.0 / _DEGREE * (np.minimum(rho, 1e3) / 4.0) ** _DEGREE
-        absolute = float(np.sum(np.abs(table)))
-        return values, float(self.counts[i]) * (1.0 + _LEBESGUE) * one + absolute * 1e-13
+        members = len(self.members[i][0])
+        # the table is a sum over the members of products of two Lagrange bases, each <= _LEBESGUE
+        rounding = 2.0**-52 * (64.0 + members) * _LEBESGUE**2
+        most = np.max(np.abs(inside), axis=(0, 1)) / 0.5
+        return values, float(self.counts[i]) * ((1.0 + _LEBESGUE) * one + rounding * (1.0 + most))
 
     def _direct(
         self, i: int, x: Array, y: Array, twist: Array, worst: Array
@@ -124,7 +133,8 @@ class Cells:
             values = np.where(values == 0, 1e-290, values)
             bulk = 1.0 + np.abs(pieces[0]) + np.abs(pieces[1]) + np.abs(pieces[2])
             total += np.einsum("i,ik->k", n[s], np.log(values))
-            errors += np.einsum("i,ik->k", n[s], bulk / np.abs(values)) * (worst + 1e-15)
+            doubt = np.log1p(bulk / np.abs(values) * (np.expm1(worst) + 1e-15))
+            errors += np.einsum("i,ik->k", n[s], doubt)
         return total, errors
 
 
@@ -157,7 +167,9 @@ def _position(values: Array, nodes: Array) -> tuple[Array, Array]:
     if len(nodes) == 1:
         return np.zeros(len(values), dtype=int), np.zeros(len(values))
     i = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, len(nodes) - 2)
-    return i, np.clip((values - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)
+    share = (values - nodes[i]) / (nodes[i + 1] - nodes[i])
+    # rounded towards the costlier node
+    return i, np.clip(share + 1e-15 * (1.0 + nodes[i] / (nodes[i + 1] - nodes[i])), 0.0, 1.0)
 
 
 def _between(values: Array, nodes: Array, missing: Callable[[Array], Array]) -> tuple[Array, Array]:
@@ -171,7 +183,7 @@ def _between(values: Array, nodes: Array, missing: Callable[[Array], Array]) -> 
         return i, np.zeros(len(values))
     low, here, high = missing(nodes[i]), missing(values), missing(nodes[i + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = (low - here + 1e-15 * low) / (low - high)
+        share = (low - here + 4e-13 * low) / (low - high)  # erfc is good to 1e-13
     return i, np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""delta(epsilon) of a composition as one integral in the complex plane, always from above.
+"""delta(epsilon) of a composition as one integral in the complex plane, from above and from below.
 
 With K(z) = sum of log E[e^(z L_t)] over the parts and any order lambda > 0,
 
@@ -11,13 +11,18 @@ raises the result (proofs in docs/theory/contour.md):
 2. one extra Gaussian release of ratio mu0 is composed in, which makes the integrand decay;
 3. what lies beyond the last frequency is bounded by that Gaussian and added;
 4. the error bounds of K, reported by each part, are added in absolute value.
+
+From below, the same values of K serve: the extra release adds at most mu0^2 e^(mu0^2/8) times the
+integral of e^(K(z) - z epsilon + mu0^2 z (z+1) / 2), which is a density and computed alike, and the
+other terms of the trapezoid rule have bounds of their own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,13 +32,20 @@ from privet.loss.gaussian import _nudge, _root
 _ALIAS = math.log(1e6)
 _TRUNCATION = math.log(3e5)
 _MOST_POINTS = 12_000
+_UNIT = 2.0**-53
 _CUT = 1e-4
 """Share of delta that the cut-off of rare losses may take."""
 
 
-def tolerance_of(epsilon: float) -> float:
-    """How much the smoothing may add to epsilon."""
-    return 2.5e-4 * epsilon if epsilon > 0.02 else 1e-4
+def tolerance_of(epsilon: float, spread: float) -> float:
+    """How much a method may add to epsilon: relative to it, or to the usual size of the loss if
+    that is far larger."""
+    return 2.5e-4 * max(epsilon, 0.05 * spread)
+
+
+def cut_for(parts: Sequence[Part], delta: float) -> float:
+    """The probability of huge losses that each release may leave out."""
+    return _CUT * delta / sum(p.releases for p in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +79,16 @@ class Renyi:
         """The probability that the cut-off leaves out, to be added to delta."""
         return math.fsum(p.tail(self.direction, self.cut) for p in self.parts)
 
+    @cached_property
+    def spread(self) -> float:
+        """About the variance of the loss."""
+        tiny = 1e-3
+        found = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
+        return min(max(found, 1e-30), 1e30)
+
     def start(self, log_delta: float) -> float:
         """The order that would be best if the loss were Gaussian with the same spread."""
-        tiny = 1e-3
-        spread = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
-        return min(max(math.sqrt(-2.0 * log_delta / max(spread, 1e-12)), 1e-4), 1e5)
+        return min(max(math.sqrt(-2.0 * log_delta / self.spread), 1e-4), 1e7)
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """The best epsilon that the curve gives, and the order that gives it.
@@ -106,9 +123,12 @@ def _minimise(f: Callable[[Array], Array], start: float) -> tuple[float, float]:
     least = math.inf
     for _ in range(40):
         logs = np.linspace(centre - width, centre + width, 9)
-        logs = logs[(logs > -12.0) & (logs < 16.0)]
-        values = np.nan_to_num(f(np.exp(logs)), nan=math.inf)
+        logs = logs[(logs > -12.0) & (logs < 20.0)]
+        values = np.nan_to_num(f(np.exp(logs)), nan=math.inf, posinf=math.inf, neginf=math.inf)
         i = int(np.argmin(values))
+        if math.isinf(values[i]) and math.isinf(least):  # orders too large for anything
+            centre = max(centre - width, -10.0)
+            continue
         if values[i] < least:
             least, centre = float(values[i]), float(logs[i])
         if 0 < i < len(logs) - 1 or not math.isfinite(values[i]) or width < 0.1:
@@ -120,8 +140,7 @@ def _minimise(f: Callable[[Array], Array], start: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """An upper bound of epsilon -> delta, evaluated from stored values of K on one vertical line.
-    An upper bound of epsilon -> delta, evaluated from stored values of K on one vertical line."""
+    """Bounds of epsilon -> delta, evaluated from stored values of K on one vertical line."""
 
     line: Quadrature
     scale: float
@@ -130,47 +149,76 @@ class Curve:
     """Complex coefficients of e^(-i w epsilon), relative to e^(scale - order * epsilon)."""
     slack: float
     """Truncation and rounding, on the same scale."""
-
     turning: float
     """Rounding of the phases w epsilon, for each unit of epsilon."""
+    density: float
+    """What the smoothing adds at most is this times the sum of `weights * z (z+1)`."""
+    density_slack: float
 
     def log_delta(self, epsilon: float) -> float:
-        """log of the bound; infinite where nothing can be said."""
+        """log of the bound from above; infinite where nothing can be said."""
         turn = np.exp(-1j * self.line.frequencies * epsilon)
         total = float(np.sum((self.weights * turn).real)) + self.slack + self.turning * epsilon
         if not math.isfinite(total + self.scale):
             return math.inf
-        if total <= 0.0:  # only without slack, which is for judging tightness
-            return -math.inf
-        return self.scale - self.line.order * epsilon + math.log(total)
+        return self.scale - self.line.order * epsilon + math.log(max(total, 1e-300))
+
+    def least_delta(self, epsilon: float, beyond: tuple[float, float]) -> float:
+        """A bound from below; `beyond` is an order above the line's, and K with smoothing there.
+
+        Copies of delta shifted to the left are at most 1 each; those to the right obey the Renyi
+        bound of the order t: e^(K(t) - t epsilon) t^t / (t+1)^(t+1) at epsilon.
+        """
+        z, order = self.line.points, self.line.order
+        turn = np.exp(-1j * self.line.frequencies * epsilon)
+        factor = 1.0 - self.density * z * (z + 1.0)
+        terms = self.weights * factor
+        phases = 4.0 * _UNIT * epsilon * float(np.sum(self.line.frequencies * np.abs(terms)))
+        total = float(np.sum((terms * turn).real)) - self.slack - self.density_slack - phases
+        if not (total > 0.0 and math.isfinite(self.scale)):
+            return 0.0
+        period = 2.0 * math.pi / self.line.spacing
+        left = 1.0 / math.expm1(min(order * period, 700.0))
+        t, k = beyond
+        ratio = math.exp(-min((t - order) * period, 700.0))
+        exponent = k - t * epsilon + t * math.log(t) - (t + 1.0) * math.log1p(t)
+        right = math.exp(min(exponent, 700.0)) * ratio / (1.0 - ratio) * (1.0 + 1e-9)
+        exponent = min(self.scale - order * epsilon + math.log(total), 0.0)
+        return math.exp(exponent) * (1.0 - 1e-12) - left * (1.0 + 1e-12) - right
 
 
 def build_curve(log_mgf: Array, errors: Array, line: Quadrature, smoothing: float) -> Curve:
-    """Assemble the bound from K on the line; `smoothing` is mu0^2.
+    """Assemble the bounds from K on the line; `smoothing` is mu0^2.
 
     With relative errors x_i of the factors, |prod(1 + x_i) - 1| <= e^(sum |x_i|) - 1. No term is in
     doubt by more than itself and |e^K(z)| <= e^K(order); a value that is not a number counts so.
     """
-    z, w, order = line.points, line.frequencies, line.order
-    extra = 0.5 * smoothing * z * (z + 1.0)
+    z, w = line.points, line.frequencies
+    both = z * (z + 1.0)
+    extra = 0.5 * smoothing * both
     scale = float(log_mgf[0].real + extra[0].real)
     known = np.isfinite(log_mgf) & np.isfinite(errors)
     relative = np.exp(np.where(known, log_mgf + extra - scale, -np.inf))
-    weights = (line.spacing / math.pi) * relative / (z * (z + 1.0))
+    weights = (line.spacing / math.pi) * relative / both
     weights[0] *= 0.5
     size = np.abs(weights)
-    most = (line.spacing / math.pi) / np.abs(z * (z + 1.0)) * np.exp(extra.real - extra[0].real)
-    doubt = size * np.expm1(np.minimum(np.where(known, errors, 700.0) + 1e-14, 700.0))
-    rounding = float(np.sum(np.where(known, np.minimum(doubt, size + most), most)))
+    most = (line.spacing / math.pi) / np.abs(both) * np.exp(extra.real - extra[0].real)
+    exponents = np.abs(np.where(known, log_mgf, 0.0)) + np.abs(extra) + abs(scale)
+    errors = errors + _UNIT * (64.0 + 4.0 * exponents)
+    doubt = size * np.expm1(np.minimum(np.where(known, errors, 700.0), 700.0))
+    rounding = np.where(known, np.minimum(doubt, size + most), most)
+    # the terms k >= count are at most (1/pi) int_last^inf |e^(K - scale)| / |z (z+1)| dw
     last = float(w[-1])
-    # sum over k > count of |weights| <= (1/pi) int_last^inf e^(-mu0^2 w^2/2) / w^2 dw
-    tail = math.exp(-0.5 * smoothing * last * last) / (math.pi * smoothing * last**3)
+    gone = math.exp(-0.5 * smoothing * last * last) / (math.pi * smoothing * last)
+    density = smoothing * math.exp(smoothing / 8.0) * (1.0 + 1e-12)
     return Curve(
         line=line,
         scale=scale,
         weights=weights,
-        slack=tail + rounding + 1e-15 / order,
-        turning=4.5e-16 * float(np.sum(w * size)),
+        slack=gone / last**2 + float(np.sum(rounding)) + 2.0 * _UNIT * float(np.sum(size)),
+        turning=4.0 * _UNIT * float(np.sum(w * size)),
+        density=density,
+        density_slack=density * (gone + float(np.sum(rounding * np.abs(both)))),
     )
 
 
@@ -183,18 +231,22 @@ class Plan:
     period: float
     smoothing: float
     points: int
+    beyond: tuple[float, float]
+    """An order above `order`, and K there."""
 
     @property
     def line(self) -> Quadrature:
         return Quadrature(order=self.order, spacing=2.0 * math.pi / self.period, count=self.points)
 
 
-def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolerance: float) -> Plan:
+def plan(
+    renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolerance: float
+) -> Plan | None:
     """Order, period, smoothing and number of points for a result near (epsilon, log_delta).
 
     The copies of delta shifted by the period to the left and right have to be small: e^(-order P)
     and, by the Renyi curve at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders
-    tried the one that needs the fewest points is taken.
+    tried the one that needs the fewest points is taken; None if none is good.
     """
     orders = order * np.geomspace(0.15, 8.0, 18)
     k = renyi.log_mgf(orders)
@@ -204,8 +256,10 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
         lam = float(orders[i])
         left = (_ALIAS - log_delta) / lam
         above = orders[i + 1 :]
-        right = (k[i + 1 :] - above * epsilon - log_delta + _ALIAS) / (above - lam)
-        period = max(left, float(np.min(right)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            right = (k[i + 1 :] - above * epsilon - log_delta + _ALIAS) / (above - lam)
+        j = int(np.argmin(np.nan_to_num(right, nan=math.inf, posinf=math.inf)))
+        period = max(left, float(right[j]))
         if not math.isfinite(period + float(k[i])):
             continue
         level = max(float(k[i]) - lam * epsilon - log_delta, 0.0) + _TRUNCATION
@@ -214,45 +268,82 @@ def plan(renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolera
             rest = level - math.log(math.pi * smoothing * last**3)
             last = math.sqrt(2.0 * max(rest, 1.0) / smoothing)
         points = max(32, math.ceil(last * period / (2.0 * math.pi)) + 1)
-        if level < 30.0 and (best is None or points < best.points):
-            best = Plan(cut=renyi.cut, order=lam, period=period, smoothing=smoothing, points=points)
-    return best or Plan(
-        cut=renyi.cut, order=order, period=1.0, smoothing=smoothing, points=_MOST_POINTS + 1
-    )
+        if level < 30.0 and points < (best.points if best else _MOST_POINTS + 1):
+            best = Plan(
+                cut=renyi.cut,
+                order=lam,
+                period=period,
+                smoothing=smoothing,
+                points=points,
+                beyond=(float(above[j]), float(k[i + 1 + j])),
+            )
+    return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """epsilon in one direction: at most `high`, at least `low`; `plan` is the contour's, if any."""
+
+    high: float
+    low: float
+    plan: Plan | None
+    spread: float
+    """The usual size of the loss, which `width` is judged by where epsilon is far smaller."""
+
+    @property
+    def width(self) -> float:
+        """How far apart the bounds are."""
+        return self.high - self.low
 
 
 def epsilon(
-    parts: Sequence[Part], direction: Direction, delta: float, *, rounds: int
-) -> tuple[float, Plan | None]:
-    """An epsilon that is never too small, and the plan behind it; None where it may not be tight.
+    parts: Sequence[Part],
+    direction: Direction,
+    delta: float,
+    *,
+    spread: float = math.inf,
+    rounds: int,
+) -> Found:
+    """Bounds of epsilon in one direction.
 
-    It is taken to be tight if it does not move by more than a few parts in 10^4 when the smoothing
-    is halved and the slack left out, and lies where the plan expected it (the shifted copies are
-    small only there). Otherwise the plan is refined, `rounds` times at most.
+    The plan is refined, `rounds` times at most, until the bounds are as close as the tolerance asks
+    for.
     """
-    releases = sum(p.releases for p in parts)
-    renyi = Renyi(parts=parts, direction=direction, cut=_CUT * delta / releases)
+    renyi = Renyi(parts=parts, direction=direction, cut=cut_for(parts, delta))
+    spread = min(spread, math.sqrt(renyi.spread))
     target = math.log(delta - renyi.tail)
     best, order = renyi.epsilon(target)
     best = max(best, 0.0)
-    guess, tolerance = max(best - 3.0 / order, 0.0), tolerance_of(best)
+    found = Found(high=best, low=0.0, plan=None, spread=spread)
+    if math.isinf(best):
+        return found
+    guess, tolerance = max(best - 3.0 / order, 0.0), tolerance_of(best, spread)
     for _ in range(rounds):
         p = plan(renyi, order=order, epsilon=guess, log_delta=target, tolerance=tolerance)
-        answer = renyi.on(p.line) if p.points <= _MOST_POINTS else None
-        if answer is None:
-            return best, None
+        if p is None:
+            return found
+        answer = renyi.on(p.line)
+        if answer is None:  # too dear: more smoothing needs fewer points
+            tolerance *= 8.0
+            continue
         curve = build_curve(*answer, p.line, p.smoothing)
         value = _solve(curve, target, best)
-        best = min(best, value)
-        sharper = replace(build_curve(*answer, p.line, 0.5 * p.smoothing), slack=0.0)
-        least = max(value - 1.5 * tolerance_of(value), 0.0)
-        settled = least == 0.0 or sharper.log_delta(least) >= target
-        if settled and (guess - value) * order <= 3.0:
-            return best, p
-        excess = (value - _solve(sharper, target, max(value, 1e-12))) / (1.5 * tolerance_of(value))
-        guess, tolerance = best, tolerance / max(1.0, 1.5 * excess)
+        beyond = (p.beyond[0], p.beyond[1] + 0.5 * p.smoothing * p.beyond[0] * (p.beyond[0] + 1.0))
+        wanted = tolerance_of(value, spread)
+        low = _solve_below(curve, beyond, delta, value, wanted)
+        better = value < found.high or found.plan is None
+        found = Found(
+            high=min(found.high, value),
+            low=max(found.low, low),
+            plan=p if better else found.plan,
+            spread=spread,
+        )
+        best = found.high
+        if found.width <= 3.0 * wanted:
+            return found
+        guess, tolerance = best, min(tolerance, wanted) / max(1.0, (value - low) / (3.0 * wanted))
         order = renyi.delta(best)[1]  # the answer was far from the Renyi bound: centre on it
-    return best, None
+    return found
 
 
 def holds(
@@ -278,28 +369,53 @@ def _solve(curve: Curve, target: float, high: float) -> float:
     return min(high, _nudge(root, 1.0 + 1e-14, lambda e: curve.log_delta(e) <= target))
 
 
-def delta(parts: Sequence[Part], direction: Direction, epsilon: float) -> tuple[float, bool]:
-    """A delta that is never too small, and whether it is known to be tight."""
-    releases = sum(p.releases for p in parts)
-    log_value, _ = Renyi(parts=parts, direction=direction).delta(epsilon)
-    best = math.exp(log_value)
-    tolerance = tolerance_of(epsilon)
-    for _ in range(6):
-        if best == 0.0:
-            return best, True
-        renyi = Renyi(parts=parts, direction=direction, cut=_CUT * best / releases)
+def _solve_below(
+    curve: Curve, beyond: tuple[float, float], delta: float, high: float, step: float
+) -> float:
+    """An epsilon below `high` at which delta is certain to be more than `delta`; 0 if none."""
+    low = high
+    for _ in range(12):
+        low, high = low - step, low
+        if low <= 0.0:
+            return 0.0
+        if curve.least_delta(low, beyond) > delta:
+            break
+        step *= 3.0
+    else:
+        return 0.0
+    for _ in range(4):
+        middle = 0.5 * (low + high)
+        if curve.least_delta(middle, beyond) > delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def delta(parts: Sequence[Part], direction: Direction, epsilon: float) -> tuple[float, float]:
+    """Bounds of delta: (from below, from above)."""
+    plain = Renyi(parts=parts, direction=direction)
+    log_value, _ = plain.delta(epsilon)
+    low, best = 0.0, math.exp(log_value)
+    tolerance = tolerance_of(epsilon, math.sqrt(min(plain.spread, 1.0)))
+    for _ in range(4):
+        if best < 1e-300:
+            return low, best
+        renyi = Renyi(parts=parts, direction=direction, cut=cut_for(parts, best))
         _, order = renyi.delta(epsilon)
         p = plan(
             renyi, order=order, epsilon=epsilon, log_delta=math.log(best) - 2.0, tolerance=tolerance
         )
-        answer = renyi.on(p.line) if p.points <= _MOST_POINTS else None
-        if answer is None:
-            return best, False
-        value = math.exp(build_curve(*answer, p.line, p.smoothing).log_delta(epsilon)) + renyi.tail
-        sharper = math.exp(build_curve(*answer, p.line, 0.5 * p.smoothing).log_delta(epsilon))
+        answer = renyi.on(p.line) if p is not None else None
+        if p is None or answer is None:
+            return low, best
+        curve = build_curve(*answer, p.line, p.smoothing)
+        value = math.exp(min(curve.log_delta(epsilon), 0.0)) * (1.0 + 1e-12) + renyi.tail
+        extra = 0.5 * p.smoothing * p.beyond[0] * (p.beyond[0] + 1.0)
+        low = max(low, curve.least_delta(epsilon, (p.beyond[0], p.beyond[1] + extra)))
         settled = value > 0.5 * best
         best = min(best, value)
-        if settled and value - sharper - renyi.tail <= 1e-3 * value:
-            return best, True
+        if settled and best - low <= 2e-3 * best:
+            break
         tolerance /= 2.0
-    return best, False
+    return low, best

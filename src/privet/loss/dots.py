@@ -1,101 +1,110 @@
-"""Connect the dots: a loss moved to a grid of losses, so that its privacy profile only rises.
+"""A loss moved to a grid of losses, so that its privacy profile only rises, or only falls.
 
-Between neighbouring grid points a < b, the P- and Q-mass of the losses in [a, b] is given to the
-two ends so that both masses are kept. In alpha = e^epsilon the profile becomes piecewise linear
+*Up*: connect the dots. In an interval [a, b] of losses with P-mass p and Q-mass m, all of it is
+given to the two ends so that both masses are kept; what lies above the last point goes to that
+point and to infinity in the same way. In alpha = e^epsilon the profile becomes piecewise linear
 through its values on the grid; it was convex, so it only rises (Doroshenko, Ghazi, Kamath, Kumar
 and Manurangsi 2022).
+
+*Down*: merge. An interval about a grid point becomes one outcome of loss log(p/m), which only tells
+less, and that outcome is moved down to the grid. Proofs, and how rounding is turned to the same
+side, are in docs/theory/contour.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 
 from privet.loss.base import Array
-
-_NODES, _WEIGHTS = leggauss(8)
+from privet.loss.intervals import Intervals
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dots:
-    """P-masses at first * step, (first + 1) * step, ..., and the mass of losses beyond, counted as
-    infinite."""
+    """P-masses at first * step + shift, (first + 1) * step + shift, ..., and at infinity."""
 
     first: int
     step: float
     masses: Array
     infinite: float
-    errors: Array
-    """Bounds of the relative errors of the masses."""
+    shift: float
+    """Added to every loss: a little above 0 for dots that are too high, below for too low ones."""
 
     @property
     def losses(self) -> Array:
+        """The grid, without the shift."""
         return self.step * (self.first + np.arange(len(self.masses)))
 
 
-def from_profile(profile: Callable[[Array], Array], *, step: float, first: int, last: int) -> Dots:
-    """From the profile alone: the slope between two alphas is minus the Q-mass above them.
+def _last(found: Intervals, last: float, sign: float) -> tuple[float, float]:
+    """The mass above the last point, cut in two: (at infinity, at the point)."""
+    level = found.above_level + sign * (found.above_doubt + 1e-15 * abs(last))
+    share = -math.expm1(min(0.0, last - level))
+    return found.above * share, found.above * (1.0 - share)
 
-    The differences cancel digits, which amounts to a perturbation of the profile by its rounding
-    error; that is added to the infinite mass.
+
+def upper(found: Intervals, *, step: float, first: int) -> Dots:
+    """Connect the dots; `found` belongs to the ends step * (first, first + 1, ...).
+
+    Every error of the masses is turned into more mass or a larger loss: relative errors of p grow
+    it, errors of log(p/m) raise the share of the upper end, losses that rounding put outside their
+    interval raise all of them by `edge`.
     """
-    values = profile(step * np.arange(first, last + 1))
-    # alpha_j times the slope into j; nothing overflows
-    slope = np.maximum(values[:-1] - values[1:], 0.0) / -math.expm1(-step)
-    scaled = np.concatenate([[1.0 - values[0]], slope, [0.0]])
-    masses = np.maximum(scaled[:-1] - scaled[1:] * math.exp(-step), 0.0)
+    ends = step * (first + np.arange(len(found.p) + 1))
+    level = np.clip(found.level, ends[:-1], ends[1:]) + found.doubt + found.edge
+    rounding = 1e-15 * (1.0 + np.abs(ends[:-1]))
+    share = -np.expm1(np.minimum(ends[:-1] - level - rounding, 0.0)) / -math.expm1(-step)
+    share = np.clip(share * (1.0 + 1e-15), 0.0, 1.0)
+    masses = np.zeros(len(ends))
+    masses[1:] += found.p * share
+    masses[:-1] += found.p * (1.0 - share)
+    masses[0] += found.below
+    infinite, finite = _last(found, float(ends[-1]), 1.0)
+    masses[-1] += finite
+    grow = 1.0 + found.relative + 1e-14
     return Dots(
         first=first,
         step=step,
-        masses=masses,
-        infinite=float(values[-1]) + 2e-15,
-        errors=np.zeros(len(masses)),
+        masses=masses * grow,
+        infinite=min(1.0, infinite * grow),
+        shift=found.edge,
     )
 
 
-def from_density(
-    *,
-    loss: Callable[[Array], Array],
-    inverse: Callable[[Array], Array],
-    density: Callable[[Array], Array],
-    low: float,
-    high: float,
-    panel: float,
-    beyond: float,
-    step: float,
-    first: int,
-    last: int,
-) -> Dots:
-    """From a loss that increases with a variable u of known density: every mass to nearly full
-    relative precision.
+def lower(found: Intervals, *, step: float, first: int, order: float) -> Dots:
+    """Merge and move down; `found` belongs to the ends step * (first - 1/2, first + 1/2, ...).
 
-    With h = step the upper end of [a, b] gets the integral of (1 - e^(a - L)) dP / (1 - e^-h), the
-    lower end that of (e^(b - L) - 1) dP / (e^h - 1), by Gauss-Legendre sums over panels cut at the
-    grid's own points.
+    The merged losses miss the grid points by a second-order amount. One shift for all of them moves
+    them down to the grid; the few that would need more go to the next point below. `order` weighs
+    what that costs. What is below the first end is left out.
+
+    The mass above the last end is cut in two as in `upper`. That is not lower by itself; it leaves
+    the profile as it is at any epsilon below the last end, and the caller pays for the rest.
     """
-    ends = step * np.arange(first, last + 1)
-    at = np.clip(inverse(ends), low, high)
-    cuts = np.union1d(at, np.arange(low, float(at[-1]), panel))
-    cuts = np.union1d(cuts[cuts <= at[-1]], [low])
-    left, width = cuts[:-1], np.diff(cuts)
-    cell = np.clip(np.searchsorted(at, left + 0.5 * width, side="right"), 0, last - first)
-    u = left[:, None] + 0.5 * width[:, None] * (_NODES + 1.0)[None, :]
-    weight = 0.5 * width[:, None] * _WEIGHTS[None, :] * density(u)
-    below, above = ends[np.maximum(cell - 1, 0), None], ends[cell, None]
-    value = np.clip(loss(u), below, above)
-    up = np.sum(weight * -np.expm1(below - value), axis=1) / -math.expm1(-step)
-    down = np.sum(weight * np.expm1(above - value), axis=1) / math.expm1(step)
-    masses = np.zeros(len(ends))
-    lowest = cell == 0
-    np.add.at(masses, cell[~lowest], up[~lowest])
-    np.add.at(masses, cell[~lowest] - 1, down[~lowest])
-    masses[0] += float(np.sum(weight[lowest]))
-    missing = 1.0 - float(np.sum(masses)) - beyond
-    if missing > 1e-9:  # cannot be rounding: whatever was left out counts as infinite
-        beyond += missing
-    errors = 2.3e-16 * (16.0 + np.abs(ends) / step)
-    return Dots(first=first, step=step, masses=masses, infinite=beyond, errors=errors)
+    points = step * (first + np.arange(len(found.p)))
+    short = points - (found.level - found.doubt - found.edge) + 1e-15 * (1.0 + np.abs(points))
+    with np.errstate(divide="ignore"):
+        tilted = np.log(found.p) + order * points
+    weight = np.exp(tilted - max(float(np.max(tilted)), -1e300))
+    tries = step * np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 40)])
+    which = np.argsort(short)
+    above = np.concatenate([np.cumsum(weight[which][::-1])[::-1], [0.0]])
+    moved = above[np.searchsorted(short[which], tries, side="right")] / max(float(above[0]), 1e-300)
+    shift = float(tries[int(np.argmin(tries + step * moved))])
+    down = np.where(short <= shift, 0, np.where(short <= shift + step, 1, 2))
+    live = down < 2  # what even the next point cannot hold is left out
+    index = np.arange(1, len(points) + 1) - down
+    shrink = 1.0 - found.relative - 1e-14
+    masses = np.bincount(index[live], weights=found.p[live] * shrink, minlength=len(points) + 2)
+    infinite, finite = _last(found, float(points[-1] + 0.5 * step), -1.0)
+    masses[-2] += finite * shrink  # at the last point, half a step lower than it could be
+    return Dots(
+        first=first - 1,
+        step=step,
+        masses=masses[:-1],
+        infinite=infinite * shrink,
+        shift=-shift,
+    )

@@ -9,9 +9,10 @@ import numpy as np
 
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, moments
+from privet.loss import binning, gaussian_pair, intervals, moments
 from privet.loss.base import Array, Direction, Quadrature
 from privet.loss.gaussian import log_deltas
+from privet.loss.intervals import Intervals
 from privet.loss.sampled import Sampled
 
 
@@ -40,7 +41,7 @@ class FixedSizeGaussian(Sampled):
 
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array] | None:
         return moments.fixed_size_gaussian(q, z, line)
 
     @property
@@ -49,6 +50,12 @@ class FixedSizeGaussian(Sampled):
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return np.exp(log_deltas(2.0 / z, epsilon))
+
+    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
+        def half(positive: Array) -> Intervals:
+            return gaussian_pair.intervals(q, 0.5 * z, Direction.REMOVE, positive)
+
+        return intervals.symmetric(half, ends, (1.0 - q) * math.erf(1.0 / (z * math.sqrt(2.0))))
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         t = np.atleast_1d(np.asarray(epsilon, dtype=float))

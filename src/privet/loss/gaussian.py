@@ -17,6 +17,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 from privet import _check
 from privet.guarantee import Adjacency
 from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.loss.intervals import Intervals, Line
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = leggauss(24)
@@ -193,6 +194,10 @@ class Gaussian(Part):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         return np.exp(log_deltas(self.mu, np.atleast_1d(epsilon)))
+
+    def intervals(self, direction: Direction, ends: Array) -> Intervals:
+        line = Line(left=self.mu, left_rate=1.0, right=0.0, right_rate=0.0)
+        return line.intervals(ends, lambda e: e / self.mu + 0.5 * self.mu)
 
     def fields(self) -> dict[str, Any]:
         return {"mu": self.mu}

@@ -1,27 +1,15 @@
-"""The pairs of laws behind one sampled Gaussian step: thresholds, profile, loss and density."""
+"""The pairs of laws behind one sampled Gaussian step: thresholds, profile, masses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from privet.loss import moments
 from privet.loss.base import Array, Direction
-from privet.loss.dots import Dots, from_density
-
-_SQRT_2PI = math.sqrt(2.0 * math.pi)
-
-
-def inverse_log_ratio(epsilon: Array, q: float) -> Array:
-    """The t with log(1 - q + q e^t) = epsilon; -inf where there is none."""
-    with np.errstate(divide="ignore"):
-        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
-    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
-    return np.where(epsilon > 30.0, far, near)
+from privet.loss.intervals import Intervals, Line
+from privet.loss.mixture import inverse_log_ratio
 
 
 def _replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
@@ -58,63 +46,17 @@ def replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
     return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Law:
-    """The loss of one step as an increasing function of a real variable with a density."""
-
-    loss: Callable[[Array], Array]
-    inverse: Callable[[Array], Array]
-    density: Callable[[Array], Array]
-    high: float
-    panel: float
-
-    def dots(self, *, beyond: float, step: float, first: int, last: int) -> Dots:
-        """The law on a grid of losses, above the truth by connecting the dots."""
-        return from_density(
-            loss=self.loss,
-            inverse=self.inverse,
-            density=self.density,
-            low=-38.0,  # beyond 38 standard deviations a double has no probability left
-            high=self.high,
-            panel=self.panel,
-            beyond=beyond + 1e-310,
-            step=step,
-            first=first,
-            last=last,
-        )
-
-
-def law(q: float, z: float, way: Direction | None) -> Law:
-    """The law of one step's loss: by direction for add-remove, None for replace-one."""
-    rate, panel = np.array(q), min(0.25, 0.5 * z)
-
-    def ratio(u: Array) -> Array:
-        return moments.log_ratio(rate, u / z - 0.5 / z**2)
+def intervals(q: float, z: float, way: Direction | None, ends: Array) -> Intervals:
+    """The loss of one step between ends: by direction for add-remove, None for replace-one."""
+    move = 1.0 / z
 
     def back(epsilon: Array) -> Array:
-        return z * inverse_log_ratio(epsilon, q) + 0.5 / z
+        return z * inverse_log_ratio(epsilon, q) + 0.5 * move
 
-    def without(u: Array) -> Array:
-        return np.asarray(np.exp(-0.5 * u**2) / _SQRT_2PI)
-
-    def with_unit(u: Array) -> Array:
-        return (1.0 - q) * without(u) + q * without(u - 1.0 / z)
-
-    if way is Direction.ADD:
-        return Law(
-            loss=lambda v: -ratio(-v),
-            inverse=lambda e: -back(-e),
-            density=without,
-            high=38.0,
-            panel=panel,
-        )
-    top = 38.0 + 1.0 / z
     if way is Direction.REMOVE:
-        return Law(loss=ratio, inverse=back, density=with_unit, high=top, panel=panel)
-    return Law(
-        loss=lambda u: ratio(u) - ratio(-u),
-        inverse=lambda e: _replace_one_threshold(e, q, z) / z,
-        density=with_unit,
-        high=top,
-        panel=panel,
-    )
+        return Line(left=move, left_rate=q, right=0.0, right_rate=0.0).intervals(ends, back)
+    if way is Direction.ADD:
+        line = Line(left=0.0, left_rate=0.0, right=-move, right_rate=q)
+        return line.intervals(ends, lambda e: -back(-e))
+    line = Line(left=move, left_rate=q, right=-move, right_rate=q)
+    return line.intervals(ends, lambda e: _replace_one_threshold(e, q, z) / z)

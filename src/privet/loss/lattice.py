@@ -1,189 +1,506 @@
-"""Composition of discretised losses by one transform, for parts that the contour cannot resolve.
+"""Composition of discretised losses by one transform: few or wild steps, tiny epsilon or delta.
 
-Each elementary loss is moved to a grid (`privet.loss.dots`), which only raises its profile. Losses
-on a grid compose by multiplying their transforms, taken on the line Re z = order, so that small
-probabilities keep their digits. The inverse transform at the grid's frequencies is exactly sum_m
-e^(order m P) delta(epsilon + m P), again never too small.
+Each elementary loss is moved to a grid (`privet.loss.dots`), up or down. Losses on a grid compose
+by multiplying their transforms, taken on the line Re z = order, so that small probabilities keep
+their digits. The inverse transform at the grid's frequencies is exactly sum_m e^(order m P)
+delta(epsilon + m P), never too small; for a bound from below the other terms are bounded and taken
+off. The rounding errors of the transforms are bounded in the 2-norm and added, or taken off.
+Step by step in docs/theory/contour.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.signal import lfilter
 
+from privet.loss import dots
 from privet.loss.base import Array, Direction, Part
-from privet.loss.contour import Renyi, tolerance_of
+from privet.loss.dots import Dots
+from privet.loss.intervals import Intervals
 
-
-def _range(part: Part, direction: Direction, delta_each: float) -> tuple[float, float]:
-    """Losses below and above which one release has negligible probability."""
-
-    def above(e: float) -> float:
-        values = part.profile(np.array([e]), direction)
-        assert values is not None
-        return float(values[0])
-
-    high = 1e-6
-    while above(high) > delta_each and high < 1e9:
-        high *= 1.25
-    low = 1e-6
-    while above(-low) + math.expm1(-low) > max(delta_each, 1e-15) and low < 1e9:
-        low *= 1.25
-    return -low, high
+_UNIT = 2.0**-53
+_TRANSFORM = 10.0 * _UNIT
+"""Relative error of a fast Fourier transform in the 2-norm, for each binary digit of its size."""
+_MOST_POINTS = 20
+"""log2 of the largest transform."""
+_MOST_INTERVALS = 1_500_000
+"""Of all distinct releases of one composition together."""
+_FINEST = 1 << 18
+"""Transforms up to this size may be refined for the bound from below."""
+_MOST_DIRECT = 8
+"""Releases that may be convolved directly."""
+_ALIAS = math.log(1e7)
+_RELATIVE = 1.25e-4
+_MOST_DISTINCT = 64
+Releases = list[tuple[Part, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The composed law's transform and how to read delta from it."""
+    """Bounds of delta at epsilon = 0, step, 2 step, ... of one composed law on a grid."""
 
     step: float
-    size: int
-    order: float
-    log_scale: float
-    transform: Array
-    errors: Array
-    """Bounds of the relative errors of the transform."""
-    infinite: float
+    deltas: Array
+    shift: float
+    """What has to be added to an epsilon read off here."""
 
-    def deltas(self) -> tuple[Array, Array, Array]:
-        """epsilon_n = n step over half the period, delta there, and the share of slack in it."""
-        h, lam = self.step, self.order
-        w = 2.0 * math.pi * np.arange(self.size // 2 + 1) / (self.size * h)
-        z = lam + 1j * w
-        # the transform of (1 - e^(-y))_+ on the grid y = 0, h, 2h, ...
-        kernel = 1.0 / -np.expm1(-z * h) - 1.0 / -np.expm1(-(z + 1.0) * h)
-        terms = self.transform * kernel
-        doubt = np.abs(terms) * np.expm1(np.minimum(self.errors, 700.0))
-        doubt = np.minimum(doubt, np.abs(terms) + np.abs(kernel))  # the truth has |transform| <= 1
-        slack = 2.0 / self.size * float(np.sum(doubt))
-        sums = np.maximum(np.fft.irfft(np.conj(terms), self.size), 0.0) + slack
-        half = self.size // 2
-        epsilons, sums = h * np.arange(half), sums[:half]
-        logs = self.log_scale - lam * epsilons + np.log(sums)
-        return epsilons, np.exp(np.minimum(logs, 0.0)) + self.infinite, slack / sums
+    def epsilon_above(self, delta: float) -> float:
+        """The least epsilon with a bound of at most `delta`; linear in alpha between points."""
+        under = np.nonzero(self.deltas <= delta)[0]
+        if len(under) == 0:
+            return math.inf
+        return self._between(int(under[0]), delta) * (1.0 + 1e-12) + self.shift
+
+    def epsilon_below(self, delta: float) -> float:
+        """The largest epsilon with a bound of more than `delta`."""
+        over = np.nonzero(self.deltas > delta)[0]
+        if len(over) == 0:
+            return 0.0
+        n = int(over[-1])
+        here = self._between(n + 1, delta) if n + 1 < len(self.deltas) else n * self.step
+        return max(0.0, here * (1.0 - 1e-12) + self.shift)
+
+    def _between(self, n: int, delta: float) -> float:
+        if n == 0:
+            return 0.0
+        above, below = float(self.deltas[n - 1]), float(self.deltas[n])
+        share = min(1.0, (above - delta) / (above - below))
+        return (n - 1) * self.step + math.log1p(share * math.expm1(self.step))
+
+    def delta_at(self, epsilon: float) -> float:
+        """The bound at any epsilon, linear in alpha between points; nan outside the grid."""
+        at = max(epsilon - self.shift, 0.0) / self.step
+        n = math.floor(at)
+        if n + 1 >= len(self.deltas):
+            return math.nan
+        share = math.expm1((at - n) * self.step) / math.expm1(self.step)
+        return float((1.0 - share) * self.deltas[n] + share * self.deltas[n + 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tilted:
+    """The transform of one release's law on the grid, tilted by e^(order loss)."""
+
+    count: int
+    values: Array
+    """Relative to the whole mass, at most 1."""
+    doubt: float
+    """Bounds the error of the values in the 2-norm."""
+    log_scale: float
+
+
+def _tilt(law: Dots, count: int, order: float, size: int, sign: float) -> _Tilted:
+    with np.errstate(divide="ignore"):
+        tilted = np.log(law.masses) + order * law.losses
+    top = float(np.max(tilted))
+    weights = np.exp(tilted - top)
+    place = (law.first + np.arange(len(weights))) % size
+    wrapped = np.bincount(place, weights=weights, minlength=size)
+    whole = max(float(np.sum(wrapped)), 1e-300)
+    values = np.conj(np.fft.rfft(wrapped)) / whole  # numpy's transform has the sign e^(-i w x)
+    spread = math.sqrt(float(np.dot(wrapped, wrapped))) / whole
+    rounding = 8.0 * _UNIT * (745.0 + order * float(np.max(np.abs(law.losses))) + abs(top))
+    return _Tilted(
+        count=count,
+        values=values,
+        doubt=(_TRANSFORM * math.log2(size) + 4.0 * _UNIT) * math.sqrt(size) * spread,
+        log_scale=count * (top + math.log(whole) + sign * rounding),
+    )
 
 
 def compose(
-    parts: Sequence[Part],
+    laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int, sign: float
+) -> tuple[Array, float]:
+    """(e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put on the
+    side of `sign`."""
+    parts = [_tilt(law, count, order, size, sign) for law, count in laws]
+    z = order + 2j * math.pi * np.arange(size // 2 + 1) / (size * step)
+    # the transform of (1 - e^(-y))_+ on the grid y = 0, h, 2h, ..., free of cancellation
+    kernel = np.exp(-z * step) * -math.expm1(-step)
+    kernel = kernel / (np.expm1(-z * step) * np.expm1(-(z + 1.0) * step))
+    logs, most = np.zeros(len(z), dtype=complex), np.zeros(len(z))
+    rounding = np.full(len(z), 64.0 * _UNIT)
+    for part in parts:
+        size_of = np.abs(part.values)
+        safe = np.where(size_of < 1e-290, 1e-290, part.values)
+        log = np.log(safe)
+        logs += part.count * log
+        most += part.count * np.log(size_of + part.doubt)
+        rounding += 4.0 * _UNIT * part.count * (1.0 + np.abs(log))
+    terms = np.exp(logs) * kernel
+    sums = np.fft.irfft(np.conj(terms), size)[: size // 2]
+    # every term but the first and the last counts twice: half of the spectrum is stored
+    slack = 2.0 / size * float(np.sum(np.abs(terms) * np.expm1(np.minimum(rounding, 700.0))))
+    slack += (
+        _TRANSFORM * math.log2(size) * math.sqrt(2.0 / size * float(np.sum(np.abs(terms) ** 2)))
+    )
+    weight = np.abs(kernel) * np.exp(most)
+    for part in parts:
+        rest = weight / (np.abs(part.values) + part.doubt)
+        norm = math.sqrt(2.0 * float(np.dot(rest, rest)))
+        slack += part.count / size * norm * part.doubt
+    log_scale = math.fsum(part.log_scale for part in parts)
+    return np.maximum(sums + sign * slack, 0.0), log_scale
+
+
+def convolve(laws: Sequence[tuple[Dots, int]], *, step: float, sign: float) -> Array:
+    """delta of the finite part at epsilon = 0, step, ..., by direct convolution of the masses.
+
+    All terms are positive, so that a value is good to a few roundings for each of its terms,
+    however small it is. With C_n = sum_{k > n} m_k e^(-(k - n - 1) h),
+    delta_n = delta_{n+1} + (1 - e^-h) C_n.
+    """
+    masses, first, terms = np.ones(1), 0, 16.0
+    for law, count in laws:
+        for _ in range(count):
+            terms += 2.0 * len(law.masses)
+            masses = np.convolve(masses, law.masses)
+            first += law.first
+    masses = masses[max(1 - first, 0) :] if first <= 0 else np.append(np.zeros(first - 1), masses)
+    if len(masses) == 0:
+        return np.zeros(2)
+    slopes = lfilter([1.0], [1.0, -math.exp(-step)], masses[::-1])
+    deltas = np.cumsum(slopes)[::-1] * -math.expm1(-step)
+    grow = 1.0 + sign * _UNIT * (terms + 8.0 * len(masses))
+    return np.append(deltas * grow, [0.0, 0.0]) + (1e-300 if sign > 0.0 else 0.0)
+
+
+def _infinite(laws: Sequence[tuple[Dots, int]], sign: float) -> float:
+    """The mass of at least one infinite loss."""
+    survive = scale = 0.0
+    for law, count in laws:
+        whole = float(np.sum(law.masses)) + law.infinite
+        survive += count * math.log1p(-law.infinite / whole) if law.infinite < whole else -math.inf
+        scale += count * math.log(whole)
+    return -math.expm1(survive) * math.exp(scale) * (1.0 + sign * 1e-12)
+
+
+def _log_moment(laws: Sequence[tuple[Dots, int]], order: float) -> float:
+    """log E[e^(order L)] of the finite part of the composed law, rounded up."""
+    total = 0.0
+    for law, count in laws:
+        with np.errstate(divide="ignore"):
+            tilted = np.log(law.masses) + order * law.losses
+        top = float(np.max(tilted))
+        total += count * (top + math.log(float(np.sum(np.exp(tilted - top)))) + 1e-12)
+    return total
+
+
+def _read(
+    laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int, sign: float
+) -> tuple[Array, Array]:
+    sums, log_scale = compose(laws, order=order, step=step, size=size, sign=sign)
+    epsilons = step * np.arange(len(sums))
+    with np.errstate(divide="ignore"):
+        logs = log_scale - order * epsilons + np.log(sums)
+    return epsilons, np.exp(np.minimum(logs, 0.0)) * (1.0 + sign * 1e-12)
+
+
+def _shift(laws: Sequence[tuple[Dots, int]]) -> float:
+    return math.fsum(count * law.shift for law, count in laws) * (1.0 + 1e-12)
+
+
+def upper_grid(laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int) -> Grid:
+    """delta of the composed law, never too small; a size of 0 stands for direct convolution."""
+    if size:
+        _, finite = _read(laws, order=order, step=step, size=size, sign=1.0)
+    else:
+        finite = convolve(laws, step=step, sign=1.0)
+    return Grid(step=step, deltas=finite + _infinite(laws, 1.0), shift=_shift(laws))
+
+
+def lower_grid(laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int) -> Grid:
+    """delta of the composed law, never too large: the shifted copies are bounded and taken off."""
+    shift = _shift(laws)
+    if size:
+        epsilons, finite = _read(laws, order=order, step=step, size=size, sign=-1.0)
+        finite = finite - _copies(laws, epsilons, order=order, period=step * size)
+    else:
+        finite = convolve(laws, step=step, sign=-1.0)
+        epsilons = step * np.arange(len(finite))
+    deltas = np.maximum(finite, 0.0) + _infinite(laws, -1.0) - _too_high(laws, epsilons, -shift)
+    return Grid(step=step, deltas=deltas, shift=shift)
+
+
+def _copies(
+    laws: Sequence[tuple[Dots, int]], epsilons: Array, *, order: float, period: float
+) -> Array:
+    """A bound of sum over m != 0 of e^(order m P) delta(epsilon + m P).
+
+    To the left delta is at most 1; to the right it obeys the Renyi bound of a larger order t.
+    """
+    left = 1.0 / math.expm1(min(order * period, 700.0)) * (1.0 + 1e-12)
+    end = math.fsum(count * float(law.losses[-1]) for law, count in laws)
+    if end <= period:  # there is no loss as large as a copy to the right would need
+        return np.full(len(epsilons), left)
+    right = np.full(len(epsilons), math.inf)
+    for t in order * np.array([1.1, 1.3, 1.7, 2.5, 4.0]):
+        ratio = math.exp(-min((t - order) * period, 700.0))
+        c = t * math.log(t) - (t + 1.0) * math.log1p(t)
+        logs = np.minimum(_log_moment(laws, t) + c - t * epsilons, 700.0)
+        right = np.minimum(right, np.exp(logs) * ratio / (1.0 - ratio) * (1.0 + 1e-9))
+    return left + right
+
+
+def _too_high(laws: Sequence[tuple[Dots, int]], epsilons: Array, shift: float) -> Array:
+    """What the infinite masses of lower laws claim too much.
+
+    The mass above the last end is right where the other losses leave epsilon below that end; where
+    they do not it is too high by itself at most. So its probability times that of the others being
+    so low is taken off.
+    """
+    excess = math.fsum(count * law.infinite for law, count in laws)
+    if excess == 0.0:
+        return np.zeros(len(epsilons))
+    missing = math.fsum(
+        count * max(0.0, 1.0 - float(np.sum(law.masses)) - law.infinite) for law, count in laws
+    )
+    last = min(float(law.losses[-1]) for law, _ in laws) + 0.5 * laws[0][0].step
+    lowest = math.fsum(count * float(law.losses[0]) for law, count in laws)
+    highest = max(max(float(law.losses[0]) for law, _ in laws), 0.0)
+    room = last - shift - epsilons  # the others have to stay above minus this
+    chance = np.where(room >= -(lowest - highest), 0.0, 1.0)
+    if np.any(chance > 0.0):
+        for t in np.geomspace(0.5, 500.0, 12) / max(abs(lowest), 1e-300):
+            k = 0.0
+            least = math.inf
+            for law, count in laws:
+                weights = np.append(law.masses, law.infinite)
+                losses = np.append(law.losses, law.losses[-1])
+                with np.errstate(divide="ignore"):
+                    tilted = np.log(weights) - t * losses
+                top = float(np.max(tilted))
+                one = top + math.log(float(np.sum(np.exp(tilted - top)))) + 1e-12
+                k, least = k + count * one, min(least, one)
+            chance = np.minimum(chance, np.exp(np.minimum(k - min(least, 0.0) - t * room, 0.0)))
+    return excess * np.minimum(chance + missing, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A grid for a result near (epsilon, delta): chosen for tightness, any choice is sound."""
+
+    releases: Releases
+    direction: Direction
+    order: float
+    step: float
+    size: int
+    bottom: float
+    """Losses of one release below this go to the first point, or are left out."""
+    top: float
+    spread: float
+    """The usual size of the composed loss."""
+
+    def _range(self) -> tuple[int, int]:
+        return math.floor(self.bottom / self.step) - 1, math.ceil(self.top / self.step) + 1
+
+    @property
+    def direct(self) -> Plan | None:
+        """The same without a transform, if there are few releases; on a coarser grid if need be."""
+        if sum(count for _, count in self.releases) > _MOST_DIRECT:
+            return None
+        return replace(self, step=max(self.step, (self.top - self.bottom) / 4096), size=0)
+
+    @property
+    def finer(self) -> Plan | None:
+        """The same with a quarter of the step, if that is not too dear."""
+        intervals = 4 * len(self.releases) * (self.top - self.bottom) / self.step
+        if not 0 < 4 * self.size <= _FINEST or intervals > _MOST_INTERVALS:
+            return None
+        return replace(self, step=self.step / 4.0, size=4 * self.size)
+
+    def upper(self) -> Grid:
+        """The bound from above."""
+        first, last = self._range()
+        ends = self.step * np.arange(first, last + 1)
+        laws = [
+            (dots.upper(_intervals(part, self.direction, ends), step=self.step, first=first), n)
+            for part, n in self.releases
+        ]
+        return upper_grid(laws, order=self.order, step=self.step, size=self.size)
+
+    def lower(self) -> Grid:
+        """The bound from below."""
+        first, last = self._range()
+        ends = self.step * (np.arange(first, last + 2) - 0.5)
+        laws = [
+            (
+                dots.lower(
+                    _intervals(part, self.direction, ends),
+                    step=self.step,
+                    first=first,
+                    order=self.order,
+                ),
+                n,
+            )
+            for part, n in self.releases
+        ]
+        return lower_grid(laws, order=self.order, step=self.step, size=self.size)
+
+
+def _intervals(part: Part, direction: Direction, ends: Array) -> Intervals:
+    found = part.intervals(direction, ends)
+    assert found is not None
+    return found
+
+
+_LOOK = np.concatenate([-np.geomspace(1e9, 1e-13, 280), [0.0], np.geomspace(1e-13, 1e9, 280)])
+
+
+def plan(
+    releases: Releases,
     direction: Direction,
     *,
-    order: float,
-    step: float,
-    size: int,
     delta: float,
-) -> Grid:
-    """The law of the sum of all parts on a grid of `size` points (periodic)."""
-    total = np.zeros(size // 2 + 1, dtype=complex)
-    errors = np.full(size // 2 + 1, 1e-15 * math.log2(size))
-    log_scale, survive, releases = 0.0, 0.0, sum(p.releases for p in parts)
-    for part in parts:
-        for single, count in part.singles():
-            low, high = _range(single, direction, 1e-5 * delta / releases)
-            dots = single.dots(
-                direction,
-                step=step,
-                first=math.floor(low / step) - 1,
-                last=math.ceil(high / step) + 1,
-            )
-            with np.errstate(divide="ignore"):
-                tilted = np.log(dots.masses) + order * dots.losses
-            top = float(np.max(tilted))
-            weights = np.exp(tilted - top)
-            wrapped = np.bincount(
-                (dots.first + np.arange(len(weights))) % size, weights=weights, minlength=size
-            )
-            # numpy's forward transform has the sign e^(-i w x)
-            values = np.conj(np.fft.rfft(wrapped))
-            whole = float(values[0].real)
-            values = values / whole
-            values = np.where(np.abs(values) < 1e-290, 1e-290, values)
-            total = total + count * np.log(values)
-            masses_error = float(np.sum(weights * dots.errors)) / whole
-            rounding = (masses_error + 2.3e-16 * (4.0 + math.log2(size))) / np.abs(values)
-            errors = errors + count * rounding
-            log_scale += count * (top + math.log(whole))
-            survive += count * math.log1p(-dots.infinite)
-    return Grid(
-        step=step,
-        size=size,
-        order=order,
-        log_scale=log_scale,
-        transform=np.exp(total),
-        errors=errors,
-        infinite=-math.expm1(survive),
-    )
+    epsilon: float,
+    sought: float,
+    relative: float,
+) -> Plan:
+    """Where the losses lie, the best order for them, a step for the tolerance, a period.
 
-
-def _curves(
-    parts: Sequence[Part], direction: Direction, *, delta: float, guess: float
-) -> Iterator[tuple[Array, Array, Array]]:
-    """Upper bounds on two grids that resolve epsilon near `guess`.
-
-    Where rare large losses decide, the Renyi curve suggests too small an order, so that twice the
-    order is tried too.
+    `relative` is how much of epsilon rounding up to the grid may cost. Where epsilon is only a
+    guess for the delta `sought`, it is lowered to what a coarse grid suggests; 0 leaves it alone.
     """
-    releases = sum(p.releases for p in parts)
-    renyi = Renyi(parts=parts, direction=direction, cut=1e-4 * delta / releases)
-    best = min(renyi.delta(guess)[1], 1e5)
-    singles = [s for p in parts for s, _ in p.singles()]
-    longest = max(_range(s, direction, 1e-5 * delta / releases)[1] for s in singles)
-    for order in (best, 2.0 * best):
-        decay = 2.0 * (math.log(1e6) - math.log(delta)) / order
-        period = max(4.0 * guess, 1.5 * (guess + longest), decay)
-        # rounding a loss to the grid spreads it by at most step^2 / 4, as one more Gaussian release
-        # would
-        allowed = 0.5 * tolerance_of(guess)
-        step = math.sqrt(8.0 * allowed / ((order + 1.0) * releases))
-        size = 1 << min(20, max(10, math.ceil(math.log2(period / step))))
-        grid = compose(parts, direction, order=order, step=period / size, size=size, delta=delta)
-        yield grid.deltas()
-
-
-def applies(parts: Sequence[Part], direction: Direction) -> bool:
-    """Whether every release has a profile, and there are few enough distinct ones."""
-    singles = (
-        [s for p in parts for s, _ in p.singles()] if sum(p.distinct for p in parts) < 64 else []
+    total = sum(count for _, count in releases)
+    bottom, far, spread, lowest = 0.0, 0.0, 0.0, 0.0
+    for part, count in releases:
+        found = _intervals(part, direction, _LOOK)
+        under = found.below + np.cumsum(found.p)
+        low = float(_LOOK[int(np.searchsorted(under, 1e-6 / total))])
+        over = found.above + np.cumsum(found.p[::-1])
+        high = float(_LOOK[len(_LOOK) - 1 - int(np.searchsorted(over, 1e-9 * delta / total))])
+        bottom, far = min(bottom, low), max(far, high)
+        lowest += count * low
+        usual = np.abs(found.level) < abs(_LOOK[int(np.searchsorted(over, 1e-3 / total))])
+        spread += count * float(np.sum((found.p * found.level**2)[usual]))
+    reach = min(-lowest, 8.0 * math.sqrt(spread) - bottom)
+    top = max(min(far, 1.02 * epsilon + reach), 1e-300)
+    order, chernoff = _order(
+        releases, direction, bottom=bottom, top=top, epsilon=epsilon, delta=sought
     )
-    return bool(singles) and all(s.profile(np.zeros(1), direction) is not None for s in singles)
+    epsilon = max(chernoff, 1e-3 * epsilon)
+    allowed = relative * max(epsilon, 0.05 * math.sqrt(spread))
+    step = math.sqrt(8.0 * allowed / ((order + 1.0) * total))
+    decay = (_ALIAS - math.log(delta)) / order
+    period = max(decay, 1.1 * epsilon + min(total, 10) * top, 2.2 * epsilon)
+    least = (top - bottom) * len(releases) / _MOST_INTERVALS
+    most = min(_MOST_POINTS, 24 - math.ceil(math.log2(len(releases))))
+    size = 1 << min(most, max(8, math.ceil(math.log2(period / max(step, least)))))
+    return Plan(
+        releases=releases,
+        direction=direction,
+        order=order,
+        step=max(period / size, least),
+        size=size,
+        bottom=bottom,
+        top=top,
+        spread=math.sqrt(spread),
+    )
+
+
+def _order(
+    releases: Releases,
+    direction: Direction,
+    *,
+    bottom: float,
+    top: float,
+    epsilon: float,
+    delta: float,
+) -> tuple[float, float]:
+    """(the order with the least e^(K(t) - t epsilon) / t (t+1), the epsilon of that bound), found
+    on a coarse grid; epsilon is lowered to what the bound gives at `delta` first."""
+    cells = 1024
+    step = (top - bottom) / cells
+    first = math.floor(bottom / step)
+    ends = step * np.arange(first, first + cells + 3)
+    orders = np.geomspace(0.02, 2000.0, 64) / min(max(top, 1e-100), 1e100)
+    k = np.zeros(len(orders))
+    for part, count in releases:
+        law = dots.upper(_intervals(part, direction, ends), step=step, first=first)
+        with np.errstate(divide="ignore"):
+            tilted = np.log(law.masses)[None, :] + orders[:, None] * law.losses[None, :]
+        most = np.max(tilted, axis=1)
+        k += count * (most + np.log(np.sum(np.exp(tilted - most[:, None]), axis=1)))
+    k = np.minimum(k, 1e200)
+    cost = k + orders * np.log(orders) - (orders + 1.0) * np.log1p(orders)
+    if delta > 0.0:
+        epsilon = min(epsilon, float(np.min((cost - math.log(delta)) / orders)))
+    where = int(np.argmin(k - orders * epsilon - np.log(orders * (orders + 1.0))))
+    return float(orders[where]), epsilon
+
+
+def releases_of(parts: Sequence[Part], direction: Direction) -> Releases | None:
+    """The elementary releases, if there are few distinct ones and each has a law on a grid."""
+    if sum(part.distinct for part in parts) >= _MOST_DISTINCT:
+        return None
+    singles = [single for part in parts for single in part.singles()]
+    known = all(s.intervals(direction, np.array([-1.0, 1.0])) is not None for s, _ in singles)
+    return singles if singles and known else None
 
 
 def epsilon(
-    parts: Sequence[Part], direction: Direction, delta: float, guess: float
-) -> tuple[float, bool]:
-    """An epsilon that is never too small (at most `guess`), and whether it is known to be tight."""
-    best, tight = guess, False
-    for _ in range(5):
-        before = best
-        for epsilons, deltas, slack in _curves(parts, direction, delta=delta, guess=best):
-            value, n = crossing(epsilons, deltas, delta)
-            if value < best:
-                best, tight = value, bool(slack[n] < 1e-3)
-        if best > before - tolerance_of(before):  # the grid was made for this epsilon
+    releases: Releases, direction: Direction, delta: float, guess: float
+) -> tuple[float, float, float]:
+    """Bounds of epsilon in one direction, (from below, from above), the latter at most `guess`; and
+    the usual size of the loss."""
+    best, low = min(guess, 1e12), 0.0
+
+    def look() -> Plan:
+        return plan(
+            releases, direction, delta=delta, epsilon=best, sought=delta, relative=_RELATIVE
+        )
+
+    for _ in range(4):
+        where = look()
+        value = where.upper().epsilon_above(delta)
+        done = value >= 0.9 * best
+        best = min(best, value)
+        if done or best <= 0.0:
             break
-    return best, tight
+    low = where.lower().epsilon_below(delta)
+    enough = 5.0 * _RELATIVE * max(best, 0.05 * where.spread)
+    if best - low > 20.0 * enough and where.direct is not None:  # the transform's rounding is felt
+        for _ in range(3):
+            before, where = best, look().direct or where
+            best = min(best, where.upper().epsilon_above(delta))
+            if best > 0.9 * before:
+                break
+        low = max(low, where.lower().epsilon_below(delta))
+    while best - low > enough and where.finer is not None:
+        where = where.finer
+        low = max(low, where.lower().epsilon_below(delta))
+    return min(best, low), min(best, guess), where.spread
 
 
-def crossing(epsilons: Array, deltas: Array, delta: float) -> tuple[float, int]:
-    """Where delta is first reached; linear in alpha between points, which is exact for a law on the
-    grid."""
-    under = np.nonzero(deltas <= delta)[0]
-    if len(under) == 0:
-        return math.inf, -1
-    n = int(under[0])
-    if n == 0:
-        return 0.0, 0
-    share = (deltas[n - 1] - delta) / (deltas[n - 1] - deltas[n])
-    lower, upper = float(epsilons[n - 1]), float(epsilons[n])
-    return min(upper, lower + math.log1p(share * math.expm1(upper - lower)) * (1.0 + 1e-12)), n
+def delta(
+    releases: Releases, direction: Direction, epsilon: float, guess: float
+) -> tuple[float, float]:
+    """Bounds of delta in one direction, (from below, from above); at most `guess`."""
+    best = guess
 
+    def look() -> Plan:
+        at = max(best, 1e-300)
+        return plan(
+            releases, direction, delta=at, epsilon=epsilon, sought=0.0, relative=0.2 * _RELATIVE
+        )
 
-def delta(parts: Sequence[Part], direction: Direction, epsilon: float, guess: float) -> float:
-    """A delta that is never too small, at most `guess`."""
-    for epsilons, deltas, _ in _curves(parts, direction, delta=max(guess, 1e-300), guess=epsilon):
-        n = int(np.searchsorted(epsilons, epsilon, side="right")) - 1
-        if n < len(deltas):
-            guess = min(guess, float(deltas[n]))
-    return guess
+    for _ in range(6):
+        where = look()
+        value = where.upper().delta_at(epsilon)
+        done = not value < 0.1 * best
+        best = float(np.fmin(best, value))
+        if done:
+            break
+    low = where.lower().delta_at(epsilon)
+    if not best - low < 0.03 * best and where.direct is not None:
+        where = look().direct or where
+        best = float(np.fmin(best, where.upper().delta_at(epsilon)))
+        low = np.fmax(low, where.lower().delta_at(epsilon))
+    while not best - low < 3e-3 * best and where.finer is not None:
+        where = where.finer
+        low = np.fmax(low, where.lower().delta_at(epsilon))
+    return float(np.fmax(0.0, low)), best

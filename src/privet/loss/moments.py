@@ -25,30 +25,22 @@ from scipy.special import log_ndtr, ndtri
 
 from privet.loss.base import Array, Direction, Quadrature
 from privet.loss.gaussian import log_deltas
+from privet.loss.mixture import log_ratio
 
-_ROUND = 2.3e-16
+_UNIT = 2.0**-53
+_MOST_PRODUCTS = 5e8
+"""Complex products in one evaluation on a line; about half a second."""
+_MOST_PANELS = 2000
 _NEGLIGIBLE = 46.0
 _SOFT = 0.5
 _FARTHEST = 2e4
 """Orders over the noise multiplier beyond which a moment is not worth its cost."""
 _CHUNK = 2_000_000
+_RULE = 1e-15
+"""Bound of the relative error of a Gauss rule of 32 points on the panels chosen here."""
 _ONE_THREAD = 60_000
 """Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
 than it gives."""
-
-
-def log_ratio(q: Array, t: Array) -> Array:
-    """log(1 - q + q e^t), accurate for small q and for large t.
-
-    >>> float(log_ratio(np.array(1e-12), np.array(0.5)))  # doctest: +ELLIPSIS
-    6.487...e-13
-    """
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        middle = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
-        left = np.log((1.0 - q) + q * np.exp(np.minimum(t, 0.0)))
-        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, 30.0)))
-    cancels = (t < -1.0) & (q > 0.5)
-    return np.where(q == 1.0, t, np.where(t >= 30.0, right, np.where(cancels, left, middle)))
 
 
 def _turns(angle: Array, count: int) -> Array:
@@ -65,50 +57,89 @@ def _turns(angle: Array, count: int) -> Array:
     return out
 
 
-def _characteristic(
-    log_weight: Array, loss: Array, magnitude: Array, line: Quadrature
-) -> tuple[Array, Array]:
-    """log sum_j e^(log_weight_j + i w_k loss_j) for each row, with a bound of the absolute error.
+_NODES, _WEIGHTS = leggauss(32)
 
-    With w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node
-    suffice.
+
+def too_dear(nodes: float, line: Quadrature) -> bool:
+    """Whether a sum over so many nodes (of all rows) on the line would take too long."""
+    return nodes * (line.count + 100) > _MOST_PRODUCTS
+
+
+def _characteristic(
+    log_weight: Array, loss: Array, doubt: Array, line: Quadrature, loss_doubt: Array
+) -> tuple[Array, Array]:
+    """log sum_j e^(log_weight_j + i w_k loss_j) for each row, with log(1 + its relative error).
+
+    `doubt` bounds the errors of the log weights and `loss_doubt` those of the losses. With
+    w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node suffice.
     """
     top = np.max(log_weight, axis=1, keepdims=True)
     weight = np.exp(log_weight - top)
-    fixed = np.sum(weight * (40.0 + magnitude), axis=1, keepdims=True)
+    nodes = loss.shape[1]
+    fixed = np.sum(weight * doubt, axis=1, keepdims=True)
+    whole = np.sum(weight, axis=1, keepdims=True)
     if line.count == 1:
-        real = np.sum(weight, axis=1, keepdims=True)
-        return np.log(real) + top, _ROUND * fixed / real
+        return np.log(whole) + top, np.log1p(fixed / whole + _UNIT * (8.0 + nodes))
     block = math.isqrt(line.count)
     strides = math.ceil(line.count / block)
-    right = _turns(line.spacing * loss, block)
-    left = _turns(line.spacing * block * loss, strides) * weight[:, None, :]
     table = np.zeros((len(loss), strides, block), dtype=complex)
-    piece = max(16, _ONE_THREAD // (strides * block))
-    for j in range(0, loss.shape[1], piece):
-        table += left[:, :, j : j + piece] @ np.swapaxes(right[:, :, j : j + piece], 1, 2)
+    piece = min(nodes, max(16, _ONE_THREAD // (strides * block)))
+    part = piece * max(1, _CHUNK // (len(loss) * (block + strides) * piece))
+    for start in range(0, nodes, part):
+        now = slice(start, start + part)
+        right = _turns(line.spacing * loss[:, now], block)
+        left = _turns(line.spacing * block * loss[:, now], strides) * weight[:, None, now]
+        for j in range(0, left.shape[2], piece):
+            table += left[:, :, j : j + piece] @ np.swapaxes(right[:, :, j : j + piece], 1, 2)
     values = table.reshape(len(loss), -1)[:, : line.count]
     size = np.maximum(np.abs(values), 1e-290)
-    moving = np.sum(weight * np.abs(loss), axis=1, keepdims=True)
-    errors = _ROUND * (fixed + line.frequencies * moving) / size
+    # a product of two turns, each a product of few, in a sum of `piece` and then of nodes / piece
+    deep = 3.0 * (math.log2(block) + math.log2(strides) + 4.0)
+    summing = _UNIT * (deep + 4.0 * (piece + nodes / piece + 4.0)) * whole
+    moving = np.sum(weight * (loss_doubt + 4.0 * _UNIT * np.abs(loss)), axis=1, keepdims=True)
+    errors = np.log1p((fixed + summing + line.frequencies * moving) / size)
     return np.log(np.where(values == 0, 1e-290, values)) + top, errors
+
+
+def _passed(ell: Array, q: Array, size: Array) -> Array:
+    """A bound of the error of ell = log(1 - q + q e^t) where t is the result of sums of `size`.
+
+    d ell / dt = q e^t / (1 - q + q e^t) <= min(1, q + |ell|): tiny losses keep their digits.
+    """
+    passed = np.minimum(1.0, q + np.abs(ell)) * size
+    return np.asarray(8.0 * _UNIT * (np.abs(ell) + passed))
 
 
 def _gaussian_exponent(
     u: Array, q: Array, z: Array, order: Array, end: Array, direction: Direction | None
-) -> tuple[Array, Array, Array]:
-    """(log of the real integrand, loss, magnitude of the summands) at u = x / noise multiplier."""
+) -> tuple[Array, Array, Array, Array]:
+    """(log of the real integrand, loss, bounds of their errors) at u = x / noise multiplier.
+
+    The bounds allow for nodes that are off by a rounding of their own size.
+    """
     ell = log_ratio(q, u / z - 0.5 / z**2)
     base = -0.5 * u * u
+    size = np.abs(u / z) + 1.0 / z**2
+    off = _passed(ell, q, size)
+    doubt = _UNIT * 8.0 * (4.0 + u * u)
     if direction is not Direction.ADD:
-        base = base + log_ndtr((end - u) / _SOFT)
+        x = np.minimum((end - u) / _SOFT, 1e9)
+        soft = log_ndtr(x)
+        base = base + soft
+        size_of = np.abs(soft)
+        # x is off by roundings of u and end; the slope of log Phi is at most the second factor
+        slope = np.minimum(1.0, (1.0 + np.abs(x)) * size_of) + np.maximum(-x, 0.0)
+        doubt = doubt + _UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
+        doubt = doubt + _UNIT * 8.0 * slope * (np.abs(x) + 2.0 * np.abs(u))
     if direction is Direction.REMOVE:
-        return base + (order + 1.0) * ell, ell, -base + (order + 1.0) * np.abs(ell)
+        return base + (order + 1.0) * ell, ell, doubt + (order + 1.0) * off, off
     if direction is Direction.ADD:
-        return base - order * ell, -ell, -base + order * np.abs(ell)
+        return base - order * ell, -ell, doubt + order * off, off
     other = log_ratio(q, -u / z - 0.5 / z**2)
+    other_off = _passed(other, q, size)
     exponent = base + (order + 1.0) * ell - order * other
-    return exponent, ell - other, -base + (order + 1.0) * np.abs(ell) + order * np.abs(other)
+    doubt = doubt + (order + 1.0) * (off + other_off)
+    return exponent, ell - other, doubt, off + other_off
 
 
 def _cut_off(q: Array, z: Array, cut: float) -> Array:
@@ -145,9 +176,11 @@ def _gaussian_step(z: Array, order: Array, last: float, direction: Direction | N
 
 def sampled_gaussian(
     q: Array, z: Array, line: Quadrature, direction: Direction | None, cut: float
-) -> tuple[Array, Array]:
-    """log E[e^(x L)] on the line for each pair (rate, noise multiplier); direction None is replace-
-    one."""
+) -> tuple[Array, Array] | None:
+    """log E[e^(x L)] on the line for each pair (rate, noise multiplier); None if it is too dear.
+
+    Direction None is replace-one.
+    """
     return _sampled_gaussian(q, z, np.full(len(q), line.order), line, direction, cut)
 
 
@@ -162,8 +195,9 @@ def sampled_gaussian_real(
     useful = rows[2] / rows[1] < _FARTHEST  # beyond, the cut-off tail rules: infinity is a bound
     if np.any(useful):
         a, b, t = (r[useful] for r in rows)
-        found, doubt = _sampled_gaussian(a, b, t, point, direction, cut)
-        values[useful], errors[useful] = found.real, doubt
+        answer = _sampled_gaussian(a, b, t, point, direction, cut)
+        if answer is not None:
+            values[useful], errors[useful] = answer[0].real, answer[1]
     return values.reshape(shape), errors.reshape(shape)
 
 
@@ -174,7 +208,7 @@ def _sampled_gaussian(
     line: Quadrature,
     direction: Direction | None,
     cut: float,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array] | None:
     out = np.empty((len(q), line.count), dtype=complex)
     err = np.empty((len(q), line.count))
     step = _gaussian_step(z, order, float(line.frequencies[-1]), direction)
@@ -190,20 +224,35 @@ def _sampled_gaussian(
     held = np.maximum(stop, (_SOFT**2 * shift + stop) / (1.0 + _SOFT**2))
     high = 12.0 + np.where(np.isfinite(end), np.minimum(shift, held), shift)
     by_size = np.argsort((high - low) / step)
+    groups, nodes = [], 0.0
     for start in range(0, len(q), 64):
         rows = by_size[start : start + 64]
-        lo, hi = _active(q[rows], z[rows], low[rows], high[rows], order[rows], end[rows], direction)
-        m = math.ceil(float(np.max((hi - lo) / step[rows]))) + 1
-        fit = max(1, _CHUNK // (m * (2 * math.isqrt(line.count) + 2)))
+        lo, hi, gone = _active(
+            q[rows], z[rows], low[rows], high[rows], order[rows], end[rows], direction
+        )
+        m = math.ceil(min(1e12, float(np.max((hi - lo) / step[rows])))) + 1
+        groups.append((rows, lo, hi, gone, m))
+        nodes += len(rows) * m
+    if too_dear(nodes, line):
+        return None
+    for rows, lo, hi, gone, m in groups:
+        fit = max(1, _CHUNK // m)
         for i in range(0, len(rows), fit):
             now, a, b = rows[i : i + fit, None], lo[i : i + fit, None], hi[i : i + fit, None]
             h = (b - a) / (m - 1)
             u = a + h * np.arange(m)[None, :]
-            g, loss, magnitude = _gaussian_exponent(
+            g, loss, doubt, off = _gaussian_exponent(
                 u, q[now], z[now], order[now], end[now], direction
             )
-            g = g + np.log(h) - 0.5 * math.log(2.0 * math.pi)
-            out[now[:, 0]], err[now[:, 0]] = _characteristic(g, loss, magnitude, line)
+            scale = np.log(h) - 0.5 * math.log(2.0 * math.pi)
+            found, errors = _characteristic(g + scale, loss, doubt, line, off)
+            # what was left out, and the rule's own e^-41, both relative to the value on the axis
+            real = np.log(np.sum(np.exp(g - np.max(g, axis=1, keepdims=True)), axis=1))
+            missing = np.exp(gone[i : i + fit] - np.max(g, axis=1) - real - np.log(h[:, 0]))
+            lost = (missing + math.exp(-41.0)) * 1.01
+            rise = np.exp(np.minimum(found[:, :1].real - found.real, 700.0))
+            out[now[:, 0]] = found
+            err[now[:, 0]] = errors + np.log1p(lost[:, None] * rise)
     return out, err
 
 
@@ -215,44 +264,107 @@ def _active(
     order: Array,
     end: Array,
     direction: Direction | None,
-) -> tuple[Array, Array]:
-    """Where the integrand is within e^-46 of its peak, found on a coarse grid."""
+) -> tuple[Array, Array, Array]:
+    """Where the integrand e^g is within e^-46 of its peak, and log of a bound of all the rest.
+
+    Between two points of a coarse grid d apart, g exceeds the larger of its values there by at most
+    (1 + 1/s^2) d^2 / 8 plus what a concave -order ell adds, at most order d min(d / 32 z^2, 1 / z);
+    beyond the grid it falls at least as fast as e^(-12 x) (docs/theory/contour.md).
+    """
     m = max(64, math.ceil(2.0 * float(np.max(high - low))))
     u = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, m)[None, :]
-    g, _, _ = _gaussian_exponent(u, q[:, None], z[:, None], order[:, None], end[:, None], direction)
-    alive = g > np.max(g, axis=1, keepdims=True) - _NEGLIGIBLE
+    g, _, _, _ = _gaussian_exponent(
+        u, q[:, None], z[:, None], order[:, None], end[:, None], direction
+    )
+    peak = np.max(g, axis=1, keepdims=True)
+    alive = g > peak - _NEGLIGIBLE
     first = np.maximum(np.argmax(alive, axis=1) - 1, 0)
     last = np.minimum(m - np.argmax(alive[:, ::-1], axis=1), m - 1)
     rows = np.arange(len(q))
-    return u[rows, first], u[rows, last]
+    d = (high - low) / (m - 1)
+    bulge = (1.0 + 1.0 / _SOFT**2) * d * d / 8.0
+    if direction is not Direction.REMOVE:
+        bulge = bulge + order * d * np.minimum(d / (32.0 * z * z), 1.0 / z)
+    dropped = peak[:, 0] - _NEGLIGIBLE + bulge + np.log(high - low + 1.0)
+    left = g[:, 0]
+    if direction is Direction.ADD:  # e^g <= (1-q)^-order e^(-u^2/2) there
+        with np.errstate(divide="ignore"):
+            flat = -order * np.log1p(-q) - 0.5 * low * low
+        left = np.where(-low >= 11.9 + order / z, left, flat)
+    gone = np.logaddexp(dropped, np.logaddexp(left, g[:, -1]))
+    return u[rows, first], u[rows, last], gone
+
+
+def _laplace_nodes(
+    q: float, z: float, powers: float, sign: float
+) -> tuple[Array, Array, Array, Array] | None:
+    """(log masses, log ratios, bounds of their errors) of a Gauss rule for powers up to a size.
+
+    Two atoms and panels of half-length at most min(1, 8 / (1 + powers)) in t; None if too many.
+    """
+    s = 1.0 / z
+    panels = max(1, math.ceil(min(s * max(1.0, (1.0 + powers) / 8.0), 1e15)))
+    if panels > _MOST_PANELS:
+        return None
+    edges = np.linspace(0.0, 1.0, panels + 1)
+    x = (edges[:-1, None] + 0.5 / panels * (_NODES + 1.0)[None, :]).ravel()
+    log_w = np.log(np.tile(_WEIGHTS, panels) * 0.25 * s / panels) - s * x
+    t = np.concatenate([[-s], s * (2.0 * x - 1.0), [s]])
+    log_mass = np.concatenate([[math.log(0.5)], log_w, [math.log(0.5) - s]])
+    ell = log_ratio(np.array([q]), t)
+    off = _passed(ell, np.array([q]), np.full(len(t), 2.0 * s))
+    return log_mass, sign * ell, _UNIT * 8.0 * (16.0 + s + np.abs(log_mass)) + _RULE, off
 
 
 def sampled_laplace(
     q: Array, z: Array, line: Quadrature, direction: Direction
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array] | None:
     """The same for Laplace noise of scale z times the L1 sensitivity."""
     out = np.empty((len(q), line.count), dtype=complex)
     err = np.empty((len(q), line.count))
-    x32, w32 = leggauss(32)
     sign = 1.0 if direction is Direction.REMOVE else -1.0
     power = line.order + 1.0 if direction is Direction.REMOVE else line.order
+    most = power + float(line.frequencies[-1])
+    if too_dear(math.ceil(32.0 * float(np.sum(1.0 + (1.0 + most) / (8.0 * z)))), line):
+        return None
     for i in range(len(q)):
-        s = 1.0 / z[i]
-        turn = 2.0 * s * (1.0 + float(line.frequencies[-1]) + power)
-        panels = max(1, math.ceil(turn / 16.0))
-        edges = np.linspace(0.0, 1.0, panels + 1)
-        x = (edges[:-1, None] + 0.5 / panels * (x32 + 1.0)[None, :]).ravel()
-        log_w = np.log(np.tile(w32, panels) * 0.25 * s / panels) - s * x
-        t = np.concatenate([[-s], s * (2.0 * x - 1.0), [s]])
-        log_mass = np.concatenate([[math.log(0.5)], log_w, [math.log(0.5) - s]])
-        ell = log_ratio(q[i : i + 1], t)
-        g = (log_mass + sign * power * ell)[None, :]
-        magnitude = (np.abs(log_mass) + power * np.abs(ell))[None, :]
-        out[i : i + 1], err[i : i + 1] = _characteristic(g, sign * ell[None, :], magnitude, line)
+        nodes = _laplace_nodes(float(q[i]), float(z[i]), most, sign)
+        if nodes is None:
+            return None
+        log_mass, loss, doubt, off = nodes
+        out[i : i + 1], err[i : i + 1] = _characteristic(
+            (log_mass + power * loss)[None],
+            loss[None],
+            (doubt + power * off)[None],
+            line,
+            off[None],
+        )
     return out, err
 
 
-def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Array]:
+def sampled_laplace_real(q: Array, z: Array, orders: Array, direction: Direction) -> Array:
+    """An upper bound of the same at real orders: a row for each pair, a column for each order."""
+    sign = 1.0 if direction is Direction.REMOVE else -1.0
+    powers = orders + 1.0 if direction is Direction.REMOVE else orders
+    out = np.full((len(q), len(orders)), math.inf)
+    order = np.argsort(powers)
+    for i in range(len(q)):
+        for some in np.array_split(order, 3):  # the largest orders need the most panels
+            if not len(some):
+                continue
+            power = powers[some][:, None]
+            nodes = _laplace_nodes(float(q[i]), float(z[i]), float(power[-1, 0]), sign)
+            if nodes is None:
+                break
+            log_mass, loss, doubt, off = nodes
+            g = log_mass + power * loss + doubt + power * off
+            top = np.max(g, axis=1)
+            total = np.sum(np.exp(g - top[:, None]), axis=1)
+            out[i, some] = top + np.log(total) + _UNIT * (16.0 + g.shape[1])
+    return out
+
+
+def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Array] | None:
     """The same for the profile of a batch of fixed size under replace-one.
 
     For any profile E[e^(x L)] = x (x+1) * integral of e^(x e) delta(e) de. Here delta(-e) = 1 -
@@ -264,29 +376,49 @@ def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Ar
     """
     out = np.empty((len(q), line.count), dtype=complex)
     err = np.empty((len(q), line.count))
-    nodes, weights = leggauss(32)
+    nodes, weights = _NODES, _WEIGHTS
     x = line.points
+    mus = 2.0 / z
+    tops = mus * (mus * (1.0 + line.order) + 13.0)
+    turns = tops * (
+        1.0 / np.minimum(mus, 1.0) + float(line.frequencies[-1]) / 8.0 + line.order / 4.0 + 1.0
+    )
+    panels_of = np.maximum(4.0, np.ceil(turns / 4.0))
+    panels_most = float(np.max(panels_of))
+    if panels_most > _MOST_PANELS or too_dear(math.ceil(64.0 * float(np.sum(panels_of))), line):
+        return None
     for i in range(len(q)):
-        mu = 2.0 / z[i]
-        top = mu * (mu * (1.0 + line.order) + 13.0)
-        turn = top * (1.0 / min(mu, 1.0) + float(line.frequencies[-1]) / 8.0 + 1.0)
-        panels = max(4, math.ceil(turn / 4.0))
+        mu, top, panels = float(mus[i]), float(tops[i]), int(panels_of[i])
         y = (top / panels) * (np.arange(panels)[:, None] + 0.5 * (nodes + 1.0)[None, :])
         y, w = y.ravel(), np.tile(weights, panels) * 0.5 * top / panels
         e = log_ratio(q[i : i + 1], y)
         log_w = np.log(w * q[i]) + y - e + np.log(q[i]) + log_deltas(mu, y)
+        off = _passed(e, q[i : i + 1], np.abs(y))
+        doubt = 1e-12 + _UNIT * 8.0 * (np.abs(log_w) + (y / mu) ** 2) + _RULE
         up, up_error = _characteristic(
-            (log_w + line.order * e)[None], e[None], np.abs(log_w)[None], line
+            (log_w + line.order * e)[None],
+            e[None],
+            (doubt + line.order * off)[None],
+            line,
+            off[None],
         )
         down, down_error = _characteristic(
-            (log_w - (line.order + 1.0) * e)[None], -e[None], np.abs(log_w)[None], line
+            (log_w - (line.order + 1.0) * e)[None],
+            -e[None],
+            (doubt + (line.order + 1.0) * off)[None],
+            line,
+            off[None],
         )
-        top = max(0.0, float(up[0, 0].real))
-        rise, fall = np.exp(up[0] - top), np.exp(down[0] - top)
-        value = math.exp(-top) + x * (x + 1.0) * (rise + fall)
-        doubt = np.abs(x * (x + 1.0)) * (
-            np.abs(rise) * (up_error[0] + 1e-14) + np.abs(fall) * down_error[0]
-        )
-        out[i] = np.log(value) + top
-        err[i] = (doubt + 1e-15 * math.exp(-top)) / np.maximum(np.abs(value), 1e-290)
+        most = max(0.0, float(up[0, 0].real))
+        rise, fall = np.exp(up[0] - most), np.exp(down[0] - most)
+        size = np.abs(x * (x + 1.0))
+        value = math.exp(-most) + x * (x + 1.0) * (rise + fall)
+        # beyond `top` e grows at most like y, and delta falls like a normal tail, faster by 13 / mu
+        end = float(log_ratio(q[i : i + 1], np.array([top]))[0])
+        far = 0.5 * (mu * (0.5 + line.order) + 13.0) ** 2
+        tail = math.exp(min(line.order * end - far + math.log(q[i] * mu / 13.0) - most, 700.0))
+        doubt_of = size * (np.abs(rise) * up_error[0] + np.abs(fall) * down_error[0] + 2.0 * tail)
+        doubt_of = doubt_of + 16.0 * _UNIT * (math.exp(-most) + size * np.abs(rise))
+        out[i] = np.log(value) + most
+        err[i] = np.log1p(doubt_of / np.maximum(np.abs(value), 1e-290))
     return out, err

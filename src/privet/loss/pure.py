@@ -11,7 +11,9 @@ import numpy as np
 
 from privet import _check
 from privet.guarantee import Adjacency
+from privet.loss import intervals
 from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.loss.intervals import Intervals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,12 @@ class Pure(_Repeated):
         between = (1.0 - np.exp(np.minimum(t - e, 0.0))) / (1.0 + math.exp(-e))
         return np.where(t > e, 0.0, np.where(t < -e, -np.expm1(np.minimum(t, 0.0)), between))
 
+    def intervals(self, direction: Direction, ends: Array) -> Intervals:
+        e = self.epsilon_each
+        high = 1.0 / (1.0 + math.exp(-e))
+        atoms = [(-e, high * math.exp(-e)), (e, high)]
+        return intervals.with_atoms(intervals.nothing(ends), ends, atoms)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(_Repeated):
@@ -108,6 +116,9 @@ class Laplace(_Repeated):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return laplace_profile(np.asarray(epsilon, dtype=float), self.epsilon_each)
+
+    def intervals(self, direction: Direction, ends: Array) -> Intervals:
+        return intervals.laplace(ends, 1.0, self.epsilon_each, 1)
 
 
 def laplace_profile(t: Array, e: float | Array) -> Array:
@@ -135,6 +146,9 @@ class ApproximateDP(_Repeated):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return Pure(epsilon_each=self.epsilon_each).profile(epsilon, direction)
+
+    def intervals(self, direction: Direction, ends: Array) -> Intervals:
+        return Pure(epsilon_each=self.epsilon_each).intervals(direction, ends)
 
     def fields(self) -> dict[str, Any]:
         return {**super().fields(), "delta_each": self.delta_each}
@@ -188,6 +202,9 @@ class ZCDP(Part):
         return None
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
+        return None
+
+    def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
         return None
 
     def fields(self) -> dict[str, Any]:

@@ -14,14 +14,16 @@ import numpy as np
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, gaussian_pair, moments
+from privet.loss import binning, gaussian_pair, intervals, mixture, moments
 from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.dots import Dots
 from privet.loss.gaussian import Gaussian, log_deltas
+from privet.loss.intervals import Intervals
 from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
 _MOST_EXACT = 192
+_UNIT = 2.0**-53
+_ROUND_UP = 1.0 + 2e-15
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
@@ -133,27 +135,33 @@ class Sampled(Part):
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         point = [Quadrature(order=float(t), spacing=1.0, count=1) for t in orders]
         values = [self.log_mgf_on(line, direction, cut) for line in point]
-        return np.array([k[0].real + e[0] for k, e in values])
+        return np.array([math.inf if v is None else v[0][0].real + v[1][0] for v in values])
 
     def log_mgf_on(
         self, line: Quadrature, direction: Direction, cut: float = 0.0
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array] | None:
         q, z, n = self.groups
         if len(q) == 0:
             return np.zeros(line.count, dtype=complex), np.zeros(line.count)
         if len(q) > _MOST_EXACT:
             cells = self._cells
-            return cells.sum_log_mgf(
-                self._moments(cells.rate, cells.noise, line, direction, cut), line
-            )
-        k, e = self._moments(q, z, line, direction, cut)
-        return np.einsum("i,ik->k", n, k), np.einsum("i,ik->k", n, e)
+            nodes = self._moments(cells.rate, cells.noise, line, direction, cut)
+            return None if nodes is None else cells.sum_log_mgf(nodes, line)
+        answer = self._moments(q, z, line, direction, cut)
+        if answer is None:
+            return None
+        k, e = answer
+        summing = 4.0 * _UNIT * (1.0 + len(q)) * np.einsum("i,ik->k", n, np.abs(k))
+        return np.einsum("i,ik->k", n, k), np.einsum("i,ik->k", n, e) + summing
 
     @abstractmethod
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
-    ) -> tuple[Array, Array]:
-        """log E[e^(z L)] and its error bound: a row for each pair, a column for each point."""
+    ) -> tuple[Array, Array] | None:
+        """log E[e^(z L)] and its error bound: a row for each pair, a column for each point.
+
+        None if that would take too long.
+        """
 
     @property
     @abstractmethod
@@ -174,7 +182,7 @@ class Sampled(Part):
         q, z = float(q_all[0]), float(z_all[0])
         if direction is Direction.REMOVE:
             # H_alpha((1-q) Q + q P | Q) = q H_a(P | Q), a = 1 + (alpha - 1)/q, while a > 0
-            shifted = gaussian_pair.inverse_log_ratio(t, q)
+            shifted = mixture.inverse_log_ratio(t, q)
             inside = np.isfinite(shifted)
             shifted = np.where(inside, shifted, 0.0)
             low = -np.expm1(np.minimum(t, 0.0))
@@ -184,6 +192,16 @@ class Sampled(Part):
         inside = left > 0.0
         shifted = np.where(inside, t + math.log(q) - np.log(np.where(inside, left, 1.0)), 0.0)
         return np.where(inside, left * self._unsampled_profile(shifted, z), 0.0)
+
+    def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
+        q, z, n = self.groups
+        if len(q) != 1 or n[0] != 1:
+            return None
+        return self._one_between(float(q[0]), float(z[0]), direction, ends)
+
+    @abstractmethod
+    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
+        """`intervals` of one step."""
 
     def fields(self) -> dict[str, Any]:
         q, z, n = self.groups
@@ -217,7 +235,7 @@ class SampledGaussian(Sampled):
         q, _, n = self.groups
         if direction is Direction.ADD and self.adjacency is Adjacency.ADD_REMOVE:
             with np.errstate(divide="ignore"):
-                return float(np.sum(n * -np.log1p(-q))) if len(q) else 0.0
+                return float(np.sum(n * -np.log1p(-q))) * _ROUND_UP if len(q) else 0.0
         return math.inf if len(q) else 0.0
 
     def simplest(self) -> tuple[Part, ...]:
@@ -239,7 +257,7 @@ class SampledGaussian(Sampled):
 
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array] | None:
         return moments.sampled_gaussian(q, z, line, self._way(direction), cut)
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
@@ -278,12 +296,8 @@ class SampledGaussian(Sampled):
             return super().profile(epsilon, direction)
         return gaussian_pair.replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
 
-    def dots(self, direction: Direction, *, step: float, first: int, last: int) -> Dots:
-        q, z = float(self.groups[0][0]), float(self.groups[1][0])
-        end = self.profile(np.array([last * step]), direction)
-        assert end is not None
-        law = gaussian_pair.law(q, z, self._way(direction))
-        return law.dots(beyond=float(end[0]), step=step, first=first, last=last)
+    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
+        return gaussian_pair.intervals(q, z, self._way(direction), ends)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -306,12 +320,23 @@ class SampledLaplace(Sampled):
     def supremum(self, direction: Direction) -> float:
         q, z, n = self.groups
         t = 1.0 / z if direction is Direction.REMOVE else -1.0 / z
-        return float(np.sum(n * np.abs(moments.log_ratio(q, t)))) if len(q) else 0.0
+        return (
+            float(np.sum(n * np.abs(mixture.log_ratio(q, t)) * np.where(q < 1.0, _ROUND_UP, 1.0)))
+            if len(q)
+            else 0.0
+        )
 
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array] | None:
         return moments.sampled_laplace(q, z, line, direction)
+
+    def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
+        q, z, n = self.groups
+        if 0 < len(q) <= _MOST_EXACT:
+            each = moments.sampled_laplace_real(q, z, orders, direction)
+            return np.asarray(np.einsum("i,ik->k", n, each) * (1.0 + 1e-13))
+        return super().log_mgf(orders, direction, cut)
 
     @cached_property
     def _cells(self) -> binning.Cells:
@@ -319,3 +344,6 @@ class SampledLaplace(Sampled):
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return laplace_profile(epsilon, 1.0 / z)
+
+    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
+        return intervals.laplace(ends, q, 1.0 / z, 1 if direction is Direction.REMOVE else -1)

@@ -13,7 +13,13 @@ import numpy as np
 
 from privet.loss import contour, lattice
 from privet.loss.base import Direction, Part, PrivacyLoss, compose
+from privet.loss.contour import Found
 from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
+
+_FEW = 64
+"""So many releases go to the lattice first."""
+PROFILE_ERROR = 1e-11
+"""Bound of the relative error of the profile of one release."""
 
 
 def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
@@ -34,53 +40,90 @@ def _only(parts: Sequence[Part]) -> Part | None:
 
 def epsilon(loss: PrivacyLoss, delta: float) -> float:
     """The smallest epsilon known to hold at `delta`; 0 <= epsilon <= inf."""
+    return _bounds(_simplest(loss), delta, lower=False)[1]
+
+
+def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
+    """An interval that contains the exact epsilon at `delta`."""
     parts = _simplest(loss)
+    low, high = _bounds(parts, delta, lower=True)
+    simpler = tuple(p.dominated() for p in parts)
+    if simpler != parts:  # the interval above is that of parts that dominate these
+        low = _bounds(compose(simpler, adjacency=loss.neighbours).parts, delta, lower=True)[0]
+    return min(low, high), high
+
+
+def _bounds(parts: tuple[Part, ...], delta: float, *, lower: bool) -> tuple[float, float]:
     failure = _failure(parts)
     if failure > 0.0:
         if delta <= failure:
-            return math.inf
+            return math.inf, math.inf
         delta = (delta - failure) / (1.0 - failure)
     if not parts:
-        return 0.0
+        return 0.0, 0.0
     only = _only(parts)
-    if isinstance(only, Gaussian):
-        return gaussian_epsilon(only.mu, delta) if delta > 0 else only.supremum(Direction.REMOVE)
     if delta == 0.0:
-        return max(_ceiling(parts, d) for d in _directions(parts))
-    worst, how = 0.0, None
+        ceiling = max(_ceiling(parts, d) for d in _directions(parts))
+        return ceiling * (1.0 - 1e-12), ceiling
+    if isinstance(only, Gaussian):
+        value = gaussian_epsilon(only.mu, delta)
+        return value * (1.0 - 1e-9), value
+    low, worst, how = 0.0, 0.0, None
     for direction in _directions(parts):
         ceiling = _ceiling(parts, direction)
         if ceiling <= worst or (how and contour.holds(parts, direction, how, worst, delta)):
             continue
-        value, how = _one_way(parts, direction, delta, ceiling)
-        worst = ceiling if math.isnan(value) else max(worst, value)
-    return worst
+        found = _one_way(parts, direction, delta, ceiling)
+        how = found.plan
+        if math.isnan(found.high):
+            return low, ceiling
+        low, worst = max(low, found.low), max(worst, found.high)
+    return low, worst
 
 
 def _ceiling(parts: Sequence[Part], direction: Direction) -> float:
     return math.fsum(p.supremum(direction) for p in parts)
 
 
-def _one_way(
-    parts: Sequence[Part], direction: Direction, delta: float, ceiling: float
-) -> tuple[float, contour.Plan | None]:
-    """epsilon in one direction, and the plan of the contour if that found it."""
+def _one_way(parts: Sequence[Part], direction: Direction, delta: float, ceiling: float) -> Found:
+    """epsilon in one direction, by the first method that is tight, or the best of all."""
     only = _only(parts)
     if only is not None and only.releases == 1:
         single = _single(only, direction, delta, ceiling)
         if single is not None:
-            return single, None
+            return Found(high=single, low=single * (1.0 - 1e-9), plan=None, spread=0.0)
     if _total_variation(parts, direction) <= delta:
-        return 0.0, None
-    value, how = contour.epsilon(parts, direction, delta, rounds=2)
-    if how is None:
-        tight = False
-        if lattice.applies(parts, direction):
-            value, tight = lattice.epsilon(parts, direction, delta, min(value, ceiling))
-        if not tight:
-            refined, how = contour.epsilon(parts, direction, delta, rounds=6)
-            value = min(value, refined)
-    return min(value, ceiling), how
+        return Found(high=0.0, low=0.0, plan=None, spread=0.0)
+    few = sum(p.releases for p in parts) <= _FEW
+    found = Found(high=ceiling, low=0.0, plan=None, spread=math.inf)
+    for method in (_on_lattice, _by_contour) if few else (_by_contour, _on_lattice):
+        found = _both(found, method(parts, direction, delta, found))
+        if math.isfinite(found.high) and found.width <= 4.0 * contour.tolerance_of(
+            found.high, found.spread
+        ):
+            break
+    return found
+
+
+def _by_contour(parts: Sequence[Part], direction: Direction, delta: float, so_far: Found) -> Found:
+    return contour.epsilon(parts, direction, delta, spread=so_far.spread, rounds=3)
+
+
+def _on_lattice(parts: Sequence[Part], direction: Direction, delta: float, so_far: Found) -> Found:
+    releases = lattice.releases_of(parts, direction)
+    if releases is None:
+        return so_far
+    renyi = contour.Renyi(parts=parts, direction=direction, cut=contour.cut_for(parts, delta))
+    guess = min(so_far.high, renyi.epsilon(math.log(delta))[0])
+    low, high, spread = lattice.epsilon(releases, direction, delta, guess)
+    return Found(high=high, low=low, plan=None, spread=spread)
+
+
+def _both(one: Found, other: Found) -> Found:
+    """What two methods know together."""
+    best = one if one.high <= other.high else other
+    spread = min(one.spread, other.spread)
+    return Found(high=best.high, low=max(one.low, other.low), plan=best.plan, spread=spread)
 
 
 def _total_variation(parts: Sequence[Part], direction: Direction) -> float:
@@ -101,7 +144,7 @@ def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> f
     def excess(e: float) -> float:
         values = part.profile(np.array([e]), direction)
         assert values is not None
-        return float(values[0]) * (1.0 + 1e-13) - delta
+        return float(values[0]) * (1.0 + PROFILE_ERROR) - delta
 
     if part.profile(np.array([0.0]), direction) is None:
         return None
@@ -126,32 +169,63 @@ def _at_most(excess: Callable[[float], float]) -> Callable[[float], bool]:
 
 def delta(loss: PrivacyLoss, epsilon: float) -> float:
     """The smallest delta known to hold at `epsilon`."""
+    return _delta_bounds(_simplest(loss), epsilon)[1]
+
+
+def delta_bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:
+    """An interval that contains the exact delta at `epsilon`."""
     parts = _simplest(loss)
+    low, high = _delta_bounds(parts, epsilon)
+    simpler = tuple(p.dominated() for p in parts)
+    if simpler != parts:
+        low = _delta_bounds(compose(simpler, adjacency=loss.neighbours).parts, epsilon)[0]
+    return min(low, high), high
+
+
+def _delta_bounds(parts: tuple[Part, ...], epsilon: float) -> tuple[float, float]:
     failure = _failure(parts)
-    finite = 0.0
+    low, finite = 0.0, 0.0
     only = _only(parts)
     if isinstance(only, Gaussian):
         finite = gaussian_delta(only.mu, epsilon)
+        low = finite * (1.0 - 1e-9)
     elif parts:
         for direction in _directions(parts):
             if _ceiling(parts, direction) > epsilon:
-                value = _delta_one_way(parts, direction, epsilon)
-                finite = 1.0 if math.isnan(value) else max(finite, value)
+                under, over = _delta_one_way(parts, direction, epsilon)
+                low, finite = max(low, under), 1.0 if math.isnan(over) else max(finite, over)
     if finite == 0.0 and any(_ceiling(parts, d) > epsilon for d in _directions(parts)):
         finite = math.nextafter(0.0, 1.0)  # it underflowed; 0 would read as pure privacy
-    return min(1.0, failure + (1.0 - failure) * finite)
+    return failure + (1.0 - failure) * low, min(1.0, failure + (1.0 - failure) * finite)
 
 
-def _delta_one_way(parts: Sequence[Part], direction: Direction, epsilon: float) -> float:
+def _delta_one_way(
+    parts: Sequence[Part], direction: Direction, epsilon: float
+) -> tuple[float, float]:
     only = _only(parts)
     if only is not None and only.releases == 1:
         values = only.profile(np.array([epsilon]), direction)
         if values is not None:
-            return float(values[0]) * (1.0 + 1e-13)
-    value, tight = contour.delta(parts, direction, epsilon)
-    if not tight and lattice.applies(parts, direction):
-        value = lattice.delta(parts, direction, epsilon, value)
-    return value
+            value = float(values[0])
+            return value * (1.0 - PROFILE_ERROR), value * (1.0 + PROFILE_ERROR)
+    low, high = 0.0, 1.0
+    few = sum(p.releases for p in parts) <= _FEW
+    for method in (_delta_on_lattice, contour.delta) if few else (contour.delta, _delta_on_lattice):
+        under, over = method(parts, direction, epsilon)
+        low, high = max(low, under), min(high, over)
+        if high - low <= 3e-3 * high:
+            break
+    return low, high
+
+
+def _delta_on_lattice(
+    parts: Sequence[Part], direction: Direction, epsilon: float
+) -> tuple[float, float]:
+    releases = lattice.releases_of(parts, direction)
+    if releases is None:
+        return 0.0, 1.0
+    guess, _ = contour.Renyi(parts=parts, direction=direction).delta(epsilon)
+    return lattice.delta(releases, direction, epsilon, math.exp(guess))
 
 
 def _failure(parts: Sequence[Part]) -> float:

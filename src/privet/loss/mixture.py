@@ -1,0 +1,31 @@
+"""The likelihood ratio of a sampled release, 1 - q + q e^t, by its logarithm, and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privet.loss.base import Array
+
+
+def log_ratio(q: Array, t: Array) -> Array:
+    """log(1 - q + q e^t), accurate for small q and for large t.
+
+    >>> float(log_ratio(np.array(1e-12), np.array(0.5)))  # doctest: +ELLIPSIS
+    6.487...e-13
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        middle = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
+        left = np.log((1.0 - q) + q * np.exp(np.minimum(t, 0.0)))
+        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, 30.0)))
+    cancels = (t < -1.0) & (q > 0.5)
+    return np.where(q == 1.0, t, np.where(t >= 30.0, right, np.where(cancels, left, middle)))
+
+
+def inverse_log_ratio(epsilon: Array, q: float) -> Array:
+    """The t with log(1 - q + q e^t) = epsilon; -inf where there is none."""
+    with np.errstate(divide="ignore"):
+        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
+    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
+    return np.where(epsilon > 30.0, far, near)
