@@ -69,7 +69,7 @@ def upper(found: Intervals, *, step: float, first: int) -> Dots:
         first=first,
         step=step,
         masses=masses * grow,
-        infinite=min(1.0, infinite * grow),
+        infinite=min(1.0, infinite * grow + 1e-300),
         shift=found.edge,
     )
 

@@ -19,6 +19,7 @@ from privet.loss.base import Array
 from privet.loss.mixture import inverse_log_ratio, log_ratio
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_FARTHEST = 1e6
 _FUNCTIONS = 4e-13
 """Relative error allowed to the functions of the library: erfc, exp, log and sums of a few."""
 
@@ -68,7 +69,8 @@ def log_between(centre: Array, width: Array) -> Array:
 
 def _log_difference(low: Array, high: Array) -> Array:
     """log(Phi(high) - Phi(low)), from the side of the smaller tails; ends may be infinite."""
-    flip = low + high > 0.0
+    with np.errstate(invalid="ignore"):
+        flip = low + high > 0.0
     a, b = np.where(flip, -high, low), np.where(flip, -low, high)
     top = log_ndtr(b)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -111,7 +113,10 @@ class Line:
 
     def intervals(self, ends: Array, inverse: Callable[[Array], Array]) -> Intervals:
         """The masses between losses; `inverse` may be rough, its errors are measured here."""
-        u = np.maximum.accumulate(inverse(ends))
+        with np.errstate(over="ignore"):
+            u = np.maximum.accumulate(inverse(ends))
+        # so far out that a double has no probability for it; `dots.upper` allows 1e-300
+        u = np.where(np.abs(u) > _FARTHEST, np.copysign(np.inf, u), u)
         seen = u[np.isfinite(u)]
         edge = 0.0
         if len(seen):
@@ -140,7 +145,7 @@ class Line:
             relative=_FUNCTIONS + 1e-15 * far * far,
             below=math.exp(below[0]),
             above=math.exp(above[0]),
-            above_level=above[1],
+            above_level=above[1] if above[0] > -700.0 else float(ends[-1]),
             above_doubt=above[2],
             edge=edge,
         )
