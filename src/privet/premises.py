@@ -203,6 +203,9 @@ def tuple_records(days: int) -> Premise:
 UNDER_CAP = _enforced("cap", "the total stays under the cap")
 ALL_CHARGED = _assumed("charge", "every release was charged here first")
 LOSSES_BOUND = _assumed("losses", "each loss bounds its release")
+END_NOT_CHOSEN = _assumed(
+    "end", "when to stop was not decided by looking at what had been released by then"
+)
 NOT_ADAPTIVE = _assumed(
     "choice of losses", "no loss was chosen larger or smaller by looking at earlier releases"
 )

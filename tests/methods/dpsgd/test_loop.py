@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 from torch import nn
 
+from privet import premises
 from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
@@ -273,8 +274,9 @@ def test_every_release_was_charged_first(monkeypatch):
         return real(*a, **k)
 
     monkeypatch.setattr(loop, "release_sum_", spy)
-    run(ledger=ledger, charge_block=2)
+    done = run(ledger=ledger, charge_block=2)
     assert seen == [2, 2, 4, 4, 6, 6]
+    assert premises.END_NOT_CHOSEN not in done.guarantee.premises
 
 
 def test_stops_cleanly_at_the_cap():
@@ -282,6 +284,7 @@ def test_stops_cleanly_at_the_cap():
     enough = SampledGaussian(sample_rate=0.3, noise_multiplier=1.5, steps=23).epsilon(1e-5)
     ledger = Ledger.in_memory(cap_epsilon=enough * (1 + 1e-9), cap_delta=1e-5)
     training = run(schedule=schedule, ledger=ledger)
+    assert premises.END_NOT_CHOSEN in training.guarantee.premises
     assert training.stopped_early and training.steps_done == 23
     assert ledger.spent() <= ledger.cap_epsilon
     assert training.epsilon_spent == pytest.approx(enough, rel=1e-6)

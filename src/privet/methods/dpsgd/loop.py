@@ -380,7 +380,12 @@ class Training:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proved about all steps charged so far."""
+        """What is proved about all steps charged so far.
+
+        Before the schedule is charged in full this is a figure of the moment: it rests on the end
+        not being chosen by looking at the model (docs/theory/ledger.md, "Filter and odometer").
+        """
+        ended = self._meter.charged_until >= self.sampler.steps
         proved = self.loss.guarantee(
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
@@ -389,7 +394,8 @@ class Training:
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
         if self._exact:
             mixing = premises.CLOSED_FORM
-        told = (*self.sampler.premises, *PREMISES, *self.summation.premises, mixing, key)
+        end = () if ended else (premises.END_NOT_CHOSEN,)
+        told = (*self.sampler.premises, *PREMISES, *self.summation.premises, mixing, *end, key)
         return replace(proved, adjacency=self.sampler.relation, premises=told)
 
     @property
