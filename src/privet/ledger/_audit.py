@@ -7,13 +7,8 @@ from typing import Any, final
 
 from privet._files import number_to_json
 from privet.errors import LedgerError, LedgerTampered
-from privet.ledger._book import Book
+from privet.ledger._book import Book, stated
 from privet.ledger._store import FORMAT
-
-
-def stated(epsilon: float) -> float:
-    """epsilon to the twelve digits that ledgers state."""
-    return float(f"{epsilon:.12g}")
 
 
 @final

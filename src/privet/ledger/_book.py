@@ -7,12 +7,21 @@ the lock. An entry names the head that it follows, and is appended only if that 
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
+from collections.abc import Iterator
 from typing import final
 
 from privet.errors import LedgerTampered
 from privet.ledger import _store
 from privet.ledger._chain import Entry, Tally, Terms, digest
+from privet.loss import PrivacyLoss
+
+
+def stated(epsilon: float) -> float:
+    """epsilon to the twelve digits that ledgers state."""
+    return float(f"{epsilon:.12g}")
 
 
 @final
@@ -67,6 +76,27 @@ class Book:
                     head = (entry.sequence, entry.hash)
             self._take(self.tally, rows, head)
         return follows
+
+    def would_be(self, loss: PrivacyLoss) -> float:
+        """epsilon with one more `loss`: a bound if that is enough, otherwise exactly.
+
+        The exact composition can take long. It is computed without any lock.
+        """
+        with _store.GUARD:
+            account = self.tally.account
+            bound = stated(account.epsilon_with(loss))
+            if math.isfinite(bound) and bound <= self.terms.cap_epsilon:
+                return bound
+            total = account.sums.total
+        return stated((total + loss).epsilon(self.terms.cap_delta))
+
+    def attempts(self) -> Iterator[None]:
+        """Again and again, for as long as we would wait for a lock; once at least."""
+        patience = self.store.timeout if isinstance(self.store, _store.FileStore) else math.inf
+        deadline = time.monotonic() + patience
+        yield
+        while time.monotonic() < deadline:
+            yield
 
     def _since(
         self, connection: sqlite3.Connection, count: int

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, final
@@ -19,7 +18,8 @@ from privet.errors import (
 )
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
-from privet.ledger._audit import Verification, export, stated, verify
+from privet.ledger._audit import Verification, export, verify
+from privet.ledger._book import stated
 from privet.ledger._chain import Entry, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, so_far
 from privet.ledger._scope import Scope
@@ -223,16 +223,16 @@ class Ledger:
         run = None if run is None else words("run", run)
         dataset = self._for_this_data(dataset)
         loss, cost = self._as_stored(loss, scope)
-        for _ in self._attempts():
+        for _ in self._book.attempts():
             with _store.GUARD:
                 tally = self._book.tally
                 earlier = tally.charged(token, cost, scope, dataset)
                 sequence, previous = tally.count + 1, tally.head
             if earlier is not None:
                 return self._book.entry(earlier)
-            would_be = self._would_be(loss)
+            would_be = self._book.would_be(loss)
             if not would_be <= self.cap_epsilon:  # NaN is refused too
-                if self._moved(previous):
+                if self._book.refresh().head != previous:  # others charged meanwhile
                     continue
                 raise BudgetExceeded(
                     cap_epsilon=self.cap_epsilon,
@@ -272,7 +272,7 @@ class Ledger:
         """Whether `loss` would fit under the cap now; another process may still be faster."""
         loss, _ = self._as_stored(loss, None)
         self._book.refresh()
-        return self._would_be(loss) <= self.cap_epsilon
+        return self._book.would_be(loss) <= self.cap_epsilon
 
     # What was spent
 
@@ -363,32 +363,6 @@ class Ledger:
     @property
     def _terms(self) -> Terms:
         return self._book.terms
-
-    def _attempts(self) -> Iterator[None]:
-        """Again and again, for as long as we would wait for a lock."""
-        store = self._book.store
-        patience = store.timeout if isinstance(store, _store.FileStore) else math.inf
-        deadline = time.monotonic() + patience
-        yield
-        while time.monotonic() < deadline:
-            yield
-
-    def _moved(self, head: str) -> bool:
-        """Whether others charged since `head` was the last."""
-        return self._book.refresh().head != head
-
-    def _would_be(self, loss: PrivacyLoss) -> float:
-        """epsilon with one more `loss`: a bound if that is enough, otherwise exactly.
-
-        The exact composition can take long. It is computed without any lock.
-        """
-        with _store.GUARD:
-            account = self._book.tally.account
-            bound = account.epsilon_with(loss)
-            if math.isfinite(bound) and stated(bound) <= self.cap_epsilon:
-                return stated(bound)
-            total = account.sums.total
-        return stated((total + loss).epsilon(self.cap_delta))
 
     def _as_stored(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
         """The loss as it will be read back, so that what is checked is what is kept."""
