@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,3 +154,32 @@ def test_the_rest_does_not_import_torch() -> None:
         "privet.noise.secure().gaussian(3); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_same_noise_on_every_processor(tmp_path: Path) -> None:
+    """Compiled for the least x86-64 processor (no fused operations, short vectors): the same bits."""
+    code = (
+        "import hashlib, torch; from privet.noise import seeded;"
+        "from privet.noise.tensor import add_gaussian_;"
+        "x = [add_gaussian_(torch.arange(300_000, dtype=t) / 1024, 1.3, seeded(4)).numpy()"
+        " for t in (torch.float32, torch.float64)];"
+        "print(hashlib.sha256(b''.join(a.tobytes() for a in x)).hexdigest())"
+    )
+    seen = set()
+    for least in (False, True):
+        plain = {
+            "NUMBA_CPU_NAME": "generic",
+            "NUMBA_CPU_FEATURES": "",
+            "ATEN_CPU_CAPABILITY": "default",
+        }
+        env = {
+            **os.environ,
+            "NUMBA_CACHE_DIR": str(tmp_path / str(least)),
+            **(plain if least else {}),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        seen.add(done.stdout)
+    assert len(seen) == 1
