@@ -162,7 +162,7 @@ def noisy(
             value=clipped.units.astype(np.float64) * clipped.spacing,
             add_remove=each,
             replace_one=each,
-            premise=premises.bound(f"each record {clipped.how}"),
+            premise=clipped.premise,
             spacing=clipped.spacing,
         )
         out[start : start + _BLOCK] = budget.mechanism.release(
