@@ -3,7 +3,8 @@
     python -m benchmarks.cifar --epsilon 3 --seeds 3 --json
     python -m benchmarks.cifar --front mirrored        with the prior that mirror images are alike
 
-The 20,000 training images of the data folder, all 10,000 test images. A linear softmax on public
+The first 20,000 training images, as the figures of the docs have it (`--records 50000` takes all,
+whose features fill 3 GB), and all 10,000 test images. A linear softmax on public
 scattering coefficients (nothing learned from pictures), full-batch gradient descent. The number of
 steps, the bound and the learning rate were chosen on held-out training images, which is not
 charged; `--by-rule` takes the library's own settings instead. Features are cached ($PRIVET_CACHE).
@@ -24,9 +25,10 @@ FRONTS = {"mirrored": photographs, "scattering": pictures}
 CHOSEN = {"steps": 60, "clipping_bound": 0.3, "learning_rate": 47.9}
 
 
-def run(epsilon: float, seeds: int, front: str, by_rule: bool) -> dict[str, Any]:
+def run(epsilon: float, seeds: int, front: str, by_rule: bool, records: int) -> dict[str, Any]:
     """Train with each seed; accuracy in percent."""
-    cifar = data.load("cifar10")
+    whole = data.load("cifar10")
+    cifar = whole.subset(min(records, len(whole.x_train)))
     begun = time.perf_counter()
     features = Cached(FRONTS[front](cifar.shape))
     x, x_test = features.transform(cifar.train_rows()), features.transform(cifar.test_rows())
@@ -56,9 +58,10 @@ def main() -> None:
     parser = arguments(__doc__, epsilon=3.0)
     parser.add_argument("--front", choices=list(FRONTS), default="scattering")
     parser.add_argument("--by-rule", action="store_true")
+    parser.add_argument("--records", type=int, default=20_000)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    told(a.epsilon, lambda e: run(e, a.seeds, a.front, a.by_rule), line, as_json=a.json)
+    told(a.epsilon, lambda e: run(e, a.seeds, a.front, a.by_rule, a.records), line, as_json=a.json)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def test_importing_data_needs_neither_torch_nor_sklearn() -> None:
     ("name", "train", "test", "shape"),
     [
         ("mnist", 60_000, 10_000, (28, 28)),
-        ("cifar10", 20_000, 10_000, (32, 32, 3)),
+        ("cifar10", 50_000, 10_000, (32, 32, 3)),
         ("adult", 32_561, 16_281, (108,)),
         ("breastmnist", 624, 156, (28, 28)),
     ],
@@ -139,6 +139,10 @@ def test_real_sets(name: str, train: int, test: int, shape: tuple[int, ...]) -> 
     got = data.load(name, SHARED)
     assert (len(got.x_train), len(got.x_test), got.shape) == (train, test, shape)
     assert (got.x_train >= got.low).all() and (got.x_train <= got.high).all()
+    if name == "cifar10":  # all five batches: every class as often as the others
+        assert (np.bincount(got.y_train) == 5_000).all() and (
+            np.bincount(got.y_test) == 1_000
+        ).all()
     if name == "adult":
         assert abs(got.y_train.mean() - 0.2408) < 1e-4  # as adult.names says
         assert (got.x_train[:, 6:].sum(axis=1) == 8).all()  # one value of each of eight categories
