@@ -19,7 +19,6 @@ from privet.audit import (
     NormalShiftAudit,
     OneShotAudit,
     gaussian_score,
-    laplace_score,
 )
 from privet.audit.drawn import Draw
 from privet.bounds import Bounded, Moments, categories
@@ -34,13 +33,12 @@ from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.pate import Aggregator, Answers
-from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.noisy_inputs import InputPlan, NoisyInputs, noisy
 from privet.noise import Source
 from privet.papers.adaptive_laplace.audit import audit_record
-from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
-from privet.papers.classifier import Facts
-from privet.papers.residual.theorems import TheoremOne
+from privet.papers.autoencoder.audit import audit_output_layer
+from privet.papers.residual.audit import audit_published as audit_noisy_copies
+from privet.papers.tight_privacy_cost import audit_published as audit_closed_form
 
 Floats = NDArray[np.float64]
 QUIET = 1e-6
@@ -83,13 +81,8 @@ def _dpsgd(b: Budget) -> Finding:
 
 
 def _dpsgd_published(b: Budget) -> Finding:
-    """The closed form at z = .5, q = .01, whatever the budget: where sampling is most overrated."""
-    schedule = Schedule(steps=100, sample_rate=0.01, noise_multiplier=0.5)
-    (found,) = audit_dpsgd.one_run(
-        _digits("DP-SGD on digits, priced by the closed form", schedule, b.delta), b.rng,
-        canaries=20_000, guesses=200, guesses_in=200,
-    )  # fmt: skip
-    return found
+    """The closed form, whatever the budget: where sampling is most overrated."""
+    return audit_closed_form(delta=b.delta, rng=b.rng)
 
 
 def _digits(name: str, schedule: Schedule, delta: float) -> audit_dpsgd.Target:
@@ -176,37 +169,7 @@ def _adaptive_laplace_published(b: Budget) -> Finding:
 
 
 def _autoencoder_published(b: Budget) -> Finding:
-    """One record moved out of a narrow range, behind a min-max layer of the data."""
-    n = 1000
-    labels = np.arange(n) % 2
-    labels[[0, 2, 4, -1]] = [1, 1, 1, 0]
-    rows = np.full((n, 1), 0.3) + 0.0005 * labels[:, None]
-    outlier = rows.copy()
-    outlier[-1] = 1.0
-    ends = np.zeros(1), np.ones(1)
-    plan = PublishedStack(layers=(1,), bounds=ends).plan(
-        Facts(records=n, features=1, outputs=2, epsilon=b.epsilon)
-    )
-
-    def coefficients(x: Floats) -> Floats:
-        hidden = unit_inputs(x, *ends).sigmoid()
-        codes = MinMax.of(hidden)(hidden).numpy()
-        return np.asarray(plan.coefficients(1).sum(codes, np.eye(2)[labels]).value)
-
-    present, absent, scale = coefficients(outlier), coefficients(rows), plan.scale(1)
-
-    def draw(value: Floats, factor: float) -> Draw:
-        return lambda count, rng: laplace_score(
-            value + factor * rng.laplace((count, len(value)), scale),
-            present=present, absent=absent, scale=scale,
-        )  # fmt: skip
-
-    return OneShotAudit(trials=b.trials, pilot=max(100, b.trials // 5)).run(
-        what="auto-encoder as published: the output layer behind min-max",
-        with_record=draw(present, 1.0), without_record=draw(absent, 1.0),
-        control=(draw(present, 0.0), draw(absent, 0.0)),
-        claimed=plan.claim.epsilon, proved=plan.guarantee.epsilon, rng=b.rng,
-    )  # fmt: skip
+    return audit_output_layer(epsilon=b.epsilon, trials=b.trials, rng=b.rng)
 
 
 def _pate(b: Budget) -> Finding:
@@ -254,23 +217,14 @@ def _no_network(facts: PublicFacts, seed: int) -> Any:
 def _residual(b: Budget) -> Finding:
     method = NoisyInputs(radius=1.0, build=_no_network)
     plan = method.plan(b.facts(records=100, features=2, outputs=3))
-    return _inputs("residual perturbation: the noisy copy of a record", plan, None, b)
+    return _inputs("residual perturbation: the noisy copy of a record", plan, b)
 
 
 def _residual_published(b: Budget) -> Finding:
-    """The paper's settings for IDC (gamma .5, pi .25) at R = 1; the budget follows from them."""
-    epochs, gamma, noise = 20, 0.5, 0.25
-    budget = NoisyInputBudget(radius=1.0, input_noise=noise, draws=epochs, dimension=2)
-    facts = b.facts(records=100, features=2, outputs=3)
-    plan = InputPlan(facts=facts, budget=budget, answers=None, redrawn=True)
-    theorem = TheoremOne(
-        radius=1.0, bound=1.0, gamma=gamma, input_noise=noise, epochs=epochs, clipped=True
-    )
-    what = "residual perturbation as published: all noisy copies of a record"
-    return _inputs(what, plan, theorem.epsilon(b.delta), replace(b, trials=min(b.trials, 20_000)))
+    return audit_noisy_copies(delta=b.delta, trials=min(b.trials, 20_000), rng=b.rng)
 
 
-def _inputs(what: str, plan: InputPlan, claimed: float | None, b: Budget) -> Finding:
+def _inputs(what: str, plan: InputPlan, b: Budget) -> Finding:
     """A record replaced by its opposite, label too; the attacker sees every copy and the answer."""
     draws, scale, radius = plan.budget.draws, plan.budget.mechanism.scale, plan.budget.radius
     record = np.array([radius, 0.0])
@@ -295,7 +249,7 @@ def _inputs(what: str, plan: InputPlan, claimed: float | None, b: Budget) -> Fin
     audit = OneShotAudit(trials=b.trials, pilot=max(100, b.trials // 5), delta=b.delta)
     return audit.run(
         what=what, with_record=draw(1.0, 0, 1.0), without_record=draw(-1.0, 1, 1.0),
-        control=(draw(1.0, 0, QUIET), draw(-1.0, 1, QUIET)), claimed=claimed,
+        control=(draw(1.0, 0, QUIET), draw(-1.0, 1, QUIET)), claimed=None,
         proved=plan.loss.epsilon(b.delta), rng=b.rng,
     )  # fmt: skip
 

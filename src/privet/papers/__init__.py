@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "adaptive-laplace": "adaptive_laplace.experiment.AdaptiveLaplaceExperiment",
     "autoencoder": "autoencoder.experiment.AutoencoderExperiment",
     "pate": "pate.experiment.PATEExperiment",
+    "tight-privacy-cost": "tight_privacy_cost.experiment.TightPrivacyCostExperiment",
     "residual": "residual.experiment.ResidualExperiment",
 }
 """Where the experiment of each paper is, by its word on the command line."""

@@ -25,10 +25,9 @@ from privet.methods.dpsgd import PrivateNetwork, Wishes
 from privet.methods.dpsgd.automatic import network_plan
 from privet.methods.pate import VotingPATE
 from privet.methods.residual import ResidualPerturbationClassifier
-from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.training import Training
 from privet.nets.networks import SmallCNN
-from privet.nets.residual import DenseResidual, Perturbation, Strategy
+from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
 from privet.papers.adaptive_laplace import PublishedAdLM, PublishedILM
 from privet.papers.autoencoder import PublishedDPA
 from privet.papers.autoencoder.compared import (

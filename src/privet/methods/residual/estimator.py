@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
-from torch import Tensor, nn
+from torch import nn
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
@@ -19,7 +19,7 @@ from privet.methods.base import PublicFacts, Release, class_numbers, column_boun
 from privet.methods.legacy_estimators import PrivateClassifier
 from privet.methods.residual.noisy_inputs import Build, InputPlan, Labels, NoisyInputs
 from privet.methods.residual.training import Training, Watcher
-from privet.nets.residual import DenseResidual, Perturbation, ResNet
+from privet.nets.residual import DenseResidual, Perturbation, Pictures
 
 Array = NDArray[Any]
 READINGS = ("sound", "published")
@@ -201,22 +201,3 @@ def _builder(shape: tuple[int, ...] | None, depth: int, law: Perturbation) -> Bu
             return Pictures(shape, classes=facts.outputs, depth=depth, law=law)
 
     return build
-
-
-class Pictures(nn.Module):
-    """A ResNet that takes flat rows of pictures (height, width) or (height, width, colours)."""
-
-    def __init__(
-        self, shape: tuple[int, ...], *, classes: int, depth: int, law: Perturbation
-    ) -> None:
-        super().__init__()
-        if len(shape) not in (2, 3):
-            raise InvalidArgument("shape", shape, "(height, width) or (height, width, colours)")
-        self.shape = (*shape, 1) if len(shape) == 2 else tuple(shape)
-        self.net = ResNet(channels=self.shape[2], classes=classes, depth=depth, perturbation=law)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        pictures = x.reshape(-1, *self.shape).permute(0, 3, 1, 2).contiguous()
-        logits: Tensor = self.net(pictures)
-        return logits

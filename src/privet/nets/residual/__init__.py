@@ -11,12 +11,14 @@ from privet.nets.residual.noise import (
     redraw,
 )
 from privet.nets.residual.perturb import perturb
+from privet.nets.residual.pictures import Pictures
 from privet.nets.residual.resnet import ResNet, resnet8
 
 __all__ = [
     "DenseResidual",
     "Draw",
     "Perturbation",
+    "Pictures",
     "ResNet",
     "ResidualNoise",
     "Strategy",

@@ -15,9 +15,8 @@ from privet import premises
 from privet.guarantee import Adjacency, Guarantee, Protects, Standing
 from privet.ledger import Scope
 from privet.methods.residual import Ensemble, NoisyInputBudget, Training
-from privet.methods.residual.estimator import Pictures
 from privet.methods.residual.noisy_inputs import noisy
-from privet.nets.residual import DenseResidual, Perturbation, Strategy
+from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
 from privet.noise import Source
 from privet.papers.checks import counts, positive
 from privet.papers.classifier import Array, PublishedClassifier, Release

@@ -1,0 +1,40 @@
+"""The closed form beside what is proved, with the paper's own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from privet.papers.tight_privacy_cost.experiment import (
+    TightPrivacyCostExperiment,
+    TightPrivacyCostSettings,
+)
+
+
+def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
+    settings = TightPrivacyCostSettings(
+        sample_rates=(0.01,), noise_multipliers=(4.0, 1.0), steps=(10_000,), canaries=0
+    )
+    experiment = TightPrivacyCostExperiment(settings, tmp_path)
+    results = experiment.run()
+    wide, narrow = results["rows"]
+    assert wide["closed_form"] == pytest.approx(wide["printed"]["closed_form"], abs=5e-4)
+    assert wide["verdict"] == "valid bound" and wide["exact"] == pytest.approx(0.947, abs=1e-3)
+    assert narrow["verdict"] == "under-reports" and narrow["exact"] == pytest.approx(
+        6.188, rel=1e-3
+    )
+    assert "the paper prints 1.136" in experiment.text(results)
+    assert all(Path(p).stat().st_size > 1000 for p in results["pictures"])
+    other = TightPrivacyCostExperiment(replace(settings, delta=1e-6), tmp_path).run()
+    assert other["rows"][0]["printed"] is None
+
+
+@pytest.mark.slow
+def test_the_claim_is_falsified(tmp_path: Path) -> None:
+    settings = TightPrivacyCostSettings(
+        sample_rates=(0.01,), noise_multipliers=(0.5,), steps=(100,)
+    )
+    (found,) = TightPrivacyCostExperiment(settings, tmp_path).run()["audits"]
+    assert found["verdict"] == "falsified" and found["claimed"] < found["audited"]
