@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.methods.adaptive_laplace.local import LocalRecords
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 READINGS = ("sound", "published", "released")
 
-EXPONENT = 0.25
+EXPONENT = chosen.MOMENTS_EXPONENT
 """How strongly relevance shapes the noise when `adaptive`."""
 
 
@@ -97,7 +97,7 @@ class AdaptiveLaplaceClassifier(LogitClassifier):
     adaptive: bool = True
     components: int | None = None
     objective: str = "discriminant"
-    ridge: float = 0.4
+    ridge: float = chosen.MOMENTS_RIDGE
     epochs: int | None = None
     share: float | None = None
     adjacency: str = "add-remove"

@@ -27,7 +27,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet import loss as losses
 from privet._exact import Product
 from privet.bounds import Moments, UserWeights, user_weights
@@ -43,13 +43,13 @@ from privet.noise import Source
 
 Array = NDArray[Any]
 
-CONSTANT = 0.3
+CONSTANT = chosen.MOMENTS_CONSTANT
 """The constant feature that carries class sizes."""
-SQUARES = 0.4
+SQUARES = chosen.MOMENTS_SQUARES
 """The weight of the squares beside the class sums."""
-SHARE = 0.4
+SHARE = chosen.MOMENTS_SHARE
 """The part of the budget (of mu^2, or of a pure epsilon) that the first release gets."""
-PROJECTED_SHARE = 0.9
+PROJECTED_SHARE = chosen.MOMENTS_PROJECTED_SHARE
 """The same when the second moment is taken in the span of the class means."""
 _BLOCK = 1024
 

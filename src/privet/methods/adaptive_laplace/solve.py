@@ -15,6 +15,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import chosen
 from privet.bounds import Quadratic, cross_entropy, squared_error
 
 Array = NDArray[np.float64]
@@ -100,7 +101,7 @@ class Solver:
     """
 
     objective: Objective = Objective.DISCRIMINANT
-    ridge: float = 0.4
+    ridge: float = chosen.MOMENTS_RIDGE
     epochs: int | None = None
 
     def _minimum(self, f: Quadratic, ridge: float) -> Array:

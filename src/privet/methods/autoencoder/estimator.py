@@ -11,7 +11,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 from privet.methods.autoencoder.base import (
@@ -128,7 +128,7 @@ class PrivateAutoencoderClassifier(LogitClassifier, Estimator):
 
     classes: Any = None
     reading: str = "sound"
-    ridge: float = 0.5
+    ridge: float = chosen.STACK_OUTPUT_RIDGE
     epochs: int = 50
 
     def fit(self, X: Array | Stream, y: Array | None = None, groups: Array | None = None) -> Self:

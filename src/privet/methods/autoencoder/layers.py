@@ -24,7 +24,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, chosen
 from privet._exact import Product, tanh
 from privet.bounds import Moments
 from privet.errors import InvalidArgument
@@ -155,9 +155,9 @@ class Learner:
 
     units: int
     activation: Activation = Activation.RADIAL
-    ridge: float = 0.3
-    whitening: float = 0.8
-    looseness: float = 0.1
+    ridge: float = chosen.LAYER_RIDGE
+    whitening: float = chosen.LAYER_WHITENING
+    looseness: float = chosen.LAYER_LOOSENESS
 
     def __post_init__(self) -> None:
         _check.count("units", self.units)

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Moments
 from privet.errors import InvalidArgument
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 Watcher = Callable[[str, int], None]
 """Told the name of a pass and how many records a block had, after every block."""
 
-LAYERS_SHARE = 0.25
+LAYERS_SHARE = chosen.STACK_LAYERS_SHARE
 """The part of the budget for all layers together when an output layer follows."""
 _MARGIN = 1.0 - 2.0**-40
 

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import chosen
 from privet.bounds import Moments
 from privet.mechanisms import Coefficients
 from privet.methods.autoencoder.layers import CONSTANT, LENGTH, Layer, with_constant
@@ -54,7 +55,7 @@ class OutputLayer:
     """
 
     classes: int
-    ridge: float = 0.5
+    ridge: float = chosen.STACK_OUTPUT_RIDGE
 
     def moments(self, units: int, share: float) -> Moments:
         """What is released."""

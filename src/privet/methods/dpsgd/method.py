@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privet import _check, mechanisms
+from privet import _check, chosen, mechanisms
 from privet.bounds import Bounded, clip_l2
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
@@ -41,7 +41,7 @@ class _Settings:
     learning_rate: float | None = setting(
         None, help="Of the mean gradient over the bound, at the start; by rule."
     )
-    momentum: float = setting(0.9, help="Of the descent, after Nesterov.")
+    momentum: float = setting(chosen.MOMENTUM, help="Of the descent, after Nesterov.")
 
     def __post_init__(self) -> None:
         if self.steps is not None:
@@ -71,7 +71,9 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     front: ClassVar[Front] = Front.MANY
     regression: ClassVar[bool] = True
 
-    centre: float = setting(0.05, help="Share of the budget for the mean of the rows.")
+    centre: float = setting(
+        chosen.LINEAR_CENTRE, help="Share of the budget for the mean of the rows."
+    )
 
     def plan(self, facts: PublicFacts) -> DPSGDPlan:
         """Full-batch gradient descent with momentum on rows of the unit ball.
@@ -83,15 +85,15 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         """
         _check.open_unit("delta", facts.delta)
         signal = max(facts.mu * facts.records, 1.0)
-        steps = self.steps or int(min(400, max(5, math.ceil(1.2 * signal**0.45))))
-        rate = self.learning_rate or max(0.1, 0.5 * signal / steps)
+        steps = self.steps or int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
+        rate = self.learning_rate or max(0.1, chosen.LINEAR_RATE * signal / steps)
         centre_mu = facts.mu * math.sqrt(self.centre) if self.centre > 0.0 else 0.0
         schedule = Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
             steps=steps,
             sample_rate=self.sample_rate or 1.0,
-            clipping_bound=self.clipping_bound or 0.1,
+            clipping_bound=self.clipping_bound or chosen.LINEAR_BOUND,
             beside=Gaussian(mu=centre_mu) if centre_mu else None,
         )
         return DPSGDPlan(
@@ -174,8 +176,9 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
         """
         _check.open_unit("delta", facts.delta)
         n = facts.records
-        q = self.sample_rate or min(1.0, max(64.0, 8.0 * math.sqrt(n)) / n)
-        steps = self.steps or max(20, round(min(40.0, 8.0 + 2.0 * facts.epsilon) / q))
+        epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
+        q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
+        steps = self.steps or max(20, round(min(40.0, epochs) / q))
         schedule = Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
@@ -183,7 +186,7 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
             sample_rate=q,
             clipping_bound=self.clipping_bound or 0.1,
         )
-        rate = self.learning_rate or 1.0
+        rate = self.learning_rate or chosen.NETWORK_RATE
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, chosen
 from privet._exact import Product
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
@@ -43,8 +43,8 @@ class StrokeBasis(Features):
         inner: Features,
         *,
         n_features: int = 500,
-        whitening: float = 0.75,
-        ridge: float = 0.1,
+        whitening: float = chosen.BASIS_WHITENING,
+        ridge: float = chosen.BASIS_RIDGE,
         side: int = 28,
         glyphs: int = 2000,
         views: int = 10,

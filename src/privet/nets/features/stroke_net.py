@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet._exact import Product, cut, row_sums, scaled
 from privet.guarantee import Premise
 from privet.nets.features.base import (
@@ -52,8 +52,8 @@ class StrokeNet(Features):
         self,
         *,
         side: int = 28,
-        width: int = 32,
-        steps: int = 800,
+        width: int = chosen.STROKE_NET_WIDTH,
+        steps: int = chosen.STROKE_NET_STEPS,
         batch: int = 256,
         seed: int = 0,
         folder: str | os.PathLike[str] | None = None,

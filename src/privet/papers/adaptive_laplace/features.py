@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import chosen
 from privet.data import Dataset
 from privet.nets.features import Cached, RandomProjection, Scattering, handwriting, unit_rows
 
 Rows = NDArray[np.float32]
 
-COLUMNS = {False: 200, True: 50}
+COLUMNS = {False: chosen.STROKE_COLUMNS, True: chosen.STROKE_COLUMNS_PURE}
 """Leading columns of each of the two stroke bases; fewer under pure epsilon."""
-PROJECTED = {False: 500, True: 100}
+PROJECTED = {False: chosen.PROJECTED_COLUMNS, True: chosen.PROJECTED_COLUMNS_PURE}
 """Columns of a random projection of scattering coefficients; fewer under pure epsilon."""
 
 
