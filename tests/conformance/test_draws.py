@@ -51,7 +51,7 @@ def test_one_stream_for_all_blocks_of_answers_is_seen(
     broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two blocks are needed to see it, so blocks are made small."""
-    monkeypatch.setattr(pate, "BLOCK", 16)
+    monkeypatch.setattr(pate, "BLOCK", 4)
     if broken:
         forget({"pate": 2}, monkeypatch)
     found = streams_drawn_once(BY_NAME["pate"]._fit)
