@@ -1,6 +1,10 @@
 """Exact accounting against the peers: seconds, epsilon and relative error, all in one run.
 
-    python -m benchmarks.accounting [--json] [--full]
+    python -m benchmarks.accounting [--json] [--full] [--cells N]
+
+`--cells N` looks at N random compositions of two or three wild releases instead, down to tiny
+deltas, in every relation, against an oracle that integrates over outcomes (tests/reference): how
+many are below the truth, how many lower bounds are above it, and how far apart the bounds are.
 
 The truth that `relative_error` refers to: closed forms for one step and for rate 1; for 10^4 steps
 and more an inversion integral summed without smoothing or bounds; otherwise dp-accounting's
@@ -30,6 +34,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from privet import calibrate
 from privet.loss import Direction, SampledGaussian, gaussian_epsilon, lattice
+from tests.reference.cells import check, random_cell
 from tests.reference.inversion import epsilon_of_many
 
 Row = dict[str, Any]
@@ -206,13 +211,43 @@ def _pld_of_distinct(q: np.ndarray, z: np.ndarray) -> float:
     return float(total.get_epsilon_for_delta(1e-6))
 
 
+def wild_cells(count: int, seed: int) -> dict[str, Any]:
+    """Random cells against the oracle: counts of false bounds, quantiles of width and of time."""
+    wrong: dict[str, list[int]] = {"below_truth": [], "false_lower_bound": []}
+    widths, seconds = [], []
+    for i in range(count):
+        cell = random_cell(np.random.default_rng([seed, i]), three=0.06)
+        start = time.process_time()
+        cell.loss.epsilon(cell.delta)
+        seconds.append(time.process_time() - start)
+        found = check(cell)
+        widths.append(found.width)
+        if max(found.at_high, found.over) > 1.0 + 1e-9:
+            wrong["below_truth"].append(i)
+        if found.at_low < 1.0 - 1e-9 or found.under > 1.0 + 1e-9:
+            wrong["false_lower_bound"].append(i)
+    levels = [0.5, 0.9, 0.99, 0.999, 1.0]
+    return {
+        "cells": count,
+        "seed": seed,
+        **wrong,
+        "relative_width": dict(zip(levels, np.quantile(widths, levels).tolist(), strict=True)),
+        "cpu_seconds": dict(zip(levels, np.quantile(seconds, levels).tolist(), strict=True)),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--full", action="store_true", help="the whole grid of the issue; half an hour"
     )
+    parser.add_argument("--cells", type=int, help="so many random cells against the oracle")
+    parser.add_argument("--seed", type=int, default=0, help="of the random cells")
     options = parser.parse_args()
+    if options.cells:
+        print(json.dumps(wild_cells(options.cells, options.seed), indent=1))
+        return
     logging.set_verbosity(logging.ERROR)  # the peer's RDP accountant warns hundreds of times
     SampledGaussian(sample_rate=0.5, noise_multiplier=3.0, steps=7).epsilon(1e-4)  # warm up
     rows = homogeneous(options.full) + heterogeneous()

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
-from privet.errors import Incomparable
+from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.loss import (
+    ZCDP,
     Composed,
     Direction,
     FixedSizeGaussian,
     Gaussian,
+    Laplace,
+    Pure,
     SampledGaussian,
     SampledLaplace,
     contour,
     gaussian_epsilon,
 )
 from privet.loss.base import Quadrature
+from privet.loss.pure import laplace_log_mgf, response_log_mgf
 
 REPLACE = Adjacency.REPLACE_ONE
 
@@ -113,3 +118,45 @@ def test_both_directions_are_used() -> None:
     for direction in Direction:
         value = contour.epsilon(loss.parts, direction, 1e-6, rounds=3).high
         assert loss.epsilon(1e-6) >= value * (1 - 5e-4)
+
+
+@pytest.mark.parametrize("kind", [Pure, Laplace])
+def test_a_billion_billion_tiny_losses_add_up(kind: type[Pure]) -> None:
+    """0.0 was stated for them; the central limit is the Gaussian with mu = 1, at 4.377."""
+    low, high = kind(epsilon_each=1e-9, times=10**18).epsilon_bounds(1e-5)
+    assert low <= gaussian_epsilon(1.0, 1e-5) <= high <= 4.38
+    half = kind(epsilon_each=1e-9, times=5 * 10**17)
+    assert (half + half).epsilon(1e-5) == high
+
+
+@pytest.mark.parametrize(("z", "e"), [(3.0, 1e-9), (2.0 + 40j, 1e-5), (5.0, 0.07), (1 + 9j, 0.4)])
+def test_moments_of_tiny_losses_keep_their_digits(z: complex, e: float) -> None:
+    with mpmath.workdps(60):
+        x, big = mpmath.mpc(z), mpmath.mpf(e)
+        response = mpmath.cosh((x + 0.5) * big) / mpmath.cosh(big / 2)
+        laplace = (x + 1) * mpmath.exp(x * big) + x * mpmath.exp(-(x + 1) * big)
+        exact = [complex(mpmath.log(response)), complex(mpmath.log(laplace / (2 * x + 1)))]
+    for f, truth in zip((response_log_mgf, laplace_log_mgf), exact, strict=True):
+        value, error = f(np.array([complex(z)]), e)
+        assert abs(np.expm1(value[0] - truth)) <= error[0]  # whole turns do not matter
+        assert error[0] <= 1e-13 * max(abs(truth), 0.01 if abs(z + 1) * e > 0.5 else 0.0)
+
+
+def test_counts_do_not_wrap_round() -> None:
+    steps = SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=2**40)
+    with pytest.raises(InvalidArgument, match="steps must be"):
+        steps.repeat(2**24 + 1)
+    with pytest.raises(InvalidArgument, match="steps must be"):
+        SampledGaussian(sample_rate=[0.1] * 40, noise_multiplier=1.0, steps=9 * 10**14)
+    with pytest.raises(InvalidArgument, match="times must be"):
+        Pure(epsilon_each=0.1, times=10**31)
+
+
+def test_lower_bounds_of_binned_schedules_and_of_zcdp() -> None:
+    z = np.linspace(1.0, 1.5, 250)
+    low, high = SampledGaussian(sample_rate=0.02, noise_multiplier=z).epsilon_bounds(1e-6)
+    least = SampledGaussian(sample_rate=0.02, noise_multiplier=1.5, steps=250).epsilon(1e-6)
+    assert least < low < high < 1.01 * low
+    low, high = ZCDP(rho=0.5).epsilon_bounds(1e-5)
+    assert low == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=1e-6)
+    assert low < high

@@ -195,6 +195,8 @@ def _show(loss: SampledGaussian, found: Comparison) -> None:
     table.add_column("")
     for name, g in found.rows():
         note = ""
+        if name == "exact":
+            note = f"the truth is at least {found.low:.4f}"
         if name == "closed_form":
             note = found.explain()
         colour = {Standing.PROVED: "green", Standing.CLAIMED: "yellow"}.get(g.standing, "red")

@@ -271,3 +271,28 @@ def _few_cells(
         if len(np.unique(i * len(noise_nodes) + j)) <= _MOST_CELLS:
             break
     return _cells(rate_nodes, noise_nodes, (i, a, j, b), counts)
+
+
+def coarser(q: Array, z: Array, counts: Array, most: int) -> tuple[Array, Array, Array]:
+    """Steps moved to at most `most` nodes with smaller rates and more noise: they cost no more.
+
+    Less of a rate and more noise is post-processing of the step, so that the profile falls.
+    """
+    spans = [math.log(float(np.max(v) / np.min(v))) for v in (q, z)]
+    if min(spans) == 0.0:
+        rows = [most if span > 0.0 else 1 for span in spans]
+    else:  # cells about as wide as high
+        first = math.sqrt(most * spans[0] / spans[1])
+        rows = [max(1, min(most, int(first))), 0]
+        rows[1] = max(1, most // rows[0])
+
+    def nodes(values: Array, count: int, *, up: bool) -> Array:
+        grid = np.unique(np.quantile(values, np.linspace(0.0, 1.0, count + 1)))
+        if up:
+            return grid[np.searchsorted(grid, values, side="left")]
+        return grid[np.searchsorted(grid, values, side="right") - 1]
+
+    rate = nodes(q, max(rows[0] - 1, 1), up=False)
+    noise = nodes(z, max(rows[1] - 1, 1), up=True)
+    pairs, where = np.unique(np.stack([rate, noise]), axis=1, return_inverse=True)
+    return pairs[0], pairs[1], np.bincount(where.ravel(), weights=counts)

@@ -19,31 +19,28 @@ from privet.loss.gaussian import Gaussian
 from privet.loss.renyi import moments_guarantee, renyi_guarantee
 from privet.loss.sampled import SampledGaussian
 
-EXACT_TOLERANCE = 2e-3
-"""Exact accounting is at most this much (relative) above the truth; 5e-4 absolute below .02."""
-
 
 class Verdict(Enum):
     """What exact accounting says about a claimed epsilon."""
 
     VALID = "valid bound"
-    """At least the exact upper bound: nothing is under-reported."""
+    """At least the proved upper bound: nothing is under-reported."""
     UNDECIDED = "undecided"
-    """Below the exact upper bound by less than that may be above the truth."""
+    """Between the proved bounds of the exact epsilon."""
     UNDER_REPORTS = "under-reports"
-    """Below what the release really costs."""
+    """Below the proved lower bound of what the release really costs."""
 
 
-def judge(claimed: float, exact: float) -> Verdict:
-    """Hold a claimed epsilon against an exact one that is never too small and nearly never too big.
+def judge(claimed: float, bounds: tuple[float, float]) -> Verdict:
+    """Hold a claimed epsilon against proved bounds of the exact one, (low, high).
 
-    >>> judge(1.136, 0.947).value, judge(4.917, 6.188).value
+    >>> judge(1.136, (0.9469, 0.9472)).value, judge(4.917, (6.186, 6.19)).value
     ('valid bound', 'under-reports')
     """
-    if claimed >= exact:
+    low, high = bounds
+    if claimed >= high:
         return Verdict.VALID
-    slack = EXACT_TOLERANCE * exact if exact > 0.02 else 5e-4
-    return Verdict.UNDECIDED if claimed >= exact - slack else Verdict.UNDER_REPORTS
+    return Verdict.UNDECIDED if claimed >= low else Verdict.UNDER_REPORTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +48,12 @@ class Comparison:
     """What each accountant says of one loss at one delta; `closed_form` is None where it has none.
 
     `exact`, `rdp` and `moments` are upper bounds, from tight to loose; the closed form is the
-    paper's claim.
+    paper's claim. The exact epsilon lies between `low` and `exact.epsilon`.
     """
 
     delta: float
     exact: Guarantee
+    low: float
     closed_form: Guarantee | None
     rdp: Guarantee
     moments: Guarantee
@@ -65,7 +63,12 @@ class Comparison:
         """Whether the closed form is a valid bound here."""
         if self.closed_form is None:
             return None
-        return judge(self.closed_form.epsilon, self.exact.epsilon)
+        return judge(self.closed_form.epsilon, self.bounds)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Proved bounds of the exact epsilon, from below and from above."""
+        return self.low, self.exact.epsilon
 
     @property
     def ratio(self) -> float:
@@ -103,6 +106,7 @@ class Comparison:
             name: {k: v for k, v in g.to_dict().items() if k not in ("delta", "adjacency")}
             for name, g in self.rows()
         }
+        out["exact"]["epsilon_low"] = self.low
         if self.verdict is None:
             out["closed_form"] = None
         else:
@@ -136,6 +140,7 @@ def accountants(loss: PrivacyLoss, delta: float) -> Comparison:
     return Comparison(
         delta=delta,
         exact=loss.guarantee(delta),
+        low=loss.epsilon_bounds(delta)[0],
         closed_form=closed_form_claim(loss, delta) if gaussian else None,
         rdp=renyi_guarantee(loss, delta),
         moments=moments_guarantee(loss, delta),

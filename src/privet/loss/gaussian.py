@@ -66,11 +66,18 @@ def log_deltas(mu: float, epsilon: Array) -> Array:
     return np.asarray(np.where(a > 1.0, bulk, tail))
 
 
+def _log_error(mu: float, epsilon: float) -> float:
+    """Bound of the error of `log_delta`: roundings of a, times the slope of log phi there."""
+    a = mu / 2.0 - epsilon / max(mu, 1e-100)
+    return 1e-15 * (2.0 + a * a + abs(a) * mu) if abs(a) < 1e100 else math.inf
+
+
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta of a Gaussian release with ratio `mu` at `epsilon`."""
     _check.non_negative("mu", mu)
     _check.non_negative("epsilon", epsilon)
-    return math.exp(log_delta(mu, epsilon))
+    value = math.exp(log_delta(mu, epsilon))
+    return min(1.0, value * (1.0 + _log_error(mu, epsilon))) if value > 0.0 else 0.0
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -88,7 +95,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     # log delta <= -a^2/2 for a < 0, so a = -sqrt(2 log 1/delta) is far enough
     high = mu * (mu / 2.0 + math.sqrt(-2.0 * target) + 1.0)
     root = _root(lambda e: log_delta(mu, e) - target, 0.0, high)
-    return _nudge(root, _GROW, lambda e: log_delta(mu, e) <= target)
+    return _nudge(root, _GROW, lambda e: log_delta(mu, e) + _log_error(mu, e) <= target)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -11,7 +11,13 @@ import numpy as np
 
 from privet.guarantee import Adjacency
 from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.pure import ApproximateDP, Laplace, Pure
+from privet.loss.pure import (
+    ApproximateDP,
+    Laplace,
+    Pure,
+    laplace_log_mgf,
+    response_log_mgf,
+)
 
 _ROWS = 256
 """Losses at a time, which bounds the memory."""
@@ -64,7 +70,8 @@ class Many(Part):
         return math.fsum(m.supremum(direction) for m in self.members)
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
-        return self._summed(np.asarray(orders, dtype=float))[0]
+        k, errors = self._summed(np.asarray(orders, dtype=float))
+        return np.asarray(k + errors)
 
     def log_mgf_on(
         self, line: Quadrature, direction: Direction, cut: float = 0.0
@@ -83,24 +90,13 @@ class Many(Part):
     def _summed(self, z: Array) -> tuple[Array, Array]:
         """K and its error: the formulas of the members, for many of them at once."""
         total, errors = np.zeros(z.shape, dtype=z.dtype), np.zeros(z.shape)
-        frequencies = np.abs(z.imag)
         for kind in (Pure, Laplace):
             chosen = [m for m in self.members if (type(m) is Laplace) is (kind is Laplace)]
             sizes = np.array([m.epsilon_each for m in chosen])
             times = np.array([float(m.times) for m in chosen])
             for start in range(0, len(chosen), _ROWS):
                 e, n = sizes[start : start + _ROWS, None], times[start : start + _ROWS, None]
-                k = _pure(z, e) if kind is Pure else _laplace(z, e)
-                shrink = np.exp(np.minimum(k[:, :1].real - k.real, 700.0))
+                k, doubt = (response_log_mgf if kind is Pure else laplace_log_mgf)(z[None, :], e)
                 total += np.sum(n * k, axis=0)
-                errors += np.sum(n * (10.0 + frequencies * e) * 2.3e-16 * shrink, axis=0)
+                errors += np.sum(n * (doubt + 2.0**-44 * np.abs(k)), axis=0)
         return total, errors
-
-
-def _pure(z: Array, e: Array) -> Array:
-    return np.asarray(z * e - np.log1p(np.exp(-e)) + np.log1p(np.exp(-(2.0 * z + 1.0) * e)))
-
-
-def _laplace(z: Array, e: Array) -> Array:
-    inner = ((z + 1.0) + z * np.exp(-(2.0 * z + 1.0) * e)) / (2.0 * z + 1.0)
-    return np.asarray(z * e + np.log(inner))

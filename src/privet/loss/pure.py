@@ -10,10 +10,66 @@ from typing import Any, Self
 import numpy as np
 
 from privet import _check
+from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
 from privet.loss import intervals
 from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.loss.gaussian import Gaussian
 from privet.loss.intervals import Intervals
+
+MOST = 10**30
+"""So many repetitions can be counted."""
+_SMALL = 0.5
+
+
+def _log1p(x: Array) -> Array:
+    """log(1 + x), complex too, to a few roundings of |x| where that is small (numpy's is not)."""
+    if not np.iscomplexobj(x):
+        return np.asarray(np.log1p(x))
+    out = np.empty_like(x)
+    out.real = 0.5 * np.log1p(x.real * (2.0 + x.real) + x.imag**2)
+    out.imag = np.arctan2(x.imag, 1.0 + x.real)
+    return out
+
+
+def response_log_mgf(z: Array, e: float | Array) -> tuple[Array, Array]:
+    """log E[e^(z L)] of randomised response, cosh((z + 1/2) e) / cosh(e / 2), and its error.
+
+    For small (z + 1) e it is log1p(2 sinh((z+1) e / 2) sinh(z e / 2) / cosh(e / 2)), so that a
+    billion of billions of tiny losses still add up.
+    """
+    near = np.abs(z + 1.0) * e <= _SMALL
+    y = np.where(near, z + 1.0, 0.0) * (0.5 * e)
+    x = 2.0 * np.sinh(y) * np.sinh(np.where(near, z, 0.0) * (0.5 * e)) / np.cosh(0.5 * e)
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = z * e - np.log1p(np.exp(-e)) + np.log1p(np.exp(-(2.0 * z + 1.0) * e))
+        shrink = np.exp(np.minimum(np.real(z) * e - np.real(far), 700.0))
+        rough = 2.0**-50 * (4.0 + np.abs(z) * e) * shrink
+    return np.where(near, _log1p(x), far), np.where(near, 2.0**-47 * np.abs(x), rough)
+
+
+def laplace_log_mgf(z: Array, e: float | Array) -> tuple[Array, Array]:
+    """log of ((z+1) e^(z e) + z e^(-(z+1) e)) / (2 z + 1), and its error.
+
+    With g(y) = e^y - 1 - y the ratio is 1 + ((z+1) g(z e) + z g(-(z+1) e)) / (2 z + 1), since the
+    terms of first order cancel; g by its series where y is small.
+    """
+    near = np.abs(z + 1.0) * e <= _SMALL
+    low, high = np.where(near, z, 0.0) * e, np.where(near, -(z + 1.0), 0.0) * e
+    x = ((z + 1.0) * _beyond_first_order(low) + z * _beyond_first_order(high)) / (2.0 * z + 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = ((z + 1.0) + z * np.exp(-(2.0 * z + 1.0) * e)) / (2.0 * z + 1.0)
+        far = z * e + np.log(np.where(near, 1.0, inner))
+        rough = 2.0**-50 * (4.0 + np.abs(z) * e) / np.minimum(np.abs(inner), 1.0)
+    return np.where(near, _log1p(x), far), np.where(near, 2.0**-47 * np.abs(x), rough)
+
+
+def _beyond_first_order(y: Array) -> Array:
+    """e^y - 1 - y for |y| <= 1/2, by Horner's rule."""
+    total = np.ones_like(y)
+    for k in range(16, 2, -1):
+        total = 1.0 + total * y / k
+    return np.asarray(0.5 * y * y * total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +82,12 @@ class _Repeated(Part):
 
     def __post_init__(self) -> None:
         _check.non_negative("epsilon", self.epsilon_each)
-        _check.count("times", self.times)
+        if _check.count("times", self.times) > MOST:
+            raise InvalidArgument("times", self.times, f"at most {MOST:g}")
 
     @abstractmethod
-    def _log_mgf_once(self, z: Array) -> Array: ...
+    def _log_mgf_once(self, z: Array) -> tuple[Array, Array]:
+        """log E[e^(z L)] of one release and a bound of its error, tiny where the value is."""
 
     def merge(self, other: Part) -> Part | None:
         if type(other) is type(self) and replace(other, times=self.times) == self:
@@ -54,14 +112,15 @@ class _Repeated(Part):
         return self.times * self.epsilon_each
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
-        return self.times * self._log_mgf_once(np.asarray(orders, dtype=float))
+        k, errors = self._log_mgf_once(np.asarray(orders, dtype=float))
+        return np.asarray(float(self.times) * (k + errors) * (1.0 + 1e-15))
 
     def log_mgf_on(
         self, line: Quadrature, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array] | None:
-        k = self.times * self._log_mgf_once(line.points)
-        shrink = np.exp(np.minimum(k[0].real - k.real, 700.0) / self.times)
-        return k, self.times * (8.0 + line.frequencies * self.epsilon_each) * 2.3e-16 * shrink
+        k, errors = self._log_mgf_once(line.points)
+        times = float(self.times)
+        return times * k, times * (errors + 2.0**-52 * np.abs(k))
 
     def fields(self) -> dict[str, Any]:
         return {"epsilon_each": self.epsilon_each, "times": self.times}
@@ -79,10 +138,8 @@ class Pure(_Repeated):
     1.0
     """
 
-    def _log_mgf_once(self, z: Array) -> Array:
-        e = self.epsilon_each
-        # log((e^e e^(z e) + e^(-z e)) / (1 + e^e)), scaled by its larger term
-        return z * e - math.log1p(math.exp(-e)) + np.log1p(np.exp(-(2.0 * z + 1.0) * e))
+    def _log_mgf_once(self, z: Array) -> tuple[Array, Array]:
+        return response_log_mgf(z, self.epsilon_each)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         t, e = np.asarray(epsilon, dtype=float), self.epsilon_each
@@ -108,11 +165,8 @@ class Laplace(_Repeated):
     0.393469
     """
 
-    def _log_mgf_once(self, z: Array) -> Array:
-        e = self.epsilon_each
-        # ((z+1) e^(z e) + z e^(-(z+1) e)) / (2 z + 1), scaled by e^(z e)
-        inner = ((z + 1.0) + z * np.exp(-(2.0 * z + 1.0) * e)) / (2.0 * z + 1.0)
-        return np.asarray(z * e + np.log(inner))
+    def _log_mgf_once(self, z: Array) -> tuple[Array, Array]:
+        return laplace_log_mgf(z, self.epsilon_each)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return laplace_profile(np.asarray(epsilon, dtype=float), self.epsilon_each)
@@ -139,10 +193,13 @@ class ApproximateDP(_Repeated):
 
     @property
     def failure(self) -> float:
-        return -math.expm1(self.times * math.log1p(-self.delta_each))
+        survive = (
+            float(self.times) * math.log1p(-self.delta_each) if self.delta_each < 1 else -math.inf
+        )
+        return min(1.0, -math.expm1(survive) * (1.0 + 1e-15))
 
-    def _log_mgf_once(self, z: Array) -> Array:
-        return Pure(epsilon_each=self.epsilon_each)._log_mgf_once(z)
+    def _log_mgf_once(self, z: Array) -> tuple[Array, Array]:
+        return response_log_mgf(z, self.epsilon_each)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return Pure(epsilon_each=self.epsilon_each).profile(epsilon, direction)
@@ -206,6 +263,10 @@ class ZCDP(Part):
 
     def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
         return None
+
+    def dominated(self) -> Part:
+        """The Gaussian release that is rho-zCDP and no better."""
+        return Gaussian(mu=math.sqrt(2.0 * self.rho) * (1.0 - 1e-15), adjacency=self.adjacency)
 
     def fields(self) -> dict[str, Any]:
         return {"rho": self.rho}

@@ -22,6 +22,7 @@ from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
 _MOST_EXACT = 192
+_MOST_STEPS = 1e15
 _UNIT = 2.0**-53
 _ROUND_UP = 1.0 + 2e-15
 
@@ -61,12 +62,14 @@ class Sampled(Part):
             (
                 "steps",
                 n,
-                (n >= 1) & (n == np.floor(n)) & (n < 1e15),
-                "a whole number of at least 1",
+                (n >= 1) & (n == np.floor(n)) & (n < _MOST_STEPS),
+                f"a whole number of at least 1, below {_MOST_STEPS:g}",
             ),
         ):
             if not np.all(good):
                 raise InvalidArgument(name, float(values[int(np.argmin(good))]), expected)
+        if float(np.sum(n)) >= _MOST_STEPS:
+            raise InvalidArgument("steps", float(np.sum(n)), f"fewer than {_MOST_STEPS:g} in all")
         whole = n.astype(np.int64)
         for name, values in (("sample_rate", q), ("noise_multiplier", z), ("steps", whole)):
             values.setflags(write=False)
@@ -111,7 +114,9 @@ class Sampled(Part):
         return self._like(*merged.groups)
 
     def repeat(self, times: int) -> Self:
-        return self._like(*self.groups[:2], self.groups[2] * _check.count("times", times))
+        q, z, n = self.groups
+        counts = [float(int(k) * _check.count("times", times)) for k in n]  # no wrapping round
+        return self._like(q, z, np.array(counts))
 
     @property
     def symmetric(self) -> bool:
@@ -188,7 +193,7 @@ class Sampled(Part):
             low = -np.expm1(np.minimum(t, 0.0))
             return np.where(inside, q * self._unsampled_profile(shifted, z), low)
         # H_alpha(Q | (1-q) Q + q P) = (1 - alpha (1-q)) H_a(Q | P), a = alpha q / (1 - alpha (1-q))
-        left = q - (1.0 - q) * np.expm1(np.minimum(t, 700.0))
+        left = q - (1.0 - q) * np.expm1(np.minimum(t, 700.0)) + 4.5e-16 * q
         inside = left > 0.0
         shifted = np.where(inside, t + math.log(q) - np.log(np.where(inside, left, 1.0)), 0.0)
         return np.where(inside, left * self._unsampled_profile(shifted, z), 0.0)
@@ -198,6 +203,14 @@ class Sampled(Part):
         if len(q) != 1 or n[0] != 1:
             return None
         return self._one_between(float(q[0]), float(z[0]), direction, ends)
+
+    def dominated(self) -> Self:
+        """Where steps are binned: the same number of steps, each at a node of a grid with no less
+        noise and no larger rate, at most `_MOST_EXACT` nodes."""
+        q, z, n = self.groups
+        if len(q) <= _MOST_EXACT:
+            return self
+        return self._like(*binning.coarser(q, z, n, _MOST_EXACT))
 
     @abstractmethod
     def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
