@@ -6,7 +6,11 @@ whole-training audits miss what these find (docs/guide/conformance.md).
 
 from __future__ import annotations
 
-from privet.audit.conformance.draws import noise_in_every_coordinate, streams_drawn_once
+from privet.audit.conformance.draws import (
+    noise_in_every_coordinate,
+    noise_of_every_release,
+    streams_drawn_once,
+)
 from privet.audit.conformance.estimators import EstimatorSubject
 from privet.audit.conformance.mechanisms import MechanismSubject, gaussian_cdf, laplace_cdf
 from privet.audit.conformance.report import Outcome, Report
@@ -28,6 +32,7 @@ __all__ = [
     "gaussian_cdf",
     "laplace_cdf",
     "noise_in_every_coordinate",
+    "noise_of_every_release",
     "streams_drawn_once",
 ]
 
