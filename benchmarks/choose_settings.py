@@ -163,7 +163,7 @@ def accuracy(estimator: Any, task: Task) -> float:
 
 
 def _moments(task: Task, epsilon: float, seed: int, *, delta: float = DELTA, **given: Any) -> float:
-    from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+    from privet import AdaptiveLaplaceClassifier
 
     made = AdaptiveLaplaceClassifier(
         epsilon=epsilon, delta=delta, classes=task.classes, bounds=1.0, random_state=seed,
@@ -242,19 +242,19 @@ def moments() -> tuple[Setting, ...]:
             name="CONSTANT",
             value=chosen.MOMENTS_CONSTANT,
             candidates=(0.1, 0.2, 0.5),
-            run=_at("moments", "CONSTANT"),
+            run=_at("class_means", "CONSTANT"),
         ),
         Setting(
             name="SQUARES",
             value=chosen.MOMENTS_SQUARES,
             candidates=(0.2, 0.8),
-            run=_at("moments", "SQUARES"),
+            run=_at("class_means", "SQUARES"),
         ),
         Setting(
             name="EXPONENT",
             value=chosen.MOMENTS_EXPONENT,
             candidates=(0.0, 0.5),
-            run=_at("estimator", "EXPONENT"),
+            run=_with("exponent"),
         ),
         Setting(
             name="PROJECTED_SHARE (pure)",
@@ -332,7 +332,7 @@ def linear() -> tuple[Setting, ...]:
 
 
 def _stack(task: Task, epsilon: float, seed: int, **given: Any) -> float:
-    from privet.methods.autoencoder import PrivateAutoencoderClassifier
+    from privet import PrivateAutoencoderClassifier
 
     units = min(40, task.train.shape[1] // 2)
     made = PrivateAutoencoderClassifier(

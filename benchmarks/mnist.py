@@ -18,8 +18,8 @@ import torch
 
 from benchmarks.trained import Prepared, arguments, told, trained
 from privet import data
-from privet.nets.networks import SmallCNN
 from privet.nets.features import Cached, handwriting, pictures
+from privet.nets.networks import SmallCNN
 
 TARGETS = {0.25: (97.0, 97.6), 0.5: (97.4, 98.1), 1.0: (98.0, 98.5), 2.0: (98.4, 98.8),
            4.0: (98.6, 99.0), 8.0: (98.8, 99.2)}  # fmt: skip

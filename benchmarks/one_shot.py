@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privet import data
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+from privet.estimators import AdaptiveLaplaceClassifier
 from privet.nets.features import unit_rows
 from privet.papers.adaptive_laplace.features import scattering_rows, stroke_rows
 
@@ -87,7 +87,7 @@ def measure(
         prior = "bounds of the columns"
     features = time.perf_counter() - begun
     y, y_test = dataset.y_train, dataset.y_test
-    accuracies, seconds, proved = fit_all(train, y, test, y_test, seeds, adaptive=True, **settings)
+    accuracies, seconds, proved = fit_all(train, y, test, y_test, seeds, exponent=0.25, **settings)
     least = (LEAST_PURE if pure else LEAST).get(epsilon) if name == "mnist" else None
     mean = float(np.mean(accuracies))
     row = {
@@ -109,7 +109,7 @@ def measure(
         "processor_seconds_fit": round(seconds[0], 2),
     }
     if compare:
-        identical, _, _ = fit_all(train, y, test, y_test, seeds, adaptive=False, **settings)
+        identical, _, _ = fit_all(train, y, test, y_test, seeds, exponent=0.0, **settings)
         test_of = stats.ttest_rel(accuracies, identical)
         row |= {
             "identical": [round(a, 2) for a in identical],

@@ -22,11 +22,10 @@ from scipy import stats
 from torch import nn
 
 from privet import data
-from privet.dpsgd import PrivateNetwork, Wishes
+from privet.estimators import PrivateClassifier
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
-from privet.methods.base import PublicFacts
+from privet.methods.dpsgd.method import NetworkDPSGD
 from privet.nets.networks import SmallCNN
-from privet.noise import seeded
 
 DELTA = 1e-5
 WAYS: dict[str, float | None] = {
@@ -48,20 +47,13 @@ def fit(
     dataset: data.Dataset, kind: str, epsilon: float, exponent: float | None, seed: int, steps: int
 ) -> tuple[float, float]:
     """Test accuracy in per cent and the proved epsilon."""
-    wishes = Wishes(steps=steps) if steps else Wishes()
-    trainer = PrivateNetwork(network=network(kind, dataset, seed), wishes=wishes)
-    method = RelevanceShapedTraining(trainer=trainer, exponent=exponent)
-    facts = PublicFacts(
-        records=len(dataset.x_train), features=dataset.n_features, outputs=dataset.n_classes,
-        epsilon=epsilon, delta=DELTA,
-    )  # fmt: skip
-    plan = method.plan(facts)
-    found = method.fit(dataset.train_rows(), dataset.y_train, plan, ledger=None, rng=seeded(seed))
-    model = found.model.eval()
-    with torch.no_grad():
-        parts = torch.from_numpy(dataset.test_rows()).split(1000)
-        best = torch.cat([model(part).argmax(1) for part in parts]).numpy()
-    return 100.0 * float((best == dataset.y_test).mean()), found.guarantee.epsilon
+    trainer = NetworkDPSGD(network=network(kind, dataset, seed), steps=steps or None)
+    clf = PrivateClassifier(
+        RelevanceShapedTraining(trainer=trainer, exponent=exponent),
+        epsilon=epsilon, delta=DELTA, bounds=(0.0, 1.0), classes=range(dataset.n_classes),
+        n_public=len(dataset.x_train), random_state=seed,
+    ).fit(dataset.train_rows(), dataset.y_train)  # fmt: skip
+    return 100.0 * float(clf.score(dataset.test_rows(), dataset.y_test)), clf.guarantee_.epsilon
 
 
 def measure(name: str, kind: str, epsilon: float, seeds: int, steps: int) -> dict[str, Any]:

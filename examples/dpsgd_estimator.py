@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from privet import data
-from privet.ledger import Ledger
 from privet.estimators import DPSGDClassifier
+from privet.ledger import Ledger
 
 digits = data.load("digits")
 with tempfile.TemporaryDirectory() as folder:

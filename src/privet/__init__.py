@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         runs,
     )
     from privet.estimators import (
+        AdaptiveLaplaceClassifier,
         DPSGDClassifier,
         DPSGDRegressor,
         PATEClassifier,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         PrivateRegressor,
     )
     from privet.ledger import Ledger
-    from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
     from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
     from privet.methods.pate import PATE
     from privet.methods.residual import ResidualPerturbationClassifier
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _WHERE = {
-    "AdaptiveLaplaceClassifier": "privet.methods.adaptive_laplace",
+    "AdaptiveLaplaceClassifier": "privet.estimators",
     "DPSGDClassifier": "privet.estimators",
     "DPSGDRegressor": "privet.estimators",
     "Ledger": "privet.ledger",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from privet.errors import InvalidArgument
+
+Choice = TypeVar("Choice", bound=Enum)
 
 
 def _number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
@@ -53,3 +56,12 @@ def count(name: str, value: Any, *, minimum: int = 1) -> int:
         return value  # of any size: 2^53 + 1 is not a float
     x = _number(name, value, expected, lambda x: math.isfinite(x) and x == int(x) and x >= minimum)
     return int(x)
+
+
+def member(name: str, value: Any, kind: type[Choice]) -> Choice:
+    """One of a list of choices, or the word for it."""
+    try:
+        return kind(value)
+    except ValueError:
+        words = ", ".join(str(choice.value) for choice in kind)
+        raise InvalidArgument(name, value, f"one of {words}") from None

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from privet.audit.conformance import EstimatorSubject
-from privet.estimators import DPSGDClassifier, PATEClassifier
+from privet.estimators import AdaptiveLaplaceClassifier, DPSGDClassifier, PATEClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.residual import ResidualPerturbationClassifier
 

@@ -23,7 +23,7 @@ from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.trial import attacked, trial
 from privet.kept import kept
 from privet.ledger import Ledger
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+from privet.estimators import AdaptiveLaplaceClassifier
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet._exact import row_norms
+from privet._exact import row_norms, row_sums
+from privet.bounds import UserWeights, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise, Unit
 from privet.loss import gaussian_mu
@@ -46,6 +47,8 @@ class Kind(Enum):
     """Each number is in [0, 1]."""
     BALL = "ball"
     """Each row has L2 norm at most 1."""
+    FREE = "free"
+    """Nothing: rows that a paid-for map made of others; whoever uses them bounds what they do."""
 
 
 @final
@@ -76,22 +79,24 @@ class Rows:
     @property
     def flat(self) -> NDArray[np.float32]:
         """As they are, one dimension a row."""
-        return self.values.reshape(len(self.values), -1)
+        return self.values.reshape(len(self.values), int(np.prod(self.shape)))
 
     def box(self) -> NDArray[np.float32]:
         """In [0, 1], in the record's shape; rows of a ball are moved there."""
+        self._bounded("box")
         if self.kind is Kind.BOX:
             return self.values
         return self._held((self.values + np.float32(1.0)) * np.float32(0.5))
 
     def cube(self) -> NDArray[np.float32]:
-        """In [-1, 1], in the record's shape."""
-        if self.kind is Kind.BALL:
+        """In [-1, 1], in the record's shape; free rows as they are."""
+        if self.kind is not Kind.BOX:
             return self.values
         return self._held(self.values * np.float32(2.0) - np.float32(1.0))
 
     def ball(self) -> NDArray[np.float32]:
         """Flat rows of length at most 1: the cube about its middle, shrunk."""
+        self._bounded("ball")
         if self.kind is Kind.BALL:
             return self.flat
         flat = self.cube().reshape(len(self.values), -1)
@@ -99,7 +104,24 @@ class Rows:
 
     def directions(self) -> NDArray[np.float32]:
         """Flat rows, those of a box scaled to length 1."""
+        self._bounded("ball")
         return self.flat if self.kind is Kind.BALL else unit_rows(self.flat)
+
+    def squashed(self, looseness: float) -> NDArray[np.float32]:
+        """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way
+        back; r = looseness sqrt(d).
+        """
+        self._bounded("ball")
+        if self.kind is Kind.BALL:
+            return self.flat
+        u = self.flat.astype(np.float64)
+        return squashed(u, looseness * math.sqrt(u.shape[1])).astype(np.float32)
+
+    def _bounded(self, wanted: str) -> None:
+        if self.kind is Kind.FREE:
+            raise InvalidArgument(
+                "rows", "free ones", f"rows of a box or a ball, to make a {wanted}"
+            )
 
     def _held(self, values: Array) -> NDArray[np.float32]:
         out = np.asarray(values, dtype=np.float32)
@@ -178,7 +200,7 @@ class Domain:
         for start in range(0, len(x), BLOCK):
             part, bad = x[start : start + BLOCK], null[start : start + BLOCK]
             part = np.where(_column(bad, part), 0.0, part).astype(np.float64)
-            held = _boxed(part, self.bounds) if pair else _shortened(part, self.bounds)
+            held = _boxed(part, self.bounds) if pair else shortened(part, self.bounds)
             held[bad] = 0.0
             out[start : start + BLOCK] = held
         return Rows(values=out, kind=Kind.BOX if pair else Kind.BALL, null=null)
@@ -241,6 +263,10 @@ class Records:
     def null(self) -> NDArray[np.bool_]:
         """Which places hold a record that counts for nothing."""
         return self.rows.null
+
+    def user_weights(self, share: float = 1.0) -> UserWeights | None:
+        """How much each record counts, so that a user weighs at most `share`; None for records."""
+        return None if self.groups is None else user_weights(self.groups, share=share)
 
     def facts(self, *, epsilon: float, delta: float) -> PublicFacts:
         """What may be known of them before anything is paid."""
@@ -428,12 +454,29 @@ def finite(x: Array) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(flat).all(axis=1))
 
 
+def squashed(a: Array, radius: float) -> Array:
+    """a / sqrt(radius^2 + ||a||^2), row by row: into the open unit ball, one to one.
+
+    >>> squashed(np.array([[3.0, 4.0]]), 0.0).tolist()
+    [[0.6, 0.8]]
+    """
+    squares = row_sums(np.square(a))[:, None]
+    return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
+
+
+def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:
+    """The inverse of `squashed`; rows on the border or beyond come from far out, not infinity."""
+    z = np.asarray(z, dtype=np.float64)
+    room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
+    return np.asarray(radius * z / np.sqrt(room))
+
+
 def _boxed(part: Array, bounds: Any) -> Array:
     low, high = bounds
     return np.asarray((np.clip(part, low, high) - low) / (high - low))
 
 
-def _shortened(part: Array, length: Any) -> Array:
+def shortened(part: Array, length: Any) -> Array:
     """x / max(||x||, length), and a little shorter."""
     flat = part.reshape(len(part), -1)
     largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)

@@ -8,9 +8,15 @@ from privet.estimators.base import (
     source_of,
     with_settings,
 )
-from privet.estimators.named import DPSGDClassifier, DPSGDRegressor, PATEClassifier
+from privet.estimators.named import (
+    AdaptiveLaplaceClassifier,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    PATEClassifier,
+)
 
 __all__ = [
+    "AdaptiveLaplaceClassifier",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "PATEClassifier",

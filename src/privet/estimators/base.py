@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -154,7 +155,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     def predict(self, X: Array) -> Array:
         """The most probable class of each row."""
-        return np.asarray(self.classes_[self._outputs(X).argmax(axis=1)])
+        best = self._outputs(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -223,7 +225,9 @@ def with_settings(kind: type[Method[Any]]) -> Callable[[type[Estimator]], type[E
             if f.default_factory is not dataclasses.MISSING:
                 setattr(cls, f.name, dataclasses.field(default_factory=f.default_factory))
             else:
-                setattr(cls, f.name, None if f.default is dataclasses.MISSING else f.default)
+                default = None if f.default is dataclasses.MISSING else f.default
+                # scikit-learn wants words
+                setattr(cls, f.name, default.value if isinstance(default, Enum) else default)
         own["method"] = "None"
         cls.method = dataclasses.field(default=None, init=False)
         cls.__annotations__ = own

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from privet.estimators.base import PrivateClassifier, PrivateRegressor, with_settings
+from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.contract import Method
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
 from privet.methods.pate.mean import MeanPATE
@@ -53,4 +54,16 @@ class PATEClassifier(PrivateClassifier):
     user) to one teacher. PATE by votes is `PrivateClassifier(privet.methods.pate.VotingPATE(...))`.
 
     **Guarantee**: `guarantee_`, replace-one, per teacher shard.
+    """
+
+
+@with_settings(OneShotMoments)
+class AdaptiveLaplaceClassifier(PrivateClassifier):
+    """A linear classifier on public features from noise that is added once, shaped by relevance.
+
+    See `PrivateClassifier` and `privet.methods.adaptive_laplace.OneShotMoments` for the settings;
+    delta = 0 gives pure epsilon, and `groups` in `fit` a guarantee for users. A deep network and
+    local noise are `RelevanceShapedTraining` and `LocalRecords` in a `PrivateClassifier`.
+
+    **Guarantee**: `guarantee_`. No claim is made beside it.
     """

@@ -28,7 +28,7 @@ from privet.experiments import audit_dpsgd
 from privet.guarantee import Adjacency
 from privet.mechanisms import Gaussian
 from privet.methods.adaptive_laplace import OneShotMoments
-from privet.methods.adaptive_laplace.moments import CONSTANT
+from privet.methods.adaptive_laplace.class_means import CONSTANT
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.schedule import Schedule
@@ -145,7 +145,7 @@ def _adaptive_laplace(b: Budget) -> Finding:
     assert plan.second is not None
     return _moments(
         "adaptive Laplace: both releases of moments",
-        [(plan.first, plan.first_mechanism, first), (plan.second, plan.second_mechanism, second)],
+        [(r.moments, r.mechanism, row) for r, row in ((plan.first, first), (plan.second, second))],
         plan.adjacency, plan.loss.epsilon(b.delta), b,
     )  # fmt: skip
 

@@ -82,6 +82,19 @@ class Gaussian(OnGrid):
             wider *= 2.0
         return found
 
+    @classmethod
+    def for_mu(
+        cls,
+        of: Bounded | float,
+        *,
+        mu: float,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> Gaussian:
+        """The least noise with sensitivity / scale at most mu."""
+        ratio = _check.positive("mu", mu)
+        return cls._least(of, ratio=ratio, adjacency=adjacency, dimension=dimension)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

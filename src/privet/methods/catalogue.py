@@ -22,6 +22,11 @@ GROUP = "privet.methods"
 _OWN = {
     "dpsgd": "privet.methods.dpsgd.method:LinearDPSGD",
     "dpsgd-network": "privet.methods.dpsgd.method:NetworkDPSGD",
+    "adaptive-laplace": "privet.methods.adaptive_laplace.moments:OneShotMoments",
+    "adaptive-laplace-network": (
+        "privet.methods.adaptive_laplace.shaped_training:RelevanceShapedTraining"
+    ),
+    "local-records": "privet.methods.adaptive_laplace.local:LocalRecords",
     "pate": "privet.methods.pate.mean:MeanPATE",
     "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
 }

@@ -222,6 +222,37 @@ def lone_record(facts: PublicFacts, *, kind: Kind = Kind.BALL) -> Worst:
     return Worst(present=records(alone), absent=records(there))
 
 
+def worst_unit(facts: PublicFacts, *, replaced: bool = False) -> Worst:
+    """A unit that weighs as much as one can, against none; all other places are null.
+
+    A record of unit length along the first axis; or a user to whom all places belong. Where the
+    number of records was declared the unit is gone from the second data set, which is then shorter;
+    where it was counted, null. `replaced`: records of the opposite sign are there instead.
+    """
+    worst = lone_record(facts)
+    there = worst.present
+    if facts.unit is Unit.USER:
+        values = np.repeat(there.rows.values[:1], len(there), axis=0)
+        rows = dataclasses.replace(there.rows, values=values, null=np.zeros(len(there), dtype=bool))
+        targets = np.repeat(there.targets[:1], len(there))
+        there = dataclasses.replace(there, rows=rows, targets=targets)
+    if replaced:
+        rows = dataclasses.replace(there.rows, values=-there.rows.values)
+        return Worst(present=there, absent=dataclasses.replace(there, rows=rows))
+    if not facts.declared:
+        return Worst(present=there, absent=worst.absent)
+    kept = there.null  # all places but the unit's
+    return Worst(
+        present=there,
+        absent=dataclasses.replace(
+            there,
+            rows=there.rows.part(kept),
+            targets=there.targets[kept],
+            groups=None if there.groups is None else there.groups[kept],
+        ),
+    )
+
+
 @final
 class Spending:
     """Who pays, where noise comes from, and who watches: the only way to a release.
@@ -252,6 +283,22 @@ class Spending:
         entry = self.ledger.charge(part, what=what, scope=self.scope, run=self.run, token=token)
         self.entries.append(entry)
         return entry
+
+    def within(self, plan: Plan, *, part: str) -> Spending:
+        """The same purse for a method inside another one: its own plan, and noise of its own.
+
+        What it charges is in `entries` here too. It keeps no files: the outer method would have to
+        be taken up again with it.
+        """
+        inner = Spending(
+            ledger=self.ledger,
+            rng=self.rng.child(part),
+            plan=plan,
+            run=self.run,
+            progress=self.progress,
+        )
+        inner.entries = self.entries
+        return inner
 
     def take_over(self, entries: Sequence[Entry], *, steps: int) -> None:
         """Charges that a training loop made by itself on this ledger, and how far it came."""

@@ -89,6 +89,6 @@ class NetworkModel(Model):
 
         from privet.nets.networks import build
 
-        network = settings.get("module") or build(settings["network"])
+        network = build(settings["network"], own=settings.get("module"))
         network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in arrays.items()})
         return cls(network=network.eval(), view=settings["view"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 
 from privet import _check
@@ -74,20 +75,62 @@ class SmallMLP(nn.Module):
         return logits
 
 
+@final
+class ShapedNetwork(nn.Module):
+    """network(2 D (x - m)): a trained network behind the scaling that shaped its noise.
+
+    >>> net = ShapedNetwork(nn.Identity(), centre=torch.zeros(2), shape=torch.tensor([2.0, 0.5]))
+    >>> net(torch.ones(1, 2)).tolist()
+    [[4.0, 1.0]]
+    """
+
+    centre: Tensor
+    shape: Tensor
+
+    def __init__(self, network: nn.Module, *, centre: Tensor, shape: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("centre", centre)
+        self.register_buffer("shape", shape)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """For `build`; the inner network may be one of the user's own."""
+        return {
+            "name": "ShapedNetwork", "shape": list(self.shape.shape),
+            "network": describe(self.network),
+        }  # fmt: skip
+
+    def shaped(self, x: Tensor) -> Tensor:
+        """What the network is fed for these rows."""
+        return 2.0 * self.shape * (x - self.centre)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The network's outputs for rows in [0, 1]."""
+        out: Tensor = self.network(self.shaped(x))
+        return out
+
+
 def describe(network: nn.Module) -> dict[str, Any] | None:
     """What `build` needs to make this network again; None for a network of the user's own."""
     found = getattr(network, "description", None)
     return dict(found) if isinstance(found, Mapping) else None
 
 
-def build(description: Mapping[str, Any] | None) -> nn.Module:
-    """The network of a description, with whatever weights.
+def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -> nn.Module:
+    """The network of a description, with whatever weights; `own` is one that you bring.
 
     >>> build({"name": "SmallMLP", "features": 2, "classes": 2, "hidden": 3})(
     ...     __import__("torch").zeros(1, 2)).shape
     torch.Size([1, 2])
     """
     kinds: dict[str, Any] = {"SmallCNN": SmallCNN, "SmallMLP": SmallMLP}
+    if description is not None and description["name"] == "ShapedNetwork":
+        size = tuple(description["shape"])
+        inner = build(description["network"], own)
+        return ShapedNetwork(inner, centre=torch.zeros(size), shape=torch.ones(size))
+    if own is not None:
+        return own
     if description is None:
         raise InvalidArgument(
             "module",

@@ -11,16 +11,12 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privet import data
-from privet.errors import BudgetExceeded, Incomparable, InvalidArgument, MissingFile, Unattainable
-from privet.guarantee import Adjacency, Backing, Standing, Unit
+from privet.data.records import Domain, PublicFacts
+from privet.errors import BudgetExceeded, InvalidArgument, MissingFile, Unattainable
+from privet.estimators import AdaptiveLaplaceClassifier, PrivateClassifier
+from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.methods.adaptive_laplace import (
-    AdaptiveLaplaceClassifier,
-    LocalRecords,
-    shuffled_epsilon,
-)
-from privet.methods.adaptive_laplace.rows import public_rows
-from privet.methods.base import PublicFacts
+from privet.methods.adaptive_laplace import LocalRecords, shuffled_epsilon
 from privet.nets.features import RandomProjection
 from privet.noise import seeded
 
@@ -29,7 +25,7 @@ from privet.noise import seeded
     [
         AdaptiveLaplaceClassifier(bounds=10.0, random_state=0),
         AdaptiveLaplaceClassifier(bounds=10.0, delta=0.0, random_state=0),
-        AdaptiveLaplaceClassifier(bounds=10.0, kind="local", random_state=0),
+        PrivateClassifier(LocalRecords(), bounds=10.0, random_state=0),
     ]
 )
 def test_scikit_learn_agrees(estimator, check) -> None:
@@ -49,13 +45,13 @@ def classifier(**settings) -> AdaptiveLaplaceClassifier:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_fits_within_its_budget(delta: float, adaptive: bool) -> None:
+@pytest.mark.parametrize("exponent", [0.0, 0.25])
+def test_fits_within_its_budget(delta: float, exponent: float) -> None:
     X, y = blobs()
-    clf = classifier(delta=delta, adaptive=adaptive).fit(X, y)
+    clf = classifier(delta=delta, exponent=exponent).fit(X, y)
     assert clf.score(*blobs(seed=1)) > 0.8
     assert 0.99 < clf.guarantee_.epsilon <= 1.0 and clf.guarantee_.delta == delta
-    assert clf.claim_ is None and clf.ledger_entry_ is None
+    assert clf.claim_ is None
     assert np.allclose(clf.predict_proba(X).sum(axis=1), 1.0)
     again = clone(clf).fit(X, y)
     assert np.array_equal(again.model_.weights, clf.model_.weights)
@@ -76,11 +72,11 @@ def test_a_row_depends_on_itself_alone_and_stays_in_the_ball() -> None:
     x = rng.normal(size=(50, 4)) * 10.0 ** rng.integers(-3, 300, size=(50, 1))
     x[3], x[7, 2] = np.nan, np.inf
     for bounds in (2.0, (-1.0, 1.0), ([-1, -2, -3, -4], [1, 2, 3, 400])):
-        rows = public_rows(x, features=None, bounds=bounds)
+        rows = Domain(shape=(4,), bounds=bounds).rows(x).directions()
         assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= 1.0
         assert not rows[3].any() and not rows[7].any()
         for i in (0, 3, 20):
-            alone = public_rows(x[i : i + 1], features=None, bounds=bounds)
+            alone = Domain(shape=(4,), bounds=bounds).rows(x[i : i + 1]).directions()
             assert np.array_equal(alone[0], rows[i])
 
 
@@ -89,20 +85,6 @@ def test_features_take_the_place_of_bounds_and_components_cut_them() -> None:
     front = RandomProjection(n_inputs=5, n_features=5)
     clf = classifier(bounds=None, features=front, components=4).fit(X, y)
     assert clf.model_.weights.shape == (4, 3) and clf.score(X, y) > 0.6
-
-
-def test_unknown_labels_count_for_no_class_and_public_lists_are_noted() -> None:
-    X, y = blobs()
-    y = y.copy()
-    y[:100] = "z"
-    clf = classifier().fit(X, y)
-    assert set(clf.predict(X)) <= {"a", "b", "c"}
-    said = {a.text for a in classifier(classes=None).fit(*blobs()).guarantee_.premises}
-    assert any("classes" in text for text in said)
-    assert any("number of records" in text for text in said)
-    quiet = classifier(n_public=3000).fit(*blobs()).guarantee_.premises
-    assert not any("number of records" in a.text for a in quiet)
-    assert all(a.backing is not Backing.ASSUMED or "secure" in a.text for a in quiet)
 
 
 def test_users_and_adjacency() -> None:
@@ -115,7 +97,7 @@ def test_users_and_adjacency() -> None:
 
 def test_the_ledger_refuses_a_second_fit() -> None:
     X, y = blobs()
-    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5, adjacency=Adjacency.ZERO_OUT)
     assert classifier(ledger=ledger).fit(X, y).ledger_entry_ is not None
     with pytest.raises(BudgetExceeded):
         classifier(ledger=ledger).fit(X, y)
@@ -124,8 +106,6 @@ def test_the_ledger_refuses_a_second_fit() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"reading": "x"},
-        {"kind": "x"},
         {"objective": "x"},
         {"adjacency": "x"},
         {"ridge": -1},
@@ -135,21 +115,6 @@ def test_wrong_words_are_refused_in_one_line(wrong: dict) -> None:
     with pytest.raises(InvalidArgument) as error:
         classifier(**wrong).fit(*blobs())
     assert "\n" not in str(error.value)
-
-
-def test_the_published_readings_claim_and_do_not_prove() -> None:
-    """Their epsilon is a claim; identical noise has a local proof, the authors' code none."""
-    X, y = blobs(n=300)
-    wide = {"bounds": (-4.0, 8.0), "epochs": 1, "epsilon": 1.0}
-    identical = classifier(reading="published", adaptive=False, **wide).fit(X, y)
-    assert identical.claim_.epsilon == pytest.approx(1.0)
-    assert 1.0 < identical.guarantee_.epsilon < math.inf
-    released = classifier(reading="released", **wide).fit(X, y)
-    assert released.guarantee_.epsilon == math.inf
-    assert released.guarantee_.standing is Standing.NONE
-    assert set(released.predict(X)) <= {"a", "b", "c"}
-    with pytest.raises(InvalidArgument, match="pair"):
-        classifier(reading="published", bounds=6.0).fit(X, y)
 
 
 # The local reading
@@ -188,14 +153,13 @@ def test_local_price_holds_for_every_pair_of_rows() -> None:
 
 def test_local_learns_from_many_records_and_states_replace_one() -> None:
     X, y = blobs(n=60_000)
-    clf = classifier(kind="local", epsilon=30.0).fit(X, y)
+    told = {"bounds": 6.0, "classes": ["a", "b", "c"], "random_state": 0}
+    clf = PrivateClassifier(LocalRecords(), epsilon=30.0, **told).fit(X, y)
     assert clf.score(*blobs(seed=1)) > 0.7
     assert clf.guarantee_.adjacency is Adjacency.REPLACE_ONE and clf.guarantee_.delta == 0.0
     ledger = Ledger.in_memory(cap_epsilon=99.0, cap_delta=1e-5)
-    with pytest.raises(Incomparable):
-        classifier(kind="local", ledger=ledger).fit(*blobs())
-    with pytest.raises(InvalidArgument):
-        classifier(kind="local").fit(*blobs(), groups=np.zeros(3000))
+    with pytest.raises(InvalidArgument, match="replace-one"):
+        PrivateClassifier(LocalRecords(), ledger=ledger, **told).fit(*blobs())
     with pytest.raises(InvalidArgument):
         local_plan(ratios=(1.0, -1.0))
     with pytest.raises(Unattainable):
@@ -212,6 +176,27 @@ def test_shuffling_helps_and_knows_its_limits() -> None:
 
 
 # The numbers
+
+
+def test_a_small_table_is_not_called_by_its_larger_class() -> None:
+    """Slopes are short at a small budget; the prior is brought to the same scale.
+
+    Breast-cancer data of scikit-learn, 8 splits at epsilon 1: .909 on average with these seeds and
+    a standard error of .02; with the whole prior beside the short slope it is .738.
+    """
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import train_test_split
+
+    X, y = load_breast_cancer(return_X_y=True)
+    bounds = (np.zeros(X.shape[1]), 1.1 * X.max(axis=0))  # wide ones; a user would declare them
+    scores = []
+    for seed in range(8):
+        x, x_test, label, truth = train_test_split(
+            X, y, test_size=0.3, random_state=seed, stratify=y
+        )
+        clf = AdaptiveLaplaceClassifier(bounds=bounds, classes=[0, 1], random_state=seed)
+        scores.append(clf.fit(x, label).score(x_test, truth))
+    assert np.mean(scores) > 0.87
 
 
 def _load(name: str) -> data.Dataset:

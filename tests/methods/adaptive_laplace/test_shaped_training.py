@@ -12,19 +12,20 @@ from sklearn.base import clone
 from torch import nn
 
 from privet import data
+from privet.data.records import Domain, PublicFacts, Records
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile
+from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.loss import Gaussian
-from privet.methods.adaptive_laplace import (
-    AdaptiveLaplaceClassifier,
-    OneShotMoments,
-    RelevanceShapedTraining,
-    ShapedNetwork,
-)
-from privet.methods.base import Method, PublicFacts, Release
-from privet.methods.dpsgd import PrivateNetwork, Wishes
+from privet.methods.adaptive_laplace import RelevanceShapedTraining
+from privet.methods.contract import Method
+from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.promise import Trained, train
+from privet.nets.networks import ShapedNetwork
 from privet.noise import seeded
+
+pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
 
 
 def facts(**more) -> PublicFacts:
@@ -46,23 +47,35 @@ def dense(d: int = 12, seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Linear(d, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
-def trainer(network: nn.Module | None = None, **wishes) -> PrivateNetwork:
-    return PrivateNetwork(network=network or dense(), wishes=Wishes(**{"steps": 10, **wishes}))
+def trainer(network: nn.Module | None = None, **settings) -> NetworkDPSGD:
+    return NetworkDPSGD(network=network or dense(), **{"steps": 10, **settings})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched(Method[nn.Module, PrivateNetwork]):
-    """A trainer that notes what the ledger held when it was asked to train."""
+class Watched(Method):
+    """A trainer that notes what it was given, and what had been charged by then."""
 
-    inner: PrivateNetwork
+    inner: NetworkDPSGD
     seen: list
+    name = "watched"
 
     def plan(self, facts: PublicFacts):
         return self.inner.plan(facts)
 
-    def fit(self, x, y, plan, *, ledger, rng) -> Release[nn.Module]:
-        self.seen.append((x, y, [entry.what for entry in ledger.entries()]))
-        return self.inner.fit(x, y, plan, ledger=ledger, rng=rng)
+    def fit(self, records, plan, spending):
+        self.seen.append((records, [entry.what for entry in spending.ledger.entries()]))
+        return self.inner.fit(records, plan, spending)
+
+
+def held(x: np.ndarray, y: np.ndarray) -> Records:
+    domain = Domain(shape=x.shape[1:], bounds=(0.0, 1.0))
+    return Records.classified(x, y, domain=domain, classes=np.arange(2), n_public=len(x))
+
+
+def released(method: Method, x, y, *, epsilon: float = 1.0, seed: int = 0, **more) -> Trained:
+    records = held(x, y)
+    plan = method.plan(records.facts(epsilon=epsilon, delta=1e-5))
+    return train(method, records, plan, rng=seeded(seed), **more)
 
 
 # The budget
@@ -81,13 +94,12 @@ def test_both_parts_fill_the_budget_and_no_more(exponent, epsilon, sample_rate) 
 def test_charged_before_release_and_guaranteed_by_what_was_charged() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))
-    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
-    x, y = one_that_matters()
-    found = method.fit(x, y, method.plan(facts()), ledger=ledger, rng=seeded(0))
-    assert seen[0][2] == ["private relevance"]
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    found = released(method, *one_that_matters(), ledger=ledger)
+    assert seen[0][1] == ["private relevance"]
     assert found.entries == tuple(ledger.entries()) and len(found.entries) >= 2
     assert found.guarantee.epsilon == pytest.approx(ledger.spent(), rel=1e-6)
-    assert 0.99 < found.guarantee.epsilon <= 1.0
+    assert 0.99 < found.guarantee.epsilon <= 1.0 and found.steps == 10
     assert found.guarantee.adjacency is Adjacency.ADD_REMOVE and found.claim is None
     said = [a.text for a in found.guarantee.premises]
     assert any("clipped" in text for text in said) and any("unit ball" in text for text in said)
@@ -96,12 +108,11 @@ def test_charged_before_release_and_guaranteed_by_what_was_charged() -> None:
 def test_a_ledger_that_cannot_afford_both_releases_nothing() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))
-    plan = method.plan(facts())
-    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
     ledger.charge(Gaussian(mu=0.1), what="something before")
-    assert ledger.affords(plan.relevance.loss)  # the first release alone would have fitted
+    assert ledger.affords(method.plan(facts()).relevance.loss)  # the first alone would have fitted
     with pytest.raises(BudgetExceeded):
-        method.fit(*one_that_matters(), plan, ledger=ledger, rng=seeded(0))
+        released(method, *one_that_matters(), ledger=ledger)
     assert len(list(ledger.entries())) == 1 and not seen
 
 
@@ -130,71 +141,63 @@ def test_the_relevant_feature_gets_the_energy_and_the_total_stays(exponent: floa
         trainer=Watched(inner=trainer(steps=1), seen=seen), exponent=exponent, share=0.5, radius=1.0
     )
     x, y = one_that_matters(n=20_000)
-    plan = method.plan(facts(records=20_000, epsilon=4.0))
-    found = method.fit(x, y, plan, ledger=None, rng=seeded(0))
-    shape = found.model.shape.numpy()
+    network = released(method, x, y, epsilon=4.0).model.network
+    shape, centre = network.shape.numpy(), network.centre.numpy()
     assert shape.argmax() == 3 and shape[3] > 1.5 * np.delete(shape, 3).max()
-    assert np.abs(found.model.centre.numpy() - x.mean(0)).max() < 0.03
-    fed = seen[0][0]
+    assert np.abs(centre - x.mean(0)).max() < 0.03
+    fed = seen[0][0].rows.cube()
     assert fed.var(0).sum() == pytest.approx(4.0 * x.var(0).sum(), rel=0.15)
-    assert np.allclose(fed, 2.0 * shape * (x - found.model.centre.numpy()), atol=1e-5)
+    assert np.allclose(fed, 2.0 * shape * (x - centre), atol=1e-5)
 
 
 def test_identical_noise_changes_nothing_but_the_range() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen), exponent=None)
     x, y = one_that_matters()
-    found = method.fit(x, y, method.plan(facts()), ledger=None, rng=seeded(0))
-    assert np.allclose(seen[0][0], 2.0 * x) and seen[0][2] == []
+    found = released(method, x, y)
+    assert np.allclose(seen[0][0].rows.cube(), 2.0 * x) and seen[0][1] == []
     assert found.guarantee.epsilon <= 1.0
 
 
 # Misuse
 
 
-def test_records_without_a_known_class_are_left_out() -> None:
+def test_records_without_a_known_class_count_for_nothing() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))
     x, y = one_that_matters()
     y[:50], y[50:60] = -1, 7
-    method.fit(x, y, method.plan(facts()), ledger=None, rng=seeded(0))
-    assert len(seen[0][0]) == 1940 and set(seen[0][1]) == {0, 1}
+    released(method, x, y)
+    shown = seen[0][0]
+    assert shown.null.sum() == 60 and not shown.rows.cube()[:60].any()
 
 
 def test_wrong_settings_say_what_is_wrong() -> None:
-    x, y = one_that_matters()
-    method = RelevanceShapedTraining(trainer=trainer())
-    with pytest.raises(InvalidArgument, match="12 features"):
-        method.fit(x[:, :5], y, method.plan(facts()), ledger=None, rng=seeded(0))
-    for wrong in ({"share": 0.0}, {"share": 1.0}, {"exponent": -1.0}):
-        with pytest.raises(InvalidArgument):
-            RelevanceShapedTraining(trainer=trainer(), **wrong).plan(facts())
-    for wrong in (
-        {"trainer": None}, {"bounds": None}, {"bounds": 3.0}, {"adjacency": "replace-one"},
-        {"delta": 0.0},
-    ):  # fmt: skip
+    x, y = one_that_matters(n=50)
+    for wrong in ({"bounds": None}, {"delta": 0.0}):
         with pytest.raises(InvalidArgument) as error:
             classifier(**wrong).fit(x, y)
         assert "\n" not in str(error.value)
+    linear = RelevanceShapedTraining(trainer=LinearDPSGD())
+    with pytest.raises(InvalidArgument):  # rows that are not in the ball
+        released(linear, x, y)
 
 
 # Through the estimator
 
 
-def classifier(**settings) -> AdaptiveLaplaceClassifier:
-    return AdaptiveLaplaceClassifier(
-        **{
-            "kind": "network", "trainer": trainer(), "bounds": (0.0, 1.0), "classes": [0, 1],
-            "random_state": 0, **settings,
-        }
-    )  # fmt: skip
+def classifier(inner: Method | None = None, **settings) -> PrivateClassifier:
+    method = RelevanceShapedTraining(trainer=inner or trainer())
+    return PrivateClassifier(
+        method, **{"bounds": (0.0, 1.0), "classes": [0, 1], "random_state": 0, **settings}
+    )
 
 
 def test_the_estimator_trains_a_copy_and_repeats_itself() -> None:
     x, y = one_that_matters()
     started = dense()
     before = [p.detach().clone() for p in started.parameters()]
-    clf = classifier(trainer=trainer(started, steps=30), epsilon=4.0).fit(x, y)
+    clf = classifier(trainer(started, steps=30), epsilon=4.0).fit(x, y)
     assert all(torch.equal(a, b) for a, b in zip(before, started.parameters(), strict=True))
     assert clf.score(*one_that_matters(seed=1)) > 0.75
     assert clf.claim_ is None and 3.9 < clf.guarantee_.epsilon <= 4.0
@@ -211,10 +214,9 @@ def test_a_convolutional_network_on_pictures() -> None:
         nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 8, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(128, 10),
     )  # fmt: skip
-    clf = AdaptiveLaplaceClassifier(
-        epsilon=8.0, kind="network", classes=range(10), bounds=(low.ravel(), high.ravel()),
-        trainer=PrivateNetwork(network=network, wishes=Wishes(steps=25, sample_rate=0.5)),
-        random_state=0,
+    clf = classifier(
+        NetworkDPSGD(network=network, steps=25, sample_rate=0.5), epsilon=8.0, classes=range(10),
+        bounds=(low.ravel(), high.ravel()),
     ).fit(digits.x_train.reshape(-1, 8, 8), digits.y_train)  # fmt: skip
     assert clf.model_.network.shape.shape == (8, 8)
     assert clf.score(digits.x_test.reshape(-1, 8, 8), digits.y_test) > 0.7
@@ -239,11 +241,9 @@ def test_adaptive_beats_identical_where_few_features_matter() -> None:
             method = RelevanceShapedTraining(
                 trainer=trainer(dense(40, seed), steps=60), exponent=exponent, share=0.1
             )
-            plan = method.plan(facts(features=40, epsilon=1.0))
-            found = method.fit(x, y, plan, ledger=None, rng=seeded(seed))
-            with torch.no_grad():
-                z = found.model(torch.from_numpy(x_test))
-            score[exponent] = float((z.argmax(1).numpy() == y_test).mean())
+            found = released(method, x, y, seed=seed)
+            z = found.model.outputs(held(x_test, y_test).rows)
+            score[exponent] = float((z.argmax(1) == y_test).mean())
             assert found.guarantee.epsilon <= 1.0
         gains.append(score[1.0] - score[0.0])
     assert stats.ttest_1samp(gains, 0.0, alternative="greater").pvalue < 1e-3, gains
@@ -261,10 +261,7 @@ def test_mnist_by_a_small_convolutional_network() -> None:
         nn.MaxPool2d(2), nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.Flatten(),
         nn.Linear(128, 10),
     )  # fmt: skip
-    clf = AdaptiveLaplaceClassifier(
-        epsilon=1.0, kind="network", classes=range(10), bounds=(0.0, 1.0),
-        trainer=PrivateNetwork(network=network, wishes=Wishes(steps=40)), random_state=0,
-    ).fit(mnist.train_rows()[:30_000].reshape(-1, 28, 28), mnist.y_train[:30_000])  # fmt: skip
+    clf = classifier(NetworkDPSGD(network=network, steps=40), classes=range(10)).fit(mnist.train_rows()[:30_000].reshape(-1, 28, 28), mnist.y_train[:30_000])  # fmt: skip
     assert (
         clf.score(mnist.test_rows().reshape(-1, 28, 28), mnist.y_test) > 0.85
     )  # .872 with this seed
@@ -274,16 +271,10 @@ def test_mnist_by_a_small_convolutional_network() -> None:
 @pytest.mark.parametrize("exponent", [0.5, None])
 def test_a_ledger_for_users_is_refused(exponent: float | None) -> None:
     """Both charges are for single records; a ledger per user would promise too much."""
-    x, y = one_that_matters()
     method = RelevanceShapedTraining(trainer=trainer(), exponent=exponent)
-    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5, unit=Unit.USER)
+    ledger = Ledger.in_memory(
+        cap_epsilon=1.0, cap_delta=1e-5, unit=Unit.USER, adjacency=Adjacency.ADD_REMOVE
+    )
     with pytest.raises(InvalidArgument, match="per record"):
-        method.fit(x, y, method.plan(facts()), ledger=ledger, rng=seeded(0))
+        released(method, *one_that_matters(), ledger=ledger)
     assert not ledger.entries()
-
-
-def test_moments_for_users_are_refused() -> None:
-    """Half a record's influence a user, without weights, would be half the noise a record needs."""
-    halved = OneShotMoments(unit=Unit.USER, user_share=0.5)
-    with pytest.raises(InvalidArgument, match="record"):
-        RelevanceShapedTraining(trainer=trainer(), moments=halved).plan(facts())

@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from privet.estimators import DPSGDClassifier, PATEClassifier, PrivateClassifier
+from privet.estimators import (
+    AdaptiveLaplaceClassifier,
+    DPSGDClassifier,
+    PATEClassifier,
+    PrivateClassifier,
+)
 from privet.experiments.compare.baselines import Network, OneAgainstRest
 from privet.experiments.compare.bench import Bench, View
 from privet.ledger import Ledger
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
+from privet.methods.adaptive_laplace import RelevanceShapedTraining
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
-from privet.methods.dpsgd import PrivateNetwork, Wishes
+from privet.methods.dpsgd import Wishes
 from privet.methods.dpsgd.automatic import network_plan
+from privet.methods.dpsgd.method import NetworkDPSGD
 from privet.methods.pate import VotingPATE
 from privet.methods.residual import ResidualPerturbationClassifier
 from privet.methods.residual.training import Training
@@ -157,15 +163,14 @@ def adaptive(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
 
 def identical(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """The same with the same noise for all."""
-    return adaptive(bench, seed, ledger).set_params(adaptive=False)
+    return adaptive(bench, seed, ledger).set_params(exponent=0.0)
 
 
 def adaptive_network(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
     """The small network, trained with noise shaped by relevance that was paid for."""
-    trainer = PrivateNetwork(network=_small_network(bench, seed))
-    return AdaptiveLaplaceClassifier(
-        **_counted(bench, seed, ledger), kind="network", trainer=trainer
-    )
+    trainer = NetworkDPSGD(network=_small_network(bench, seed))
+    method = RelevanceShapedTraining(trainer=trainer)
+    return PrivateClassifier(method, **_counted(bench, seed, ledger))
 
 
 def adaptive_published(bench: Bench, seed: int, ledger: Ledger | None) -> Any:

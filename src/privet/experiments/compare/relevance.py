@@ -13,38 +13,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet.estimators import PrivateClassifier
 from privet.experiments.compare.bench import Bench, View
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.adaptive_laplace.network_rule import NetworkRule
-from privet.methods.adaptive_laplace.rows import public_rows
-from privet.methods.adaptive_laplace.shaped_training import ShapedNetwork
-from privet.methods.adaptive_laplace.solve import LinearRule
+from privet.methods.models import LinearModel, NetworkModel
+from privet.nets.networks import ShapedNetwork
 from privet.nets.relevance import of_unit_length, relevance
 
-Relevance = Callable[[AdaptiveLaplaceClassifier, Bench], dict[str, Any] | None]
+Relevance = Callable[[PrivateClassifier, Bench], dict[str, Any] | None]
 MOST = 1000
 """Public records that are looked at."""
 
 
-def of_rule(model: AdaptiveLaplaceClassifier, bench: Bench) -> dict[str, Any] | None:
+def of_rule(model: PrivateClassifier, bench: Bench) -> dict[str, Any] | None:
     """Of a linear rule on columns; None where it stands on features, which nobody can look at."""
     if bench.shape is not None:
         return None
     rule, rows = model.model_, bench.public(View.COLUMNS)[:MOST]
-    assert isinstance(rule, LinearRule)
+    assert isinstance(rule, LinearModel)
     columns, classes = rule.weights.shape
     layer = nn.Linear(columns, classes, bias=False)
     with torch.no_grad():  # each class against the mean of all
         weights = rule.weights - rule.weights.mean(axis=1, keepdims=True)
         layer.weight.copy_(torch.from_numpy(weights.T))
-    fed = public_rows(rows, features=None, bounds=bench.feature_bounds)
+    fed = model.domain_.rows(rows).directions()
     return _by_class(bench, layer, torch.from_numpy(fed - fed.mean(axis=0)), model.predict(rows))
 
 
-def of_network(model: AdaptiveLaplaceClassifier, bench: Bench) -> dict[str, Any] | None:
+def of_network(model: PrivateClassifier, bench: Bench) -> dict[str, Any] | None:
     """Of a network trained with shaped noise, for what it is fed: 2 D (x - m)."""
     rule = model.model_
-    assert isinstance(rule, NetworkRule) and isinstance(rule.network, ShapedNetwork)
+    assert isinstance(rule, NetworkModel) and isinstance(rule.network, ShapedNetwork)
     shaped = rule.network
     rows = torch.from_numpy(bench.public(View.COLUMNS)[:MOST])
     with torch.no_grad():

@@ -10,21 +10,24 @@ Symbols: d features, beta_j public budget ratios with sum d, eps_x and eps_y the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories
+from privet.data.records import Kind, PublicFacts, Records, Rows
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Adjacency, Premise
 from privet.mechanisms import Laplace, RandomisedResponse
-from privet.methods.adaptive_laplace.solve import ClassMeans, LinearRule, Solver
-from privet.methods.base import Method, PublicFacts, Release, check_per_record
+from privet.methods.adaptive_laplace.solve import ClassMeans, Objective, Solver
+from privet.methods.contract import Front, Method, Plan, Spending, Worst, lone_record, setting
+from privet.methods.enough import Signal
+from privet.methods.models import LinearModel, leading
 from privet.noise import Source, grid
 
 Array = NDArray[Any]
@@ -35,7 +38,7 @@ _BLOCK = 4096
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LocalPlan:
+class LocalPlan(Plan):
     """Noise for features and labels, from public facts."""
 
     facts: PublicFacts
@@ -43,23 +46,42 @@ class LocalPlan:
     labels: RandomisedResponse
     ratios: tuple[float, ...]
 
-    @property
+    @cached_property
     def loss(self) -> losses.PrivacyLoss:
         """What each record pays, for both of its answers."""
         size = float(np.linalg.norm(self.ratios))
         x = self.features.loss(_sensitivity(size), adjacency=Adjacency.REPLACE_ONE)
         return losses.compose([x, self.labels.loss()], adjacency=Adjacency.REPLACE_ONE)
 
+    @property
+    def theorem(self) -> str:
+        return f"{self.features.theorem}; {self.labels.theorem}"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return premises.bound("rows are held in the unit ball"), self.features.law
+
+    @property
+    def signal(self) -> Signal:
+        """Every record brings its own noise."""
+        return replace(super().signal, growth=0.5)
+
+    def summary(self) -> dict[str, Any]:
+        return {"noise": self.features.scale, "truth": self.labels.truth}
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LocalRecords(Method[LinearRule, LocalPlan]):
+class LocalRecords(Method[LocalPlan]):
     """Laplace noise on each record's features, randomised response for its label, then moments.
 
     A row h of the unit ball becomes h_j + Lap(b_j), b_j = 2 ||beta||_2 / (beta_j eps_x): between
     two rows, sum_j |h_j - h'_j| / b_j <= eps_x, by Cauchy's inequality. The relevance that beta
     stands for must be public; None is beta = 1. Sums over noisy records are then freed from the
     known bias (2 b_j^2 on the diagonal of sum h h^T, the lies of randomised response) and solved.
+
+    A null record answers like any other, zero with noise and a label by lot: that it is null is
+    something about it.
 
     **Guarantee** eps_x + eps_y, delta = 0, for each record by itself, replace-one: the data set
     that anybody sees is already noisy, so the number of epochs does not matter. That a record is
@@ -68,52 +90,61 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
     Adaptive Laplace Mechanism, Algorithm 1, with scales for which a proof holds.
     """
 
-    ratios: tuple[float, ...] | None = None
-    label_share: float = 0.3
-    solver: Solver = field(default_factory=Solver)
+    name: ClassVar[str] = "local-records"
+    front: ClassVar[Front] = Front.FEW
+
+    label_share: float = setting(0.3, help="Part of the budget for labels.")
+    components: int | None = setting(None, help="Use this many leading features only.")
+    ratios: tuple[float, ...] | None = setting(
+        None, help="Public weights of the features; alike unless told.", option=False
+    )
+    objective: Objective = setting(
+        Objective.DISCRIMINANT,
+        help="What is solved for: discriminant, squared error or cross-entropy.",
+    )
+    ridge: float = setting(chosen.MOMENTS_RIDGE, help="Of the solution, in units of the noise.")
+
+    def __post_init__(self) -> None:
+        _check.open_unit("label_share", self.label_share)
+        _check.non_negative("ridge", self.ridge)
+        if self.components is not None:
+            _check.count("components", self.components)
+        object.__setattr__(self, "objective", _check.member("objective", self.objective, Objective))
 
     def plan(self, facts: PublicFacts) -> LocalPlan:
-        """Scales from public facts; `facts.delta` is not used."""
-        d = facts.features
+        """Scales from public facts; delta is not used."""
+        d = min(facts.features, self.components or facts.features)
         ratios = (1.0,) * d if self.ratios is None else tuple(map(float, self.ratios))
         if len(ratios) != d or any(not 0.0 < r < math.inf for r in ratios):
             raise InvalidArgument("ratios", self.ratios, f"{d} numbers above 0")
         scale = d / math.fsum(ratios)
         ratios = tuple(r * scale for r in ratios)
         epsilon = _check.positive("epsilon", facts.epsilon) * (1.0 - 2.0**-40)
-        share = _check.open_unit("label_share", self.label_share)
         size = _sensitivity(float(np.linalg.norm(ratios)))
         features = Laplace.for_budget(
-            size, epsilon=(1.0 - share) * epsilon, adjacency=Adjacency.REPLACE_ONE
+            size, epsilon=(1.0 - self.label_share) * epsilon, adjacency=Adjacency.REPLACE_ONE
         )
         if grid.spacing(features.scale) > 1.0 / _UNIT:  # the grid of the noise holds the rows
             raise Unattainable(
                 f"noise of scale {features.scale:.3g} on {d} features: give more epsilon, or fewer"
             )
         return LocalPlan(
-            facts=facts,
+            facts=replace(facts, delta=0.0),
             features=features,
-            labels=RandomisedResponse(classes=facts.outputs, epsilon=share * epsilon),
+            labels=RandomisedResponse(classes=facts.outputs, epsilon=self.label_share * epsilon),
             ratios=ratios,
         )
 
-    def fit(
-        self, x: Array, y: Array, plan: LocalPlan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[LinearRule]:
-        """Perturb rows of the unit ball and class numbers, then solve from the noisy records."""
-        entries: tuple[Entry, ...] = ()
-        if ledger is not None:
-            check_per_record(ledger)
-            entries = (
-                ledger.charge(plan.loss, what="local records", scope=Scope(secret=rng.secret)),
-            )
+    def fit(self, records: Records, plan: LocalPlan, spending: Spending) -> LinearModel:
+        """Perturb every record, then solve from the noisy ones."""
+        spending.charge(what="local records")
+        rng, k = spending.rng, plan.facts.outputs
+        x = leading(records.rows.directions(), self.components)
         noisy = self.perturb(x, plan, rng.child("features"))
-        answers = plan.labels.release(categories(y, plan.facts.outputs), rng=rng.child("labels"))
-        model = self._solve(noisy, answers, plan)
-        stated = plan.loss.guarantee(0.0, theorem=f"{plan.features.theorem}; {plan.labels.theorem}")
-        bound = premises.bound("rows are held in the unit ball")
-        guarantee = replace(stated, premises=(bound, plan.features.law, premises.SECRET_KEY))
-        return Release(model=model, guarantee=guarantee, claim=None, entries=entries)
+        lots = rng.child("lots").integers(k, len(x))  # drawn for all, used where there is no label
+        y = np.where(records.targets >= 0, records.targets, lots)
+        answers = plan.labels.release(categories(y, k), rng=rng.child("labels"))
+        return replace(self._solve(noisy, answers, plan), components=self.components)
 
     def perturb(self, x: Array, plan: LocalPlan, rng: Source) -> NDArray[np.float32]:
         """Each row with its own noise: what would leave the owner's hands."""
@@ -138,7 +169,7 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
             out[start : start + _BLOCK] = noisy / beta
         return out
 
-    def _solve(self, noisy: Array, answers: NDArray[np.int64], plan: LocalPlan) -> LinearRule:
+    def _solve(self, noisy: Array, answers: NDArray[np.int64], plan: LocalPlan) -> LinearModel:
         k, n, d = plan.facts.outputs, len(noisy), noisy.shape[1]
         targets = plan.labels.debias(np.eye(k))[answers]
         variance = 2.0 * (plan.features.scale / np.asarray(plan.ratios)) ** 2
@@ -154,9 +185,29 @@ class LocalRecords(Method[LinearRule, LocalPlan]):
         added = float(k * variance.mean() * lies / max(n, 1))
         within = gram - (means * sizes) @ means.T
         spread = np.maximum(np.diag(within) / max(n, 1), 1e-6)
-        first = ClassMeans(means=means, sizes=sizes, within=spread, noise=added)
+        first = ClassMeans(
+            means=means, sizes=sizes, within=spread, total=float(spread.sum()), noise=added
+        )
         noise = 2.0 * float(variance.mean()) * math.sqrt(max(n, 1))
-        return self.solver.solve(first, within, gram_noise=noise, shape=np.ones(d))
+        solver = Solver(objective=self.objective, ridge=self.ridge)
+        return solver.solve(first, within, gram_noise=noise, shape=np.ones(d))
+
+    def neighbours(self, plan: LocalPlan) -> Worst:
+        """A row along beta against the opposite one of another class: Cauchy's equality."""
+        alone = lone_record(plan.facts).present
+        values = np.zeros((len(alone), plan.facts.features), dtype=np.float32)
+        beta = np.asarray(plan.ratios)
+        values[0, : len(beta)] = beta / np.linalg.norm(beta) * (1.0 - 1e-6)
+
+        def records(sign: float, label: int) -> Records:
+            targets = alone.targets.copy()
+            targets[0] = label
+            rows = (sign * values).astype(np.float32).reshape(alone.rows.values.shape)
+            return replace(
+                alone, rows=Rows(values=rows, kind=Kind.BALL, null=alone.null), targets=targets
+            )
+
+        return Worst(present=records(1.0, 0), absent=records(-1.0, 1))
 
 
 def shuffled_epsilon(epsilon: float, *, records: int, delta: float) -> float:

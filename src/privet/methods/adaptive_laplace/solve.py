@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import chosen
 from privet.bounds import Quadratic, cross_entropy, squared_error
+from privet.methods.models import LinearModel
 
 Array = NDArray[np.float64]
 
@@ -34,19 +35,6 @@ class Objective(Enum):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearRule:
-    """logits = h W + c."""
-
-    weights: Array = field(repr=False)
-    intercept: Array
-
-    def logits(self, rows: NDArray[Any]) -> Array:
-        """One logit a class for each row."""
-        return np.asarray(rows.astype(np.float64) @ self.weights + self.intercept)
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassMeans:
     """Released first moments, and what follows from them."""
 
@@ -55,6 +43,8 @@ class ClassMeans:
     sizes: Array
     within: Array = field(repr=False)
     """The variance of each feature within classes."""
+    total: float
+    """The variance within classes of all features together: less noisy than the sum of `within`."""
     noise: float
     """Variance that noise adds to an entry of M, on average over classes."""
 
@@ -109,14 +99,15 @@ class Solver:
             return f.minimum(ridge=ridge)
         return f.descend(ridge=ridge, epochs=self.epochs)
 
-    def means_only(self, first: ClassMeans) -> LinearRule:
+    def means_only(self, first: ClassMeans) -> LinearModel:
         """The rule when no second moment was released: one variance for all features."""
         weights = first.means / max(float(first.within.mean()), 1e-12)
-        return _discriminant(weights, first)
+        gaps = weights - (weights @ first.shares)[:, None]
+        return _discriminant(weights, first, spread=first.within @ gaps**2)
 
     def solve(
         self, first: ClassMeans, gram: Array, *, gram_noise: float, shape: Array
-    ) -> LinearRule:
+    ) -> LinearModel:
         """The rule from class means and the second moment of shaped directions.
 
         C = c D^-1 G D^-1, where the public-by-then number c makes the trace of C what the released
@@ -129,12 +120,16 @@ class Solver:
         if self.objective is Objective.DISCRIMINANT:
             f = Quadratic(curvature=gram, linear=-shape[:, None] * first.means)
             weights = shape[:, None] * self._minimum(f, ridge) / c
-            return _discriminant(weights, first)
+            gaps = (weights - (weights @ first.shares)[:, None]) / shape[:, None]
+            spread = (
+                first.total / max(trace, 1e-3 * n) * _quadratic_form(gram, gaps, noise=gram_noise)
+            )
+            return _discriminant(weights, first, spread=spread)
         return self._order_two(first, c * n * gram / np.outer(shape, shape), c * n * ridge)
 
     def solve_projected(
         self, first: ClassMeans, gram: Array, *, gram_noise: float, basis: Array
-    ) -> LinearRule:
+    ) -> LinearModel:
         """The discriminant rule in the span of the means, from the second moment taken there.
 
         Other objectives need the moments outside the span, so this is always the discriminant.
@@ -143,10 +138,14 @@ class Solver:
         ridge = 4.0 * self.ridge * math.sqrt(len(gram)) * gram_noise
         # noise in the means, which the second moment was taken around, counts as variance too
         ridge += float(first.sizes.sum()) * first.noise
-        f = Quadratic(curvature=gram, linear=-float(first.sizes.sum()) * (basis.T @ first.means))
-        return _discriminant(basis @ self._minimum(f, max(ridge, 1e-9)), first)
+        n = float(first.sizes.sum())
+        f = Quadratic(curvature=gram, linear=-n * (basis.T @ first.means))
+        weights = self._minimum(f, max(ridge, 1e-9))
+        gaps = weights - (weights @ first.shares)[:, None]
+        spread = _quadratic_form(gram, gaps, noise=gram_noise) / n
+        return _discriminant(basis @ weights, first, spread=spread)
 
-    def _order_two(self, first: ClassMeans, within: Array, ridge: float) -> LinearRule:
+    def _order_two(self, first: ClassMeans, within: Array, ridge: float) -> LinearModel:
         """The polynomial loss on rows (h, 1): its moments put together from the released parts."""
         sums = first.means * first.sizes
         gram = within + sums @ first.means.T
@@ -159,12 +158,33 @@ class Solver:
             f = cross_entropy(gram=full, cross=cross, first=full[:, -1], records=n)
             ridge /= 4.0
         weights = self._minimum(f, ridge)
-        return LinearRule(weights=weights[:-1], intercept=weights[-1])
+        return LinearModel(weights=weights[:-1], intercept=weights[-1], view="directions")
 
 
-def _discriminant(weights: Array, first: ClassMeans) -> LinearRule:
-    intercept = -(first.means * weights).sum(axis=0) / 2.0 + np.log(first.shares)
-    return LinearRule(weights=weights, intercept=intercept)
+def _discriminant(weights: Array, first: ClassMeans, *, spread: Array) -> LinearModel:
+    """Logits w_k^T h - w_k^T M_k / 2 + log pi_k / s, with s how much too short the slope is.
+
+    A ridge, and variances held above their noise, shorten w: probabilities are then as unsure as
+    noise makes them. But the whole of log pi beside a short slope calls everything the larger
+    class. Scores w_k^T h, less their mean over classes, have class means g_k apart from the overall
+    one, and `spread`_k is their variance within classes, both from what was released. Log odds of
+    Gaussian classes have the slope g over variance, which is s = sum pi_k g_k / sum pi_k spread_k
+    of ours, and 1 without ridge and noise. Slope and intercept are brought to one scale by dividing
+    the prior. Post-processing.
+    """
+    gaps = first.means - first.centre[:, None]
+    apart = float(((weights - (weights @ first.shares)[:, None]) * gaps).sum(axis=0) @ first.shares)
+    s = max(apart / max(float(spread @ first.shares), 1e-12), 1.0)
+    intercept = np.log(first.shares) / s - (first.means * weights).sum(axis=0) / 2.0
+    return LinearModel(weights=weights, intercept=intercept, view="directions")
+
+
+def _quadratic_form(gram: Array, w: Array, *, noise: float) -> Array:
+    """w_k^T G w_k for each column, of a noisy G: its negative part is noise, and no form is
+    smaller than noise makes it.
+    """
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
+    return np.asarray(np.maximum(values, noise) @ (vectors.T @ w) ** 2)
 
 
 def shape_of(relevance: Array, exponent: float) -> Array:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from privet import data as datasets
 from privet.data import Dataset
-from privet.estimators import DPSGDClassifier
+from privet.estimators import AdaptiveLaplaceClassifier, DPSGDClassifier, PrivateClassifier
 from privet.kept import number_to_json
-from privet.methods.adaptive_laplace import AdaptiveLaplaceClassifier
-from privet.methods.dpsgd import PrivateNetwork, Wishes
+from privet.methods.adaptive_laplace import RelevanceShapedTraining
+from privet.methods.dpsgd.method import NetworkDPSGD
 from privet.noise import seeded
 from privet.papers.adaptive_laplace.features import Rows, sound_rows
 from privet.papers.adaptive_laplace.networks import PublishedNet
@@ -196,11 +196,14 @@ def _sound(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
 
 def _sound_network(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
     """The layers and steps of pSGD with noise shaped by private relevance (add-remove)."""
-    wishes = Wishes(steps=bench.settings.psgd_steps, sample_rate=bench.sample_rate)
-    classifier = AdaptiveLaplaceClassifier(
-        epsilon=epsilon, delta=DELTA, classes=range(bench.data.n_classes), bounds=(0.0, 1.0),
-        kind="network", trainer=PrivateNetwork(network=_Plain(bench.network(seed)), wishes=wishes),
-        random_state=seed,
+    trainer = NetworkDPSGD(
+        network=_Plain(bench.network(seed)),
+        steps=bench.settings.psgd_steps,
+        sample_rate=bench.sample_rate,
+    )
+    classifier = PrivateClassifier(
+        RelevanceShapedTraining(trainer=trainer), epsilon=epsilon, delta=DELTA,
+        classes=range(bench.data.n_classes), bounds=(0.0, 1.0), random_state=seed,
     )  # fmt: skip
     classifier.fit(bench.rows, bench.labels)
     return _outcome(bench, classifier, bench.test.numpy())

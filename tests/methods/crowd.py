@@ -1,0 +1,44 @@
+"""Neighbours that are harder than a lone record: an outlier in a crowd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from privet.data.records import Domain, Records
+from privet.guarantee import Adjacency
+from privet.methods.contract import Worst
+
+
+def neighbours_in_a_crowd(
+    adjacency: Adjacency, *, declared: bool, users: bool = False, n: int = 40, d: int = 4
+) -> Worst:
+    """An outlier in the last places of random records, and the same data without it.
+
+    Its row is beyond all others in every column and it is the only one of its class.
+    """
+    rng = np.random.default_rng(0)
+    many = 3 if users else 1
+    x = rng.uniform(0.3, 0.6, size=(n + many, d))
+    y = rng.integers(2, size=n + many)
+    groups = np.concatenate([np.arange(n) // 2, np.full(many, n)]) if users else None
+    x[n:], y[n:] = 1.0, 2
+    other = x.copy()
+    labels = y.copy()
+    if adjacency is Adjacency.REPLACE_ONE:
+        other[n:], labels[n:] = [1.0] + [0.0] * (d - 1), 0
+    elif not declared:
+        other[n:] = np.nan
+    keep = slice(None, n if declared and adjacency is not Adjacency.REPLACE_ONE else None)
+
+    def records(x: np.ndarray, y: np.ndarray, groups) -> Records:
+        return Records.classified(
+            x, y, domain=Domain(shape=(d,), bounds=(0.0, 1.0)), classes=np.arange(3),
+            groups=groups, n_public=n if declared else None,
+        )  # fmt: skip
+
+    absent = records(other[keep], labels[keep], None if groups is None else groups[keep])
+    present = records(x, y, groups)
+    assert absent.outputs == present.outputs
+    return Worst(present=present, absent=replace(absent, premises=present.premises))
