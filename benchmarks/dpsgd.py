@@ -79,16 +79,26 @@ def plain(case: Case, *, channels_last: bool) -> Step:
     return step
 
 
-def ours(case: Case) -> Step:
+def ours(case: Case, *, declared: bool = False, alone: bool = False) -> Step:
     """privet's own training loop, `privet.dpsgd.private`, with nothing left out.
 
-    At rate 1 every step takes the whole batch, so all methods work on the same rows.
+    At rate 1 every step takes the whole batch, so all methods work on the same rows. `declared`:
+    the number of records is a secret (add-remove), so products of matrices are in float64. `alone`:
+    every record is computed by itself (`batch_invariant`), the price of exactness to the last bit.
     """
     model, x, y = case.build()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     schedule = Schedule(steps=10_000, sample_rate=1.0, noise_multiplier=NOISE_MULTIPLIER)
     training = private(
-        model, optimizer, (x, y), schedule, delta=1e-5, rng=secure(), micro_batch=case.micro_batch
+        model,
+        optimizer,
+        (x, y),
+        schedule,
+        delta=1e-5,
+        rng=secure(),
+        micro_batch=case.micro_batch,
+        n_public=len(x) if declared else None,
+        batch_invariant=alone,
     )
     batches = iter(training)
 
@@ -187,6 +197,8 @@ METHODS: dict[str, Callable[[Case], Step]] = {
     "plain": lambda case: plain(case, channels_last=False),
     "plain-channels-last": lambda case: plain(case, channels_last=True),
     "ours": ours,
+    "ours-add-remove": lambda case: ours(case, declared=True),
+    "ours-alone": lambda case: ours(case, alone=True),
     "opacus-hooks": lambda case: opacus(case, "hooks"),
     "opacus-ghost": lambda case: opacus(case, "ghost"),
     "opacus-functorch": lambda case: opacus(case, "functorch"),

@@ -27,6 +27,7 @@ from privet.nets import (
     FlatClipping,
     PerExampleGradients,
     PerLayerClipping,
+    company_difference,
 )
 from privet.nets.per_example.choice import Chooser
 
@@ -564,3 +565,58 @@ def test_dropout_is_drawn_once() -> None:
     squared_outputs(model, x).sum().backward()
     expected = {n: p.grad.double() for n, p in model.named_parameters() if p.grad is not None}
     assert relative_error(found, expected) < 1e-5
+
+
+# --- company -----------------------------------------------------------------------------------
+
+
+def test_how_much_a_gradient_depends_on_its_company() -> None:
+    """A few last bits, whatever the processor; a layer that mixes rows would be seen at once."""
+    torch.manual_seed(0)
+    assert company_difference(small_cnn(), squared_outputs, images(17)) < 1e-3
+
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(128, 4))
+    assert company_difference(plain, squared_outputs, images(17)) < 1e-3
+
+    def mixed(model: nn.Module, x: Tensor) -> Tensor:
+        return squared_outputs(model, x - x.mean(0))
+
+    assert company_difference(plain, mixed, images(17)) > 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 127, 128, 129, 300])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
+def test_outer_products_in_blocks(rows: int, wide: bool, shape: tuple[int, int]) -> None:
+    """float32 blocks, or all in float64, with a bias, over what the buffer held before."""
+    torch.manual_seed(rows)
+    model, x = nn.Linear(*shape), torch.randn(rows, shape[0])
+    engine = PerExampleGradients(model, wide=wide)
+    total = engine.zeros()
+    total.flat.fill_(float("nan"))
+    with engine.recording():
+        losses = squared_outputs(model, x)
+    engine.clipped_sum(losses, into=total.reset())
+    expected = oracle(engine, engine.clipping, example_gradients(model, squared_outputs, x))
+    assert relative_error(total.gradients, expected) < (1e-6 if wide else 1e-5)
+
+
+def test_examples_that_cancel_are_clipped_harder_where_one_contracts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The contraction of pixels is off by a multiple of Q; a norm below Q / 4 counts as Q / 4."""
+    force(monkeypatch, "gram")
+    model = nn.Conv2d(1, 1, 1, bias=False)
+    x = torch.ones(2, 1, 2, 2)
+    sign = torch.tensor([1.0, -1.0, 1.0, -1.0 + 1e-4])
+
+    def cancelling(model: nn.Module, x: Tensor) -> Tensor:
+        out = model(x).flatten(1)
+        return 1e6 * torch.stack([(out[0] * sign).sum(), out[1].sum()])
+
+    engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
+    with engine.recording():
+        losses = cancelling(model, x)
+    norms = engine.clipped_sum(losses).norms_unprotected
+    assert float(norms[0]) == pytest.approx(1e6 * 2.0 / 4.0, rel=1e-3)  # Q = 2e6, the norm is 100
+    assert float(norms[1]) == pytest.approx(4e6, rel=1e-6)

@@ -7,6 +7,7 @@ from privet.nets.per_example import (
     FlatClipping,
     PerExampleGradients,
     PerLayerClipping,
+    company_difference,
 )
 from privet.nets.ready import make_private_ready
 
@@ -17,5 +18,6 @@ __all__ = [
     "FlatClipping",
     "PerExampleGradients",
     "PerLayerClipping",
+    "company_difference",
     "make_private_ready",
 ]

@@ -7,6 +7,7 @@ from privet.nets.per_example.clipping import (
     FlatClipping,
     PerLayerClipping,
 )
+from privet.nets.per_example.company import company_difference
 from privet.nets.per_example.engine import PerExampleGradients
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "FlatClipping",
     "PerExampleGradients",
     "PerLayerClipping",
+    "company_difference",
 ]

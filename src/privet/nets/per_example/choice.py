@@ -50,7 +50,7 @@ class Chooser:
         )
 
     def _fastest(self, kernels: list[Kernel], site: Site, seen: Captured) -> str:
-        scratch = [t.of(torch.zeros_like(t.parameter)) for t in site.targets]
+        scratch = [t.of(torch.zeros_like(t.parameter, dtype=torch.float64)) for t in site.targets]
         limit = _HOPELESS * min(kernel.cost for kernel in kernels)
         seconds: dict[str, list[float]] = {k.name: [] for k in kernels if k.cost <= limit}
         weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64)

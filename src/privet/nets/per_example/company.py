@@ -1,0 +1,67 @@
+"""How much a record's gradient depends on the rows it is computed with, measured on this machine.
+
+Kernels may round a row differently by its place and by how many others there are. The guarantee of
+a network rests on the premise that they do not (or on `batch_invariant=True`, which computes every
+record alone); this tells how far the premise is from the truth here, in the last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from privet.nets.per_example.clipping import Clipping
+from privet.nets.per_example.engine import PerExampleGradients
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Only(Clipping):
+    """All of one example's gradient, nothing of the others."""
+
+    which: int
+
+    def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
+        out = torch.zeros_like(squared_norms)
+        out[:, self.which] = 1.0
+        return out
+
+    def sensitivity(self, layers: Sequence[str]) -> float:
+        return float("inf")
+
+
+def company_difference(
+    model: nn.Module,
+    loss_fn: Callable[..., Tensor],
+    *tensors: Tensor,
+    records: int = 8,
+) -> float:
+    """The largest ||in company - alone|| / ||alone|| over the first records of a batch.
+
+    `loss_fn(model, *tensors)` gives one loss a row. Use made-up rows: the figure is about the
+    machine and the network, not about the data.
+
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch._C.Generator object at ...>
+    >>> net = nn.Sequential(nn.Linear(20, 50), nn.Tanh(), nn.Linear(50, 3))
+    >>> company_difference(net, lambda m, x: m(x).square().sum(1), torch.randn(33, 20)) < 1e-4
+    True
+    """
+    engine = PerExampleGradients(model, kernel_choice="cost-model")
+
+    def gradient(some: Sequence[Tensor], which: int) -> Tensor:
+        with engine.recording():
+            losses = loss_fn(model, *some)
+        return engine.clipped_sum(losses, clipping=_Only(which=which)).flat.clone()
+
+    tensors = engine.arranged(*tensors)
+    worst = 0.0
+    for i in range(min(records, len(tensors[0]))):
+        alone = gradient([t[i : i + 1] for t in tensors], 0)
+        off = float((gradient(tensors, i) - alone).norm())
+        worst = max(worst, off / max(float(alone.norm()), 1e-300))
+    return worst
