@@ -89,7 +89,7 @@ LOSSES = st.one_of(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(LOSSES, min_size=1, max_size=8))
 def test_it_agrees_with_one_composition_of_all(losses: list[PrivacyLoss]) -> None:
     """Both are upper bounds within a few parts in 10^4; neither may be far below the other."""
@@ -111,10 +111,11 @@ def test_one_direction_that_nothing_is_known_of_is_not_hidden_by_the_other() -> 
     assert exact * (1 - 1e-3) <= account.epsilon_with(wild) <= 1.05 * exact + 0.02
 
 
+@pytest.mark.slow
 def test_a_thousand_different_charges_follow_the_exact_total() -> None:
     rng = np.random.default_rng(0)
     account = Growing(adjacency=A, delta=DELTA, cap=20.0)
-    for i in range(1200):
+    for i in range(900):
         each = float(rng.uniform(0.00125, 0.00375))
         noise = float(rng.uniform(1.0, 3.0))
         loss = (
@@ -130,27 +131,33 @@ def test_a_thousand_different_charges_follow_the_exact_total() -> None:
 
 
 def test_at_the_cap_nothing_that_fits_is_refused_and_nothing_else_admitted() -> None:
-    """Charge by charge against the exact composition, through the cap."""
+    """Up to the cap and through it, against the exact composition."""
     rng = np.random.default_rng(5)
-    ledger = Ledger.in_memory(cap_epsilon=1.5, cap_delta=DELTA)
-    charged: list[PrivacyLoss] = []
+
+    def draw(i: int) -> PrivacyLoss:
+        size = float(rng.uniform(0.01, 0.06))
+        return Gaussian(mu=size) if i % 2 else Pure(epsilon_each=size)
+
+    charged = [draw(i) for i in range(70)]
+    cap = compose(charged).epsilon(DELTA) * 1.01
+    ledger = Ledger.in_memory(cap_epsilon=cap, cap_delta=DELTA)
+    for loss in charged:
+        assert ledger.charge(loss, what="x").spent <= cap
     reported: list[tuple[float, float]] = []
-    for i in range(120):
-        size = float(rng.uniform(0.01, 0.08))
-        loss = Gaussian(mu=size) if i % 2 else Pure(epsilon_each=size)
+    for i in range(7):
+        loss = draw(i)
         exact = compose([*charged, loss]).epsilon(DELTA)
         try:
             ledger.charge(loss, what="x")
             charged.append(loss)
-            assert exact <= 1.5 * (1 + 3e-4)  # both bounds are above the truth by so much at most
+            assert exact <= cap * (1 + 3e-4)  # either bound is above the truth by so much at most
         except BudgetExceeded as error:
-            assert exact > 1.5
+            assert exact > cap
             reported.append((error.would_be, exact))
-    assert len(reported) > 5
+    assert reported
+    assert len(charged) > 70
     assert all(would_be == pytest.approx(exact, rel=1e-9) for would_be, exact in reported)
-    assert len(charged) > 20
-    assert ledger.spent() > 1.49
-    assert ledger.verify().spent <= 1.5
+    assert ledger.verify().spent <= cap
 
 
 def test_a_ledger_opened_again_goes_on_where_it_was(tmp_path) -> None:
@@ -159,7 +166,7 @@ def test_a_ledger_opened_again_goes_on_where_it_was(tmp_path) -> None:
     for loss in losses:
         first.charge(loss, what="x")
     again = Ledger.open(tmp_path / "l")
-    more = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=20)
+    more = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100)
     assert again.charge(more, what="x").spent == pytest.approx(
         compose([*losses, more]).epsilon(DELTA), rel=0.02
     )

@@ -50,7 +50,7 @@ def verify(book: Book, head: str | None) -> Verification:
                 "entries were removed or the file was rewritten",
             )
         since = len(hashes) - 1 - hashes.index(head)
-    spent = stated(tally.account.sums.total.epsilon(terms.cap_delta))
+    spent = book.exact(tally, terms.cap_delta)
     if not spent <= terms.cap_epsilon:  # the sum part by part can be tighter
         spent = min(spent, stated(tally.account.replayed(e.loss for e in entries)))
     if not spent <= terms.cap_epsilon:
@@ -65,7 +65,7 @@ def verify(book: Book, head: str | None) -> Verification:
 def export(book: Book) -> dict[str, Any]:
     """Everything, JSON-ready; the hashes can be recomputed from it without privet."""
     tally, entries = book.history()
-    spent = stated(tally.account.sums.total.epsilon(book.terms.cap_delta))
+    spent = book.exact(tally, book.terms.cap_delta)
     return {
         "format": f"privet-ledger/{FORMAT}",
         "terms": book.terms.to_dict(),

@@ -35,6 +35,7 @@ class Book:
         self.genesis = digest(body)
         self.terms = Terms.from_body(body, store.name)
         self.tally = Tally.start(store.name, self.genesis, self.terms)
+        self._exact: dict[tuple[str, float], float] = {}
         self.refresh()
 
     def refresh(self) -> Tally:
@@ -76,6 +77,16 @@ class Book:
                     head = (entry.sequence, entry.hash)
             self._take(self.tally, rows, head)
         return follows
+
+    def exact(self, tally: Tally, delta: float) -> float:
+        """epsilon of everything up to the head of `tally`, composed exactly; computed once."""
+        key = (tally.head, delta)
+        if key not in self._exact:
+            with _store.GUARD:
+                total = tally.account.sums.total
+            self._exact = {k: v for k, v in self._exact.items() if k[0] == tally.head}
+            self._exact[key] = stated(total.epsilon(delta))
+        return self._exact[key]
 
     def would_be(self, loss: PrivacyLoss) -> float:
         """epsilon with one more `loss`: a bound if that is enough, otherwise exactly.

@@ -21,7 +21,7 @@ from privet.ledger import _book, _chain, _store
 from privet.ledger._audit import Verification, export, verify
 from privet.ledger._book import stated
 from privet.ledger._chain import Entry, Terms, canonical, digest, words
-from privet.ledger._promise import Odometer, at_the_cap, so_far
+from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
 from privet.ledger._scope import Scope
 from privet.loss import PrivacyLoss
 
@@ -294,7 +294,7 @@ class Ledger:
         `guarantee` for what holds at the cap and `odometer` for what holds now.
         """
         delta = self.cap_delta if delta is None else _check.delta_or_zero("delta", delta)
-        return stated(self.total.epsilon(delta))
+        return self._book.exact(self._book.refresh(), delta)
 
     @property
     def remaining(self) -> float:
@@ -322,9 +322,10 @@ class Ledger:
 
     def odometer(self) -> Odometer:
         """What was spent until now, by a bound that holds at whatever moment it is read."""
-        total, tally = self.total, self._book.tally
+        tally = self._book.refresh()
+        epsilon = self._book.exact(tally, share_of_delta(self._terms))
         kinds = tally.account.sums.kinds
-        return so_far(self._terms, total, kinds, seeded=tally.seeded)
+        return so_far(self._terms, epsilon, kinds, seeded=tally.seeded)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check every byte that counts: SQLite's pages, terms, each entry, the chain, head and cap.

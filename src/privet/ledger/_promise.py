@@ -17,7 +17,7 @@ from privet import premises
 from privet._files import number_to_json
 from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
 from privet.ledger._chain import Terms
-from privet.loss import Part, PrivacyLoss
+from privet.loss import Part
 
 GRID = tuple(2.0 ** (k / 4.0) for k in range(-28, 41))
 """The public budgets that an odometer reads from: 0.0078 to 1024, each 19% above the last."""
@@ -84,12 +84,16 @@ class Odometer:
         }
 
 
-def so_far(terms: Terms, total: PrivacyLoss, kinds: Set[type[Part]], *, seeded: int) -> Odometer:
-    """The odometer of `total`: the least public budget that holds it at its share of delta.
+def share_of_delta(terms: Terms) -> float:
+    """The delta at which each of the public budgets of an odometer is held."""
+    return terms.cap_delta / len(GRID)
+
+
+def so_far(terms: Terms, epsilon: float, kinds: Set[type[Part]], *, seeded: int) -> Odometer:
+    """The odometer of losses that compose to `epsilon` at `share_of_delta`: the budget above it.
 
     At delta = 0 the sum itself: pure losses are bounded for certain, hence at every moment.
     """
-    epsilon = total.epsilon(terms.cap_delta / len(GRID))
     if terms.cap_delta > 0.0 and epsilon > 0.0:
         epsilon = next((budget for budget in GRID if epsilon <= budget), math.inf)
     return Odometer(
