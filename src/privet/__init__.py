@@ -37,11 +37,11 @@ if TYPE_CHECKING:
         PATEClassifier,
         PrivateClassifier,
         PrivateRegressor,
+        ResidualPerturbationClassifier,
     )
     from privet.ledger import Ledger
     from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
     from privet.methods.pate import PATE
-    from privet.methods.residual import ResidualPerturbationClassifier
     from privet.runs import Run, load
 
     __version__: str
@@ -57,7 +57,7 @@ _WHERE = {
     "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
     "PrivateClassifier": "privet.estimators",
     "PrivateRegressor": "privet.estimators",
-    "ResidualPerturbationClassifier": "privet.methods.residual",
+    "ResidualPerturbationClassifier": "privet.estimators",
     "Run": "privet.runs",
     "load": "privet.runs",
 }

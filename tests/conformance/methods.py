@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from privet.audit.conformance import EstimatorSubject
-from privet.estimators import AdaptiveLaplaceClassifier, DPSGDClassifier, PATEClassifier
+from privet.estimators import (
+    AdaptiveLaplaceClassifier,
+    DPSGDClassifier,
+    PATEClassifier,
+    ResidualPerturbationClassifier,
+)
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.autoencoder import PrivateAutoencoderClassifier
-from privet.methods.residual import ResidualPerturbationClassifier
 
 
 def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:

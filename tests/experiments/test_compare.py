@@ -18,12 +18,12 @@ import pytest
 from privet.cli.main import main
 from privet.data import Dataset, load
 from privet.errors import InvalidArgument, LedgerError
+from privet.estimators import AdaptiveLaplaceClassifier
 from privet.experiments.compare import ENTRANTS, Entrant, accounts, compare
 from privet.experiments.compare.bench import Bench, View
 from privet.experiments.compare.trial import attacked, trial
 from privet.kept import kept
 from privet.ledger import Ledger
-from privet.estimators import AdaptiveLaplaceClassifier
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",

@@ -231,6 +231,8 @@ class PublicFacts:
     unit: Unit = Unit.RECORD
     premises: tuple[Premise, ...] = ()
     """What the records state about themselves."""
+    kind: Kind = Kind.BOX
+    """What is known of every row."""
 
     @cached_property
     def mu(self) -> float:
@@ -282,6 +284,7 @@ class Records:
             declared=self.n_public is not None,
             unit=Unit.RECORD if self.groups is None else Unit.USER,
             premises=(size(n), *self.premises),
+            kind=self.rows.kind,
         )
 
     @classmethod

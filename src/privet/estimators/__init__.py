@@ -13,6 +13,7 @@ from privet.estimators.named import (
     DPSGDClassifier,
     DPSGDRegressor,
     PATEClassifier,
+    ResidualPerturbationClassifier,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "PrivateClassifier",
     "PrivateEstimator",
     "PrivateRegressor",
+    "ResidualPerturbationClassifier",
     "softmax",
     "source_of",
     "with_settings",

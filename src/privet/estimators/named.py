@@ -12,6 +12,7 @@ from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.contract import Method
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
 from privet.methods.pate.mean import MeanPATE
+from privet.methods.residual.noisy_inputs import NoisyInputs
 
 
 def _chosen(estimator: Any) -> Method[Any]:
@@ -66,4 +67,16 @@ class AdaptiveLaplaceClassifier(PrivateClassifier):
     local noise are `RelevanceShapedTraining` and `LocalRecords` in a `PrivateClassifier`.
 
     **Guarantee**: `guarantee_`. No claim is made beside it.
+    """
+
+
+@with_settings(NoisyInputs)
+class ResidualPerturbationClassifier(PrivateClassifier):
+    """Residual networks trained on noisy inputs, drawn once; labels answer by randomised response.
+
+    See `PrivateClassifier` and `privet.methods.residual.NoisyInputs` for the settings. Pictures,
+    X of shape (n, height, width) or with colours, go through a convolutional ResNet.
+
+    **Guarantee**: `guarantee_`. This is local noise: on pictures at small epsilon nothing is
+    learned. What the paper does is `privet.papers.residual.PublishedResidual`.
     """

@@ -210,12 +210,8 @@ def _aggregation(b: Budget, make: Callable[..., Aggregator], claimed: float | No
     )  # fmt: skip
 
 
-def _no_network(facts: PublicFacts, seed: int) -> Any:
-    raise AssertionError("the audit is of what training may look at: no network is built")
-
-
 def _residual(b: Budget) -> Finding:
-    method = NoisyInputs(radius=1.0, build=_no_network)
+    method = NoisyInputs(radius=1.0)
     plan = method.plan(b.facts(records=100, features=2, outputs=3))
     return _inputs("residual perturbation: the noisy copy of a record", plan, b)
 

@@ -30,6 +30,8 @@ class RandomisedResponse:
 
     **Guarantee** every answer is epsilon-private, delta = 0, for replaced records. Adding or
     removing a record changes the number of answers, which is not hidden: that adjacency is refused.
+    Where places are public, a `null` one answers with all categories alike: 1/K lies between q and
+    p, so that taking a record out of its place changes no probability by more than e^epsilon.
 
     >>> two = RandomisedResponse(classes=2, epsilon=math.log(3.0))
     >>> round(two.truth, 12), round(two.lie, 12)
@@ -79,9 +81,18 @@ class RandomisedResponse:
         return Pure(epsilon_each=self.epsilon, adjacency=adjacency)
 
     def release(
-        self, records: Categories, *, rng: Source, ledger: Charges | None = None, what: str = ""
+        self,
+        records: Categories,
+        *,
+        rng: Source,
+        ledger: Charges | None = None,
+        what: str = "",
+        null: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
-        """One answer a record, in the records' order; charged before anything is drawn."""
+        """One answer a record, in the records' order; charged before anything is drawn.
+
+        `null`: places without a record, whose answers are drawn alike from all categories.
+        """
         if not isinstance(records, Categories) or records.classes != self.classes:
             raise InvalidArgument(
                 "records",
@@ -97,15 +108,24 @@ class RandomisedResponse:
         n = len(records.values)
         false = rng.bernoulli(n, self._false)
         shift = 1 + rng.integers(self.classes - 1, n)  # drawn for all, so that time tells less
-        said = np.where(false, (records.values + shift) % self.classes, records.values)
-        return transcript.note(
-            self, records.values, said, sensitivity=1.0, log_ratio=self.log_ratio
-        )
+        known = records.values
+        said = np.where(false, (known + shift) % self.classes, known)
+        if null is not None:
+            said = np.where(null, rng.child("null").integers(self.classes, n), said)
+            known = np.where(null, -1, known)
+        return transcript.note(self, known, said, sensitivity=1.0, log_ratio=self.log_ratio)
 
     def log_ratio(self, out: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> float:
-        """log of the probability of the answers `out` for the truth `first`, less for `second`."""
-        likelier = (out == first).astype(float) - (out == second).astype(float)
-        return float(likelier.sum() * math.log(self.truth / self.lie))
+        """log of the probability of the answers `out` for the truth `first`, less for `second`.
+
+        -1 stands for a place without a record.
+        """
+
+        def log_chance(known: NDArray[Any]) -> NDArray[np.float64]:
+            told = np.where(out == known, math.log(self.truth), math.log(self.lie))
+            return np.where(known < 0, -math.log(self.classes), told)
+
+        return float((log_chance(first) - log_chance(second)).sum())
 
     def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Unbiased estimates of the true counts (or one-hot rows) from those of the answers.

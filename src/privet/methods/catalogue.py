@@ -27,12 +27,14 @@ _OWN = {
         "privet.methods.adaptive_laplace.shaped_training:RelevanceShapedTraining"
     ),
     "local-records": "privet.methods.adaptive_laplace.local:LocalRecords",
+    "residual": "privet.methods.residual.noisy_inputs:NoisyInputs",
     "pate": "privet.methods.pate.mean:MeanPATE",
     "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
 }
 _MODELS = {
     "LinearModel": "privet.methods.models:LinearModel",
     "NetworkModel": "privet.methods.models:NetworkModel",
+    "EnsembleModel": "privet.methods.models:EnsembleModel",
 }
 """Models of our methods, apart from the code that trains them: loading needs no trainer."""
 

@@ -167,8 +167,6 @@ class Method(ABC, Generic[PlanType]):
     """The field that takes public inputs, as `Rows`, where a method asks about some."""
     grouped: ClassVar[bool] = False
     """Whether it can protect users who have several records."""
-    asks_public: ClassVar[bool] = False
-    """Whether it learns from public records without labels, a setting called `public_inputs`."""
 
     @classmethod
     def small(cls) -> Self:

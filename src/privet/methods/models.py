@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -80,15 +80,71 @@ class NetworkModel(Model):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         from privet.nets.networks import describe
 
-        arrays = {k: v.detach().numpy().copy() for k, v in self.network.state_dict().items()}
-        return arrays, {"view": self.view, "network": describe(self.network)}
+        return _arrays(self.network), {"view": self.view, "network": describe(self.network)}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
-        import torch
-
         from privet.nets.networks import build
 
         network = build(settings["network"], own=settings.get("module"))
-        network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in arrays.items()})
-        return cls(network=network.eval(), view=settings["view"])
+        return cls(network=_loaded(network, arrays), view=settings["view"])
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EnsembleModel(Model):
+    """Networks whose probabilities are averaged, over draws of the noise inside them too."""
+
+    members: Sequence[nn.Module] = field(repr=False)
+    noise_draws: int = 1
+    view: str = "cube"
+
+    def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        """Logarithms of averaged probabilities; noise is the same at every call."""
+        import torch
+
+        from privet.nets.residual import Ensemble
+
+        network = Ensemble(self.members, noise_draws=self.noise_draws).eval()
+        x = torch.from_numpy(np.ascontiguousarray(getattr(rows, self.view)()))
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            found = torch.cat([network(part) for part in x.split(500)])
+        out: NDArray[np.float64] = found.double().numpy()
+        return out
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        from privet.nets.networks import describe
+
+        arrays = {
+            f"{i}.{k}": v for i, one in enumerate(self.members) for k, v in _arrays(one).items()
+        }
+        networks = [describe(one) for one in self.members]
+        told = {"view": self.view, "networks": networks, "noise_draws": self.noise_draws}
+        return arrays, told
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
+        from privet.nets.networks import build
+
+        members = []
+        for i, description in enumerate(settings["networks"]):
+            start = f"{i}."
+            own = {k[len(start) :]: v for k, v in arrays.items() if k.startswith(start)}
+            members.append(_loaded(build(description), own))
+        return cls(members=members, noise_draws=settings["noise_draws"], view=settings["view"])
+
+
+def _arrays(network: nn.Module) -> dict[str, Array]:
+    return {k: v.detach().numpy().copy() for k, v in network.state_dict().items()}
+
+
+def _loaded(network: nn.Module, arrays: Mapping[str, Array]) -> nn.Module:
+    """The network with these weights, ready to answer; a file keeps numbers as rows of one."""
+    import torch
+
+    own = network.state_dict()
+    network.load_state_dict(
+        {k: torch.from_numpy(np.array(v)).reshape(own[k].shape) for k, v in arrays.items()}
+    )
+    return network.eval()

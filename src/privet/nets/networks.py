@@ -124,7 +124,10 @@ def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -
     ...     __import__("torch").zeros(1, 2)).shape
     torch.Size([1, 2])
     """
-    kinds: dict[str, Any] = {"SmallCNN": SmallCNN, "SmallMLP": SmallMLP}
+    from privet.nets.residual import DenseResidual, Perturbation, Pictures
+
+    known = (SmallCNN, SmallMLP, DenseResidual, Pictures)
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in known}
     if description is not None and description["name"] == "ShapedNetwork":
         size = tuple(description["shape"])
         inner = build(description["network"], own)
@@ -144,5 +147,7 @@ def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -
         raise InvalidArgument("network", name, f"one of {', '.join(kinds)}")
     if "shape" in settings:
         settings["shape"] = tuple(settings["shape"])
+    if "perturbation" in settings:
+        settings["perturbation"] = Perturbation.from_dict(settings["perturbation"])
     module: nn.Module = kinds[name](**settings)
     return module

@@ -20,7 +20,9 @@ from privet.guarantee import Adjacency, Unit
 from privet.mechanisms.transcript import recorded
 from privet.methods.pate import MeanPATE, TeacherFailed, VotingPATE, shard_ledger
 from privet.methods.pate.dealing import deal
+from privet.methods.promise import train
 from privet.nets.networks import SmallMLP
+from privet.noise import seeded
 from tests.methods import replaying
 
 DOMAIN = Domain(shape=(2,), bounds=(0.0, 1.0))
@@ -108,18 +110,15 @@ def test_releases_are_replayed_on_a_flipped_shard(way):
     """Within the sensitivity, paid for, and nothing but the releases reaches the student."""
     chosen = method(way)
     plan = chosen.plan(facts())
-    found = replaying.replay(chosen, plan)
-    replaying.check(found, plan)
-    moved = replaying.distance(found.first.releases[-1], found.second.releases[-1])
-    rows = len(found.first.releases[-1].exact.reshape(-1, 3))
-    assert moved == pytest.approx(math.sqrt(2 * rows), rel=1e-6)
+    found = replaying.check(chosen, plan)
+    rows = len(found.present.releases[-1].exact.reshape(-1, 3))
+    assert replaying.moved(found, -1) == pytest.approx(math.sqrt(2 * rows), rel=1e-6)
 
 
 @every_way
 def test_users_with_groups_are_replayed_too(way):
     chosen = method(way)
-    plan = chosen.plan(facts(unit=Unit.USER))
-    replaying.check(replaying.replay(chosen, plan), plan)
+    replaying.check(chosen, chosen.plan(facts(unit=Unit.USER)))
 
 
 def test_a_price_for_the_answers_given_would_be_seen():
@@ -127,18 +126,18 @@ def test_a_price_for_the_answers_given_would_be_seen():
     shy = dataclasses.replace(method("confident"), threshold=0.999)
     plan = shy.plan(facts(epsilon=0.5))
     with recorded() as seen:
-        paid = replaying.spending(plan)
-        shy.fit(shy.neighbours(plan).present, plan, paid)
+        done = train(shy, shy.neighbours(plan).present, plan, rng=seeded(0))
     assert len(seen.releases) < 2 or len(seen.releases[1].exact) < 12
-    assert paid.loss == plan.loss and plan.election.answers == 12
+    assert [e.loss for e in done.entries] == [plan.loss] and plan.election.answers == 12
 
 
 @every_way
 def test_noise_is_of_the_planned_scale_in_every_coordinate(way):
     chosen = method(way)
     plan = chosen.plan(facts())
-    found = replaying.replay(chosen, plan)
-    for r in found.first.releases:
+    with recorded() as seen:
+        train(chosen, chosen.neighbours(plan).present, plan, rng=seeded(0))
+    for r in seen.releases:
         z = ((r.noisy - r.exact) / r.mechanism.scale).ravel()
         assert stats.kstest(z, "norm").pvalue > 1e-5
         assert len(np.unique(z)) == len(z)

@@ -19,6 +19,7 @@ from privet.estimators import (
     DPSGDClassifier,
     PATEClassifier,
     PrivateClassifier,
+    ResidualPerturbationClassifier,
 )
 from privet.experiments.compare.baselines import Network, OneAgainstRest
 from privet.experiments.compare.bench import Bench, View
@@ -30,7 +31,6 @@ from privet.methods.dpsgd import Wishes
 from privet.methods.dpsgd.automatic import network_plan
 from privet.methods.dpsgd.method import NetworkDPSGD
 from privet.methods.pate import VotingPATE
-from privet.methods.residual import ResidualPerturbationClassifier
 from privet.methods.residual.training import Training
 from privet.nets.networks import SmallCNN
 from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
@@ -106,7 +106,7 @@ def _trained_as_usual(bench: Bench, seed: int, law: Perturbation) -> Network:
         if bench.shape is None:
             net = DenseResidual(features=features, classes=classes, perturbation=law)
         else:
-            net = Pictures(bench.shape, classes=classes, depth=8, law=law)
+            net = Pictures(shape=bench.shape, classes=classes, perturbation=law)
     return Network(net, training=Training(epochs=_epochs(bench), learning_rate=0.02, seed=seed))
 
 

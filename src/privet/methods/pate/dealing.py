@@ -50,7 +50,7 @@ class Dealt:
 
     front: ClassVar[Front] = Front.FEW
     grouped: ClassVar[bool] = True
-    asks_public: ClassVar[bool] = True
+    questions: ClassVar[str | None] = "public_inputs"
 
     public_inputs: Any = setting(
         None, help="Records without labels that depend on no private one.", option=False
@@ -72,6 +72,13 @@ class Dealt:
         for name in ("teachers", "queries", "workers"):
             if (value := getattr(self, name)) is not None:
                 _check.count(name, value)
+
+    @classmethod
+    def small(cls) -> Self:
+        """Four teachers of two records each, asked about four rows."""
+        rows = np.zeros((4, 2), dtype=np.float32)
+        blank = Rows(values=rows, kind=Kind.BALL, null=np.zeros(4, dtype=bool))
+        return cls(public_inputs=blank, teachers=4)
 
     def for_domain(self, domain: Domain) -> Self:
         """Public inputs as rows of the domain, by the map that private records go through."""

@@ -24,13 +24,14 @@ _ROUND_UP = 1.0 + 2.0**-40
 class NoisyInputBudget:
     """What is left of Theorem 1: all after the noisy input x + pi n is post-processing.
 
-    Replacing a record within the ball of radius R moves x by at most 2R, so one draw is a Gaussian
-    release with mu = 2R / pi, and E of them (one an epoch and member, unless they share) cost
-        mu = 2 R sqrt(E) / pi.
+    Replacing a record within the ball of radius R moves x by at most 2R, and taking it out (a zero
+    row stays in its place) by R: k = 2 or 1 radii. One draw is a Gaussian release with mu = k R /
+    pi, and E of them (one an epoch and member, unless they share) cost
+        mu = k R sqrt(E) / pi.
     gamma does not appear: block noise is drawn after the input noise and proves nothing more.
 
     **Guarantee** `loss`, exact, for the features of a record (labels need an account of their
-    own). `dimension` counts the coordinates, whose rounding to the grid widens 2R a little.
+    own). `dimension` counts the coordinates, whose rounding to the grid widens k R a little.
 
     >>> NoisyInputBudget(radius=30.0, input_noise=0.25, draws=100, dimension=7500).loss().mu
     2400.0...
@@ -42,10 +43,17 @@ class NoisyInputBudget:
     input_noise: float
     draws: int = 1
     dimension: int
+    radii: int = 2
+    """k, how many radii a neighbour moves a row by."""
 
     def __post_init__(self) -> None:
         _check.positive("radius", self.radius)
         _check.count("draws", self.draws)
+
+    @property
+    def moved(self) -> float:
+        """How far a neighbour moves one row."""
+        return self.radii * self.radius
 
     @property
     def mechanism(self) -> Gaussian:
@@ -54,7 +62,7 @@ class NoisyInputBudget:
 
     def loss(self, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> losses.Gaussian:
         """What all draws cost together."""
-        one = self.mechanism.loss(2.0 * self.radius, adjacency=adjacency, dimension=self.dimension)
+        one = self.mechanism.loss(self.moved, adjacency=adjacency, dimension=self.dimension)
         return one if self.draws == 1 else one.repeat(self.draws)
 
 

@@ -6,10 +6,10 @@ Symbols: R radius, pi input noise, E draws of the noisy inputs, n public number 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, final
+from functools import cached_property
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -19,22 +19,26 @@ from torch import Tensor, nn
 from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories, clip_l2
+from privet.data.records import Kind, PublicFacts, Records, Rows
 from privet.errors import InvalidArgument, Unattainable
-from privet.guarantee import Adjacency, Guarantee, Protects
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Adjacency, Premise, Protects
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import ratio_up
-from privet.methods.base import Method, PublicFacts, Release, check_per_record
+from privet.methods.contract import Method, Plan, Spending, Worst, setting
+from privet.methods.enough import Signal
+from privet.methods.models import EnsembleModel
 from privet.methods.residual.budgets import NoisyInputBudget
-from privet.methods.residual.ensemble import Ensemble
-from privet.methods.residual.training import Training, Watcher
+from privet.methods.residual.training import Training
+from privet.nets.residual import DenseResidual, Perturbation, Pictures
 from privet.noise import Source
 
 Array = NDArray[Any]
-Build = Callable[[PublicFacts, int], nn.Module]
-"""A new network for these public facts, initialised from a seed."""
 
 _BLOCK = 2048
+
+PUBLIC_LABELS = premises.doubtful(
+    "labels", "labels are public, and so is which records have no finite row"
+)
 
 
 class Labels(Enum):
@@ -47,23 +51,25 @@ class Labels(Enum):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class InputPlan:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InputPlan(Plan):
     """Noise for inputs and labels, and what it costs, from public facts."""
 
     facts: PublicFacts
     budget: NoisyInputBudget
     answers: RandomisedResponse | None
     """How labels answer; None when they are public."""
-    redrawn: bool
+    redrawn: bool = False
     """Whether every epoch of every member has noise of its own."""
+    epochs: int = 0
+    """Of all members together."""
 
     @property
     def adjacency(self) -> Adjacency:
         """Records in public slots hide their number; public labels do not."""
         return Adjacency.REPLACE_ONE if self.answers is None else Adjacency.ADD_REMOVE
 
-    @property
+    @cached_property
     def loss(self) -> losses.PrivacyLoss:
         """Of all noisy inputs and answers together."""
         inputs = self.budget.loss(self.adjacency)
@@ -73,81 +79,220 @@ class InputPlan:
         return losses.compose([inputs, labels])
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What is proved."""
-        mechanism = self.budget.mechanism
-        theorem = f"{mechanism.theorem} on inputs; all that follows is post-processing"
-        radius = f"inputs are clipped to L2 norm {self.budget.radius:g}"
-        rests_on = [premises.bound(radius), mechanism.law, premises.SECRET_KEY]
+    def theorem(self) -> str:
+        on_inputs = f"{self.budget.mechanism.theorem} on inputs"
+        on_labels = "" if self.answers is None else f", {self.answers.theorem} on labels"
+        return f"{on_inputs}{on_labels}; all that follows is post-processing"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        budget = self.budget
+        own = [
+            premises.bound(f"inputs are clipped to L2 norm {budget.radius:g}"),
+            budget.mechanism.law,
+        ]
         if self.answers is None:
-            rests_on.append(premises.PUBLIC_LABELS)
-        else:
-            theorem += f"; {self.answers.theorem} on labels"
-            rests_on.append(premises.slots(self.facts.records))
-        return replace(
-            self.loss.guarantee(self.facts.delta, theorem=theorem),
-            protects=Protects.FEATURES if self.answers is None else Protects.RECORD,
-            premises=tuple(rests_on),
-        )
+            own.append(PUBLIC_LABELS)
+        elif self.facts.declared:
+            own.append(premises.slots(self.facts.records))
+        return tuple(own)
+
+    @property
+    def protects(self) -> Protects:
+        return Protects.FEATURES if self.answers is None else Protects.RECORD
+
+    @property
+    def steps(self) -> int:
+        return self.epochs
+
+    @property
+    def signal(self) -> Signal:
+        """Every record has noise of its own, which grows with the root of their number."""
+        return Signal(units=self.facts.records, numbers=self.facts.outputs, growth=0.5)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "input_noise": self.budget.input_noise,
+            "radius": self.budget.radius,
+            "draws": self.budget.draws,
+            "true_labels": 1.0 if self.answers is None else self.answers.truth,
+        }
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class NoisyInputs(Method[Ensemble, InputPlan]):
-    """The sound reading: inputs clipped to R, one noisy copy for all epochs and members.
+class NoisyInputs(Method[InputPlan]):
+    """Residual networks on inputs clipped to R, one noisy copy for all epochs and members.
 
-    pi = 2R / mu for the budget's mu; labels by randomised response with a share of epsilon. Under
-    add-remove adjacency n public slots are filled: records in random order, then null records (0,
-    with a label drawn uniformly), and what is left over is dropped. Adding, removing or replacing
-    a record then changes one slot, by at most 2R and one answer, when orders are coupled so that
-    the other slots agree.
+    Labels answer by randomised response with a share of epsilon. n public slots are filled: records
+    in random order, then null records (a zero row, an answer drawn from all classes alike), and
+    what is left over is dropped. Where n was counted, taking a record out changes one slot to a
+    null one, by at most R and one answer: pi = R / mu for the budget's mu. Where n was declared,
+    another record may take its place, which moves 2 R (orders are coupled so that the other slots
+    agree): pi = 2 R / mu, and so it is where labels are public and a record's features replaced.
 
-    **Guarantee** `plan(...).guarantee`: every record by itself is protected before training (a
-    local guarantee), so network, epochs, members and block noise cost nothing.
+    **Guarantee**: every record by itself is protected before training (a local guarantee), so that
+    network, epochs, members and block noise cost nothing, unless `redraw` draws the noise of inputs
+    anew for every epoch of every member, which is paid for. At small epsilon pictures teach nothing
+    so.
 
-    **Assumes** that `facts` are public.
+    >>> from privet.estimators import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2)); y = X[:, 0] > X[:, 1]
+    >>> clf = PrivateClassifier(NoisyInputs(epochs=5), epsilon=8.0, bounds=(0.0, 1.0),
+    ...                         classes=[False, True], random_state=0).fit(X, y)
+    >>> clf.guarantee_.epsilon <= 8.0, clf.score(X, y) > 0.8
+    (True, True)
 
     residual-perturbation, Theorem 1, as far as its proof goes.
     """
 
-    radius: float
-    build: Build
-    labels: Labels = Labels.RANDOMISED
-    label_share: float = 0.3
-    redraw: bool = False
-    members: int = 1
-    training: Training = field(default_factory=Training)
-    noise_draws: int = 1
-    watcher: Watcher | None = None
+    name: ClassVar[str] = "residual"
+
+    radius: float | None = setting(
+        None, help="R, the L2 bound of a row in [-1, 1]; None cuts nothing off."
+    )
+    labels: Labels = setting(
+        Labels.RANDOMISED, help="randomised, or public (protects features only)."
+    )
+    label_share: float = setting(0.3, help="Share of epsilon for the answers of labels.")
+    redraw: bool = setting(False, help="New input noise at every epoch; each draw is paid for.")
+    members: int = setting(1, help="k of En_k, networks whose probabilities are averaged.")
+    gamma: float = setting(0.0, help="Noise of the blocks; regularises, proves nothing.")
+    shape: tuple[int, ...] | None = setting(
+        None, help="Of pictures that come as flat rows.", option=False
+    )
+    depth: int = setting(8, help="Of the ResNet on pictures, 6 k + 2.")
+    noise_draws: int = setting(1, help="Draws of block noise averaged in a prediction.")
+    epochs: int = setting(20, help="Free, unless noise is redrawn.")
+    batch_size: int = setting(64, help="Records at a time; free.")
+    learning_rate: float = setting(0.02, help="Of SGD with momentum.")
+
+    def __post_init__(self) -> None:
+        given: Any = self.labels
+        known = {kind.value: kind for kind in Labels}
+        found = given if isinstance(given, Labels) else known.get(given)
+        if found is None:
+            raise InvalidArgument("labels", given, f"one of {', '.join(known)}")
+        object.__setattr__(self, "labels", found)
+        for name in ("members", "noise_draws", "epochs", "batch_size"):
+            _check.count(name, getattr(self, name))
+        if self.radius is not None:
+            _check.positive("radius", self.radius)
+        _check.open_unit("label_share", self.label_share)
+        _check.non_negative("gamma", self.gamma)
+        _check.positive("learning_rate", self.learning_rate)
+
+    @classmethod
+    def small(cls) -> Self:
+        """One epoch."""
+        return cls(epochs=1)
 
     def plan(self, facts: PublicFacts) -> InputPlan:
         """The least input noise for the budget."""
         epsilon = _check.positive("epsilon", facts.epsilon) * (1.0 - 2.0**-40)
         delta = _check.open_unit("delta", facts.delta)
+        public = self.labels is Labels.PUBLIC
         answers, rest = None, epsilon
-        if self.labels is Labels.RANDOMISED:
-            share = _check.open_unit("label_share", self.label_share)
-            answers = RandomisedResponse(classes=facts.outputs, epsilon=share * epsilon)
-            rest = epsilon - answers.epsilon
-        draws = self.members * self.training.epochs if self.redraw else 1
-        radius = _check.positive("radius", self.radius)
-        scale = ratio_up(2.0 * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
-        for _ in range(50):  # rounding and the accountant's own error ask for a little more
-            budget = NoisyInputBudget(
-                radius=radius, input_noise=scale, draws=draws, dimension=facts.features
+        if not public:
+            answers = RandomisedResponse(
+                classes=facts.outputs, epsilon=min(self.label_share * epsilon, 700.0)
             )
-            plan = InputPlan(facts=facts, budget=budget, answers=answers, redrawn=self.redraw)
+            rest = epsilon - answers.epsilon
+        draws = self.members * self.epochs if self.redraw else 1
+        whole = 1.0 if facts.kind is Kind.BALL else math.sqrt(facts.features)
+        radius = self.radius or whole
+        radii = 2 if public or facts.declared else 1
+        scale = ratio_up(radii * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
+        for _ in range(50):  # rounding and the accountant's own error ask for a little more
+            plan = InputPlan(
+                facts=facts,
+                budget=NoisyInputBudget(
+                    radius=radius,
+                    input_noise=scale,
+                    draws=draws,
+                    dimension=facts.features,
+                    radii=radii,
+                ),
+                answers=answers,
+                redrawn=self.redraw,
+                epochs=self.members * self.epochs,
+            )
             over = plan.loss.epsilon(delta) / facts.epsilon - 1.0
             if over <= 0.0:
                 return plan
             scale *= 1.0 + 2.0 * over + 1e-9
         raise Unattainable(f"no input noise meets epsilon {facts.epsilon:g} at delta {delta:g}")
 
-    def fit(
-        self, x: Array, y: Array, plan: InputPlan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[Ensemble]:
-        """Train members on noisy rows and class numbers; test inputs stay as they are."""
-        return _fit(self, x, y, plan, ledger=ledger, rng=rng)
+    def fit(self, records: Records, plan: InputPlan, spending: Spending) -> EnsembleModel:
+        """Pay, draw the noisy rows and answers, and train members on them."""
+        rng = spending.rng
+        spending.charge(what="noisy inputs (residual perturbation)")
+        rows, known, null = fill_slots(records, plan, rng.child("labels", "slots"))
+        targets = torch.from_numpy(answered(known, null, plan, rng.child("labels")))
+
+        def drawn(source: Source) -> Tensor:
+            return torch.from_numpy(noisy(rows, plan.budget, source, adjacency=plan.adjacency))
+
+        shared = None if plan.redrawn else drawn(rng.child("inputs"))
+        members: list[nn.Module] = []
+        for member in range(self.members):
+            source = rng.child("member", member)
+
+            def inputs(epoch: int, source: Source = source) -> Tensor:
+                return drawn(source.child("epoch", epoch)) if shared is None else shared
+
+            def told(epoch: int, network: nn.Module, before: int = member * self.epochs) -> None:
+                spending.progress("epochs", before + epoch, plan.epochs)
+
+            start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
+            training = Training(
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                seed=order,
+            )
+            members.append(training.run(self._network(plan.facts, start), inputs, targets, told))
+        spending.steps = plan.epochs
+        return EnsembleModel(members=members, noise_draws=self.noise_draws)
+
+    def neighbours(self, plan: InputPlan) -> Worst:
+        """A row as far out as R lets it, or none; where labels are public, or its opposite."""
+        facts, radius = plan.facts, plan.budget.radius
+        rows = np.zeros((facts.records, facts.features), dtype=np.float32)
+        far = min(1.0, radius / math.sqrt(facts.features))
+        public = plan.answers is None
+
+        def records(side: float) -> Records:
+            null = np.arange(facts.records) > 0
+            null[0] = side == 0.0
+            cube = rows.copy()
+            cube[0] = side * far
+            values = cube if facts.kind is Kind.BALL else (cube + 1.0) / 2.0
+            values[null] = 0.0
+            shape = facts.shape or (facts.features,)
+            return Records(
+                rows=Rows(
+                    values=values.reshape(-1, *shape).astype(np.float32), kind=facts.kind, null=null
+                ),
+                targets=np.where(null, -1, 0),
+                outputs=facts.outputs,
+                n_public=facts.records if facts.declared else None,
+                premises=facts.premises,
+            )
+
+        return Worst(present=records(1.0), absent=records(-1.0 if public else 0.0))
+
+    def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
+        """A ResNet on pictures, a dense one on rows."""
+        law, shape = Perturbation(gamma=self.gamma), self.shape or facts.shape
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if self.shape or len(shape) in (2, 3):
+                return Pictures(
+                    shape=shape, classes=facts.outputs, depth=self.depth, perturbation=law
+                )
+            return DenseResidual(features=facts.features, classes=facts.outputs, perturbation=law)
 
 
 def noisy(
@@ -157,7 +302,7 @@ def noisy(
     out = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
         clipped = clip_l2(rows[start : start + _BLOCK], budget.radius)
-        each = Sensitivity(l1=math.inf, l2=2.0 * budget.radius)
+        each = Sensitivity(l1=math.inf, l2=budget.moved)
         part = Bounded(
             value=clipped.units.astype(np.float64) * clipped.spacing,
             add_remove=each,
@@ -172,74 +317,24 @@ def noisy(
 
 
 def fill_slots(
-    rows: Array, labels: Array, plan: InputPlan, rng: Source
+    records: Records, plan: InputPlan, rng: Source
 ) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows and labels in the public slots, in random order, and which slots are null records."""
-    slots, there = plan.facts.records, len(rows)
-    missing = max(slots - there, 0)
-    order = rng.permutation(there + missing)[:slots]
-    filled = np.concatenate([rows, np.zeros((missing, rows.shape[1]))])[order]
-    known = np.concatenate([labels, np.zeros(missing)])[order].astype(np.int64)
-    return filled, known, order >= there
+    """Rows in [-1, 1] and labels in the public slots, in random order; which slots are null."""
+    rows = records.rows.cube().reshape(len(records), plan.facts.features)
+    missing = max(plan.facts.records - len(rows), 0)
+    order = rng.permutation(len(rows) + missing)[: plan.facts.records]
+    filled = np.concatenate([rows, np.zeros((missing, rows.shape[1]), dtype=rows.dtype)])[order]
+    known = np.concatenate([records.targets, np.full(missing, -1)])[order].astype(np.int64)
+    null = np.concatenate([records.null, np.ones(missing, dtype=bool)])[order]
+    return filled, known, null
 
 
-def _fit(
-    method: NoisyInputs,
-    x: Array,
-    y: Array,
-    plan: InputPlan,
-    *,
-    ledger: Ledger | None,
-    rng: Source,
-) -> Release[Ensemble]:
-    rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    if rows.shape[1] != plan.facts.features:
-        raise InvalidArgument(
-            "x", rows.shape, f"rows of {plan.facts.features} features, as planned"
-        )
-    entries: tuple[Entry, ...] = ()
-    if ledger is not None:
-        check_per_record(ledger)
-        scope = Scope(secret=rng.secret)
-        what = "noisy inputs (residual perturbation)"
-        entries = (ledger.charge(plan.loss, what=what, scope=scope),)
-    rows, labels = _with_answers(rows, y, plan, rng.child("labels"))
-    targets = torch.from_numpy(labels)
-
-    def drawn(source: Source) -> Tensor:
-        return torch.from_numpy(noisy(rows, plan.budget, source, adjacency=plan.adjacency))
-
-    shared = None if plan.redrawn else drawn(rng.child("inputs"))
-    networks = []
-    for member in range(_check.count("members", method.members)):
-        source = rng.child("member", member)
-
-        def inputs(epoch: int, source: Source = source) -> Tensor:
-            if shared is not None:
-                return shared
-            return drawn(source.child("epoch", epoch))
-
-        start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
-        training = replace(method.training, seed=order)
-        network = method.build(plan.facts, start)
-        networks.append(training.run(network, inputs, targets, method.watcher))
-    model = Ensemble(networks, input_noise=0.0, noise_draws=method.noise_draws)
-    return Release(
-        model=model.eval(),
-        guarantee=plan.guarantee,
-        claim=None,
-        entries=entries,
-        steps=method.members * method.training.epochs,
-    )
-
-
-def _with_answers(
-    rows: Array, y: Array, plan: InputPlan, rng: Source
-) -> tuple[Array, NDArray[np.int64]]:
-    """Rows and the labels that training may look at."""
+def answered(
+    known: NDArray[np.int64], null: NDArray[np.bool_], plan: InputPlan, rng: Source
+) -> NDArray[np.int64]:
+    """The labels that training may look at; those of null slots are drawn from all classes."""
     if plan.answers is None:
-        return rows, categories(y, plan.facts.outputs).values.copy()
-    rows, known, null = fill_slots(rows, np.asarray(y), plan, rng.child("slots"))
-    said = plan.answers.release(categories(known, plan.facts.outputs), rng=rng.child("answers"))
-    drawn = rng.child("null").integers(plan.facts.outputs, len(known))
-    return rows, np.where(null, drawn, said)
+        drawn = rng.child("null").integers(plan.facts.outputs, len(known))
+        return np.where(null, drawn, known)
+    labels = categories(np.where(null, 0, known), plan.facts.outputs)
+    return plan.answers.release(labels, rng=rng.child("answers"), null=null)

@@ -1,6 +1,7 @@
 """Residual networks whose mappings are perturbed: the He family, dense ones, and anybody's own."""
 
 from privet.nets.residual.dense import DenseResidual
+from privet.nets.residual.ensemble import Ensemble
 from privet.nets.residual.noise import (
     Draw,
     Perturbation,
@@ -17,6 +18,7 @@ from privet.nets.residual.resnet import ResNet, resnet8
 __all__ = [
     "DenseResidual",
     "Draw",
+    "Ensemble",
     "Perturbation",
     "Pictures",
     "ResNet",

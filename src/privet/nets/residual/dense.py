@@ -27,6 +27,10 @@ class DenseResidual(nn.Module):
     ) -> None:
         super().__init__()
         law = Perturbation() if perturbation is None else perturbation
+        self.description = {
+            "name": "DenseResidual", "features": features, "classes": classes, "width": width,
+            "blocks": blocks, "perturbation": law.to_dict(),
+        }  # fmt: skip
         self.stem = nn.Linear(features, width)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,19 @@ class Perturbation:
     def __post_init__(self) -> None:
         _check.non_negative("gamma", self.gamma)
         _check.non_negative("floor", self.floor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; `from_dict` reads it back."""
+        return {**asdict(self), "strategy": self.strategy.value}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`.
+
+        >>> Perturbation.from_dict(Perturbation(gamma=0.5).to_dict()).gamma
+        0.5
+        """
+        return cls(**{**d, "strategy": Strategy(d["strategy"])})
 
 
 @final

@@ -10,14 +10,29 @@ from privet.nets.residual.resnet import ResNet
 
 
 class Pictures(nn.Module):
-    """A ResNet that takes flat rows of pictures (height, width) or (height, width, colours)."""
+    """A ResNet that takes pictures (height, width) or (height, width, colours), or rows of them.
+
+    >>> import torch
+    >>> Pictures(shape=(8, 8), classes=3)(torch.zeros(2, 64)).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(
-        self, shape: tuple[int, ...], *, classes: int, depth: int, law: Perturbation
+        self,
+        *,
+        shape: tuple[int, ...],
+        classes: int,
+        depth: int = 8,
+        perturbation: Perturbation | None = None,
     ) -> None:
         super().__init__()
         if len(shape) not in (2, 3):
             raise InvalidArgument("shape", shape, "(height, width) or (height, width, colours)")
+        law = Perturbation() if perturbation is None else perturbation
+        self.description = {
+            "name": "Pictures", "shape": list(shape), "classes": classes, "depth": depth,
+            "perturbation": law.to_dict(),
+        }  # fmt: skip
         self.shape = (*shape, 1) if len(shape) == 2 else tuple(shape)
         self.net = ResNet(channels=self.shape[2], classes=classes, depth=depth, perturbation=law)
 

@@ -14,9 +14,15 @@ from torch import Tensor, nn
 from privet import premises
 from privet.guarantee import Adjacency, Guarantee, Protects, Standing
 from privet.ledger import Scope
-from privet.methods.residual import Ensemble, NoisyInputBudget, Training
+from privet.methods.residual import NoisyInputBudget, Training
 from privet.methods.residual.noisy_inputs import noisy
-from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
+from privet.nets.residual import (
+    DenseResidual,
+    Ensemble,
+    Perturbation,
+    Pictures,
+    Strategy,
+)
 from privet.noise import Source
 from privet.papers.checks import counts, positive
 from privet.papers.classifier import Array, PublishedClassifier, Release
@@ -155,7 +161,7 @@ class PublishedResidual(PublishedClassifier):
             torch.manual_seed(seed)
             if self.shape is None:
                 return DenseResidual(features=features, classes=classes, perturbation=law)
-            return Pictures(self.shape, classes=classes, depth=self.depth, law=law)
+            return Pictures(shape=self.shape, classes=classes, depth=self.depth, perturbation=law)
 
     @torch.no_grad()
     def _logits(self, rows: Array) -> NDArray[np.float64]:
