@@ -10,13 +10,8 @@ from privet import data
 from privet.audit.membership import evaluate, yeom
 from privet.guarantee import Unit
 from privet.ledger import Ledger
-from privet.methods.residual import (
-    QueriesSpent,
-    QueryNet,
-    ResidualPerturbationClassifier,
-    ServedModel,
-    Training,
-)
+from privet.methods.residual import QueriesSpent, QueryNet, ServedModel, Training
+from privet.papers.residual import PublishedResidual
 
 torch.set_num_threads(1)
 digits = data.load("digits")
@@ -24,9 +19,8 @@ half = len(digits.x_train) // 2
 x, y = digits.train_rows(), digits.y_train
 
 for gamma in (1e-6, 0.5):  # the paper's networks: next to no noise, and noise
-    model = ResidualPerturbationClassifier(
-        reading="published", gamma=gamma, bounds=(0.0, 1.0), shape=(8, 8), classes=range(10),
-        epochs=15, learning_rate=0.1, random_state=0,
+    model = PublishedResidual(
+        gamma=gamma, shape=(8, 8), classes=range(10), epochs=15, learning_rate=0.1, random_state=0
     ).fit(x[:half], y[:half])  # fmt: skip
     found = evaluate(yeom(model.predict_proba(x), y), np.arange(len(x)) < half, attack="loss")
     print(f"gamma {gamma:g}: test accuracy {model.score(digits.test_rows(), digits.y_test):.3f}")
