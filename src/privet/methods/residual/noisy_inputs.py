@@ -268,7 +268,7 @@ class NoisyInputs(Method[InputPlan]):
             null[0] = side == 0.0
             cube = rows.copy()
             cube[0] = side * far
-            values = cube if facts.kind is Kind.BALL else (cube + 1.0) / 2.0
+            values = (cube + 1.0) / 2.0 if facts.kind is Kind.BOX else cube
             values[null] = 0.0
             shape = facts.shape or (facts.features,)
             return Records(
