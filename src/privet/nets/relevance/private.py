@@ -153,7 +153,7 @@ def bounded_average_relevance(
         spacing=clipped.spacing,
         add_remove=clipped.add_remove,
         replace_one=clipped.replace_one,
-        how="has relevance of L1 norm at most 1",
+        premise=premises.bound("each record has relevance of L1 norm at most 1"),
         invalid=invalid,
     ).mean(records=records)
 
