@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Standing, Unit
 from privet.ledger import Ledger
@@ -51,6 +52,17 @@ def test_it_stops_when_the_budget_is_spent():
     assert g.standing is Standing.PROVED and g.unit is Unit.QUERY and g.epsilon <= 60.0
     mu = model.network.budget.loss(allowed).mu
     assert mu == pytest.approx(model.ledger.total.mu)
+
+
+def test_a_seed_is_among_the_premises_for_good():
+    """A seeded source, and the answers it gave: the ledger remembers when the source is gone."""
+    kept = ledger()
+    assert premises.SECRET_NOISE in ServedModel.of(network(), kept).guarantee().premises
+    model = ServedModel.of(network(), kept, rng=seeded(0))
+    assert premises.SECRET_SEED in model.guarantee().premises
+    model.predict(X[:1])
+    assert premises.SECRET_SEED in ServedModel.of(network(), kept).guarantee().premises
+    assert model.guarantee().epsilon == kept.cap_epsilon
 
 
 def test_a_batch_that_does_not_fit_is_refused_whole():

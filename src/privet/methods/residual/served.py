@@ -36,7 +36,6 @@ _PREMISES = (
     premises.held("charge", "each query was charged before it was answered"),
     premises.doubtful("weights", "nobody has the weights, only answers"),
     premises.doubtful("sum", "arithmetic inside the network is exact"),
-    premises.SECRET_KEY,
 )
 
 
@@ -211,12 +210,16 @@ class ServedModel:
         return np.asarray(self.predict_proba(x).argmax(1))
 
     def guarantee(self) -> Guarantee:
-        """What all answers so far promise together."""
-        stated = self.ledger.guarantee()
+        """What all answers ever given promise together: the ledger's cap, on its premises too."""
+        stated, source = self.ledger.guarantee(), self.network.source
+        seed = () if source is None or source.secret else (premises.SECRET_SEED,)
+        own = (*_PREMISES, *seed)
+        about = {p.about for p in own}
         return replace(
             stated,
-            theorem="one Gaussian release a residual mapping and one for the last layer, composed",
-            premises=_PREMISES,
+            theorem="one Gaussian release a residual mapping and one for the last layer, composed;"
+            f" {stated.theorem}",
+            premises=(*own, *(p for p in stated.premises if p.about not in about)),
         )
 
     def _affords(self, queries: int) -> bool:
