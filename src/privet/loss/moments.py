@@ -18,6 +18,7 @@ Gauss-Legendre sum on [0, 1].
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -110,36 +111,56 @@ def _passed(ell: Array, q: Array, size: Array) -> Array:
     return np.asarray(8.0 * _UNIT * (np.abs(ell) + passed))
 
 
-def _gaussian_exponent(
-    u: Array, q: Array, z: Array, order: Array, end: Array, direction: Direction | None
-) -> tuple[Array, Array, Array, Array]:
-    """(log of the real integrand, loss, bounds of their errors) at u = x / noise multiplier.
+@dataclass(frozen=True, kw_only=True)
+class _Integrand:
+    """The integrand for Gaussian noise at nodes u = x / noise multiplier, and its pieces."""
 
-    The bounds allow for nodes that are off by a rounding of their own size.
-    """
+    log_value: Array
+    loss: Array
+    logs: tuple[Array, ...]
+    """log r at u, and at -u for replace-one."""
+    soft: tuple[Array, Array] | None
+    """(c - u) / s and log Phi of it, where rare large losses are left out."""
+
+    def roundings(self, u: Array, q: Array, z: Array, order: Array) -> tuple[Array, Array]:
+        """Bounds of the errors of the log of the integrand and of the loss.
+
+        They allow for nodes that are off by a rounding of their own size.
+        """
+        size = np.abs(u / z) + 1.0 / z**2
+        off = _passed(self.logs[0], q, size)
+        for other in self.logs[1:]:
+            off = off + _passed(other, q, size)
+        doubt = 8.0 * _UNIT * (4.0 + u * u) + (order + 1.0) * off
+        if self.soft is not None:
+            x, soft = self.soft
+            size_of = np.abs(soft)
+            # x is off by roundings of u and end; the slope of log Phi is at most the first factor
+            slope = np.minimum(1.0, (1.0 + np.abs(x)) * size_of) + np.maximum(-x, 0.0)
+            doubt = doubt + 8.0 * _UNIT * slope * (np.abs(x) + 2.0 * np.abs(u))
+            doubt = doubt + _UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
+        return doubt, off
+
+
+def _integrand(
+    u: Array, q: Array, z: Array, order: Array, end: Array, direction: Direction | None
+) -> _Integrand:
     ell = log_ratio(q, u / z - 0.5 / z**2)
     base = -0.5 * u * u
-    size = np.abs(u / z) + 1.0 / z**2
-    off = _passed(ell, q, size)
-    doubt = _UNIT * 8.0 * (4.0 + u * u)
-    if direction is not Direction.ADD:
-        x = np.minimum((end - u) / _SOFT, 1e9)
-        soft = log_ndtr(x)
-        base = base + soft
-        size_of = np.abs(soft)
-        # x is off by roundings of u and end; the slope of log Phi is at most the second factor
-        slope = np.minimum(1.0, (1.0 + np.abs(x)) * size_of) + np.maximum(-x, 0.0)
-        doubt = doubt + _UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
-        doubt = doubt + _UNIT * 8.0 * slope * (np.abs(x) + 2.0 * np.abs(u))
-    if direction is Direction.REMOVE:
-        return base + (order + 1.0) * ell, ell, doubt + (order + 1.0) * off, off
     if direction is Direction.ADD:
-        return base - order * ell, -ell, doubt + order * off, off
+        return _Integrand(log_value=base - order * ell, loss=-ell, logs=(ell,), soft=None)
+    soft = None
+    if np.any(np.isfinite(end)):
+        x = np.minimum((end - u) / _SOFT, 1e9)
+        soft = x, log_ndtr(x)
+        base = base + soft[1]
+    base = base + (order + 1.0) * ell
+    if direction is Direction.REMOVE:
+        return _Integrand(log_value=base, loss=ell, logs=(ell,), soft=soft)
     other = log_ratio(q, -u / z - 0.5 / z**2)
-    other_off = _passed(other, q, size)
-    exponent = base + (order + 1.0) * ell - order * other
-    doubt = doubt + (order + 1.0) * (off + other_off)
-    return exponent, ell - other, doubt, off + other_off
+    return _Integrand(
+        log_value=base - order * other, loss=ell - other, logs=(ell, other), soft=soft
+    )
 
 
 def _cut_off(q: Array, z: Array, cut: float) -> Array:
@@ -241,11 +262,10 @@ def _sampled_gaussian(
             now, a, b = rows[i : i + fit, None], lo[i : i + fit, None], hi[i : i + fit, None]
             h = (b - a) / (m - 1)
             u = a + h * np.arange(m)[None, :]
-            g, loss, doubt, off = _gaussian_exponent(
-                u, q[now], z[now], order[now], end[now], direction
-            )
+            f = _integrand(u, q[now], z[now], order[now], end[now], direction)
+            g, (doubt, off) = f.log_value, f.roundings(u, q[now], z[now], order[now])
             scale = np.log(h) - 0.5 * math.log(2.0 * math.pi)
-            found, errors = _characteristic(g + scale, loss, doubt, line, off)
+            found, errors = _characteristic(g + scale, f.loss, doubt, line, off)
             # what was left out, and the rule's own e^-41, both relative to the value on the axis
             real = np.log(np.sum(np.exp(g - np.max(g, axis=1, keepdims=True)), axis=1))
             missing = np.exp(gone[i : i + fit] - np.max(g, axis=1) - real - np.log(h[:, 0]))
@@ -273,9 +293,7 @@ def _active(
     """
     m = max(64, math.ceil(2.0 * float(np.max(high - low))))
     u = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, m)[None, :]
-    g, _, _, _ = _gaussian_exponent(
-        u, q[:, None], z[:, None], order[:, None], end[:, None], direction
-    )
+    g = _integrand(u, q[:, None], z[:, None], order[:, None], end[:, None], direction).log_value
     peak = np.max(g, axis=1, keepdims=True)
     alive = g > peak - _NEGLIGIBLE
     first = np.maximum(np.argmax(alive, axis=1) - 1, 0)

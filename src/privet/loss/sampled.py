@@ -234,8 +234,7 @@ class SampledGaussian(Sampled):
     2022) for add-remove, and (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1) for replace-one
     (proof in docs/theory/losses.md).
 
-    **Guarantee**: epsilon and delta are upper bounds, within 0.2% of exact (add-remove; see
-    benchmarks/accounting).
+    **Guarantee**: epsilon and delta are upper bounds, and `epsilon_bounds` says how close they are.
     **Assumes**: independent Poisson sampling with the stated rates; a divisor that does not depend
     on the sample.
 
