@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privet import data
-from privet.methods.autoencoder import PrivateAutoencoderClassifier, Stream
+from privet.estimators import PrivateAutoencoderClassifier
+from privet.methods.autoencoder import Stream
 from privet.nets.features import Cached, RandomProjection, Scattering, handwriting, unit_rows
 
 Array = NDArray[Any]

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
         DPSGDClassifier,
         DPSGDRegressor,
         PATEClassifier,
+        PrivateAutoencoder,
+        PrivateAutoencoderClassifier,
         PrivateClassifier,
         PrivateRegressor,
         ResidualPerturbationClassifier,
     )
     from privet.ledger import Ledger
-    from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
     from privet.methods.pate import PATE
     from privet.runs import Run, load
 
@@ -53,8 +54,8 @@ _WHERE = {
     "Ledger": "privet.ledger",
     "PATE": "privet.methods.pate",
     "PATEClassifier": "privet.estimators",
-    "PrivateAutoencoder": "privet.methods.autoencoder",
-    "PrivateAutoencoderClassifier": "privet.methods.autoencoder",
+    "PrivateAutoencoder": "privet.estimators",
+    "PrivateAutoencoderClassifier": "privet.estimators",
     "PrivateClassifier": "privet.estimators",
     "PrivateRegressor": "privet.estimators",
     "ResidualPerturbationClassifier": "privet.estimators",

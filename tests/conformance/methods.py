@@ -12,11 +12,11 @@ from privet.estimators import (
     AdaptiveLaplaceClassifier,
     DPSGDClassifier,
     PATEClassifier,
+    PrivateAutoencoderClassifier,
     ResidualPerturbationClassifier,
 )
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.methods.autoencoder import PrivateAutoencoderClassifier
 
 
 def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:

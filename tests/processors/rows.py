@@ -11,8 +11,7 @@ from privet._exact import Product, row_norms, row_sums, tanh
 from privet.data.records import Domain
 from privet.methods.autoencoder.behaviour.layers import Layer as BehaviourLayer
 from privet.methods.autoencoder.layers import Activation, Layer
-from privet.methods.autoencoder.records import Scaling
-from privet.methods.autoencoder.stack import Stack
+from privet.methods.autoencoder.stack import StackModel
 from privet.nets.features import (
     Features,
     FromModule,
@@ -129,8 +128,10 @@ def codes(folder: Path) -> Result:
             )
             for d, k in ((40, 20), (20, 9))
         )
-        stack = Stack(scaling=Scaling(bounds=(0.0, 1.0), columns=40), layers=layers)
-        found.append(same_alone(stack.encode, x).astype(np.float64))
+        stack = StackModel(layers=layers, looseness=0.5)
+        domain = Domain(shape=(40,), bounds=(0.0, 1.0))
+        made = same_alone(lambda part: stack.encode(domain.rows(part)), x)  # noqa: B023
+        found.append(made.astype(np.float64))
     layer = BehaviourLayer(weights=rng.normal(size=(40, 9)))
     found.append(same_alone(layer.codes, x.astype(np.float64)))
     return np.concatenate(found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from privet.bounds import Moments, clip_l1, clip_l2
-from privet.methods.adaptive_laplace.moments import CONSTANT
+from privet.methods.adaptive_laplace.class_means import CONSTANT
 from privet.nets.features import RandomProjection
 from tests.processors.case import Case, Result
 

@@ -71,6 +71,12 @@ class Rows:
         """Some of the rows."""
         return Rows(values=self.values[which], kind=self.kind, null=self.null[which])
 
+    def without(self, wrong: NDArray[np.bool_]) -> Rows:
+        """The same rows, of which these are null too."""
+        values = self.values.copy()
+        values[wrong] = 0.0
+        return Rows(values=values, kind=self.kind, null=self.null | wrong)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one row."""
@@ -400,9 +406,7 @@ def _without(rows: Rows, wrong: NDArray[np.bool_], what: str) -> Rows:
         )
     if not more:
         return rows
-    values = rows.values.copy()
-    values[wrong] = 0.0
-    return Rows(values=values, kind=rows.kind, null=rows.null | wrong)
+    return rows.without(wrong)
 
 
 def class_list(classes: Any) -> Array:

@@ -1,5 +1,6 @@
 """Private training with the habits of scikit-learn: one estimator for every method."""
 
+from privet.estimators.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.estimators.base import (
     PrivateClassifier,
     PrivateEstimator,
@@ -21,6 +22,8 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "PATEClassifier",
+    "PrivateAutoencoder",
+    "PrivateAutoencoderClassifier",
     "PrivateClassifier",
     "PrivateEstimator",
     "PrivateRegressor",

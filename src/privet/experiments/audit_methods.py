@@ -29,7 +29,7 @@ from privet.guarantee import Adjacency
 from privet.mechanisms import Gaussian
 from privet.methods.adaptive_laplace import OneShotMoments
 from privet.methods.adaptive_laplace.class_means import CONSTANT
-from privet.methods.autoencoder import PrivateAutoencoderClassifier
+from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.pate import Aggregator, Answers
@@ -151,17 +151,13 @@ def _adaptive_laplace(b: Budget) -> Finding:
 
 
 def _autoencoder(b: Budget) -> Finding:
-    clf = PrivateAutoencoderClassifier(
-        epsilon=b.epsilon, delta=b.delta, layers=(2,), classes=[0, 1], bounds=(0.0, 1.0),
-        n_public=100, random_state=0,
-    )  # fmt: skip
-    plan = clf.fit(np.full((4, 3), 0.5), np.array([0, 1, 0, 1])).plan_
+    plan = AutoencoderStack(layers=(2,)).plan(b.facts(records=100, features=3, outputs=2))
     releases = [
         (m, mechanism, np.eye(1, m.features))
         for m, mechanism in zip(plan.moments, plan.mechanisms, strict=True)
     ]
     what = f"auto-encoder: all {len(releases)} releases of moments"
-    return _moments(what, releases, plan.adjacency, plan.guarantee.epsilon, b)
+    return _moments(what, releases, plan.adjacency, plan.loss.epsilon(b.delta), b)
 
 
 def _adaptive_laplace_published(b: Budget) -> Finding:

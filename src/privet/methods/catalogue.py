@@ -27,6 +27,7 @@ _OWN = {
         "privet.methods.adaptive_laplace.shaped_training:RelevanceShapedTraining"
     ),
     "local-records": "privet.methods.adaptive_laplace.local:LocalRecords",
+    "autoencoder": "privet.methods.autoencoder.method:AutoencoderStack",
     "residual": "privet.methods.residual.noisy_inputs:NoisyInputs",
     "pate": "privet.methods.pate.mean:MeanPATE",
     "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
@@ -34,6 +35,7 @@ _OWN = {
 _MODELS = {
     "LinearModel": "privet.methods.models:LinearModel",
     "NetworkModel": "privet.methods.models:NetworkModel",
+    "StackModel": "privet.methods.autoencoder.stack:StackModel",
     "EnsembleModel": "privet.methods.models:EnsembleModel",
 }
 """Models of our methods, apart from the code that trains them: loading needs no trainer."""

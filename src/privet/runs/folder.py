@@ -60,9 +60,11 @@ def save(estimator: Any, folder: Path) -> Path:
 
 
 def target_of(estimator: Any) -> dict[str, Any]:
-    """What is predicted: classes by name, or numbers in a range."""
+    """What is predicted: classes by name, or numbers in a range; nothing by a transformer."""
     if hasattr(estimator, "classes_"):
         return {"classes": np.asarray(estimator.classes_).tolist()}
+    if not hasattr(estimator, "_range"):
+        return {}
     low, high = estimator._range()
     return {"target_bounds": [low, high]}
 

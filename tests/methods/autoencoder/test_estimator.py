@@ -14,10 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from privet import data
+from privet.data.records import Domain
+from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Standing
-from privet.methods.autoencoder import PrivateAutoencoder, PrivateAutoencoderClassifier, Stream
-from privet.methods.autoencoder.layers import with_constant
-from privet.nets.features import unit_rows
+from privet.methods.autoencoder import AutoencoderStack, Stream
+from privet.methods.autoencoder.records import StreamedRecords
+from privet.methods.autoencoder.stack import output_rows
+from privet.methods.promise import planned, train
+from privet.noise import seeded
 
 
 @pytest.mark.slow
@@ -49,7 +53,8 @@ def test_without_noise_a_layer_is_principal_components() -> None:
     x, _ = clouds()
     encoder = PrivateAutoencoder(epsilon=1e7, bounds=(0, 1), layers=(2,), random_state=0).fit(x)
     stack = encoder.model_
-    reference = PCA(n_components=2).fit(stack.scaling.rows(x).astype(np.float64))
+    rows = encoder.domain_.rows(x).squashed(stack.looseness).astype(np.float64)
+    reference = PCA(n_components=2).fit(rows)
     layer = stack.layers[0]
     assert np.allclose(layer.mean, reference.mean_, atol=1e-3)
     cosines = np.linalg.svd(reference.components_ @ layer.basis)[1]
@@ -61,9 +66,10 @@ def test_without_noise_the_output_layer_is_least_squares() -> None:
     x, y = clouds()
     settings = {"bounds": (0, 1), "classes": range(3), "layers": (3,), "random_state": 0}
     clf = PrivateAutoencoderClassifier(epsilon=1e7, **settings).fit(x, y)
-    rows = with_constant(unit_rows(clf.model_.stack.encode(x))).astype(np.float64)
+    held = clf.domain_.rows(x)
+    rows = output_rows(clf.model_.encode(held)).astype(np.float64)
     reference = Ridge(alpha=1e-6, fit_intercept=False).fit(rows, 4.0 * (np.eye(3)[y] - 0.5))
-    assert np.allclose(clf.model_.logits(x), reference.predict(rows), atol=0.02)
+    assert np.allclose(clf.model_.outputs(held), reference.predict(rows), atol=0.02)
 
 
 def test_in_a_pipeline() -> None:
@@ -102,14 +108,22 @@ def test_a_memory_map_is_read_in_blocks(tmp_path) -> None:
     x, y = clouds()
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    settings = {"bounds": (0, 1), "classes": range(3), "layers": (3,), "random_state": 0}
-    told: list[tuple[str, int]] = []
-    clf = PrivateAutoencoderClassifier(watcher=lambda *seen: told.append(seen), **settings)
-    clf.fit(mapped, y)
-    assert sum(size for what, size in told if what == "layer 1") == 3000
-    assert {what for what, _ in told} == {"layer 1", "output layer"}
-    again = PrivateAutoencoderClassifier(**settings).fit(x, y)
-    assert np.array_equal(clf.model_.weights, again.model_.weights)
+    told: list[tuple[str, int, int]] = []
+    domain = Domain(shape=(8,), bounds=(0, 1))
+    records = StreamedRecords(stream=Stream.of(mapped), domain=domain, records=3000)
+    method = AutoencoderStack(layers=(3, 2))
+    plan = planned(method, records, epsilon=1.0, delta=1e-5)
+    train(method, records, plan, rng=seeded(0), progress=lambda *seen: told.append(seen))
+    assert [of for what, of, _ in told if what == "layer 1"] == [2048, 3000]
+    assert {what for what, _, _ in told} == {"layer 1", "layer 2"}
+    settings = {"bounds": (0, 1), "layers": (3, 2), "random_state": 0}
+    once = PrivateAutoencoder(**settings).fit(mapped)
+    again = PrivateAutoencoder(**settings).fit(x)
+    assert np.array_equal(once.transform(x), again.transform(x))
+    settings["classes"] = range(3)
+    clf = PrivateAutoencoderClassifier(**settings).fit(mapped, y)
+    other = PrivateAutoencoderClassifier(**settings).fit(x, y)
+    assert np.array_equal(clf.model_.weights, other.model_.weights)
 
 
 @pytest.mark.slow

@@ -5,22 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privet.bounds import MomentSum
+from privet.bounds import MomentSum, user_weights
+from privet.data.records import Domain, PublicFacts, Records
 from privet.errors import BudgetExceeded, InvalidArgument
+from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
-from privet.methods.autoencoder import (
-    Activation,
-    Layer,
-    PrivateAutoencoder,
-    PrivateAutoencoderClassifier,
-    Stream,
-)
-from privet.methods.autoencoder.layers import Learner
-from privet.methods.autoencoder.records import Held, Scaling
-from privet.methods.autoencoder.sound import SoundStack
-from privet.methods.autoencoder.stack import OutputLayer, Stack
-from privet.methods.base import PublicFacts
+from privet.methods.autoencoder import Activation, AutoencoderStack, Layer, StackModel, Stream
+from privet.methods.contract import Spending
 from privet.noise import seeded
 
 
@@ -96,7 +88,7 @@ def test_every_noise_spends_the_budget_and_no_more(noise, delta: float, adjacenc
     g = clf.guarantee_
     assert 1.99 < g.epsilon <= 2.0 and g.delta == delta
     assert g.adjacency is Adjacency(adjacency) and g.standing is Standing.PROVED
-    assert len(clf.plan_.moments) == 3 and sum(clf.plan_.shares) == pytest.approx(1.0)
+    assert len(clf.plan_.moments) == len(clf.plan_.mechanisms) == 3
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete gaussian"])
@@ -109,7 +101,7 @@ def test_tiny_and_large_budgets(noise: str, epsilon: float) -> None:
 
 def test_one_charge_before_the_first_draw() -> None:
     x, y = labelled(300)
-    ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+    ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
     clf = classifier(ledger=ledger).fit(x, y)
     assert len(ledger) == 1 and ledger.spent() == pytest.approx(clf.guarantee_.epsilon)
     with pytest.raises(BudgetExceeded):
@@ -137,14 +129,15 @@ def test_what_one_user_can_change_is_bounded() -> None:
     x = low_rank(200)
     users = np.arange(200) % 7
     gone = users != 3
-    clf = classifier(user_share=3.0)
-    method = clf._sound(12, None, users)
-    plan = method.plan(clf._facts(12, 200, 3))
+    method = AutoencoderStack(layers=(4,), user_share=3.0)
+    facts = {"records": 200, "features": 12, "outputs": 0, "epsilon": 2.0, "delta": 1e-5}
+    plan = method.plan(PublicFacts(**facts, unit=Unit.USER))
+    domain = Domain(shape=(12,), bounds=(0, 1))
     sums = []
     for keep in (slice(None), gone):
         total = plan.moments[0].sum()
-        rows = plan.frozen[0].encode(method.scaling.rows(x[keep]))
-        total.add(rows, None, clf._weights(users[keep], len(rows)))
+        rows = plan.frozen[0].encode(domain.rows(x[keep]).squashed(plan.looseness))
+        total.add(rows, None, user_weights(users[keep], share=3.0))
         sums.append(total.bounded().value)
     apart = np.linalg.norm(sums[0] - sums[1])
     assert 0.5 < apart <= plan.moments[0].add_remove.l2
@@ -212,17 +205,19 @@ def test_learned_codes_beat_random_ones() -> None:
     assert learned > random + 0.02
 
 
-def test_scaling_is_public_and_undone() -> None:
-    scaling = Scaling(columns=3, bounds=([0, 0, -1], [1, 10, 1]))
+def test_the_map_into_the_ball_is_public_and_undone() -> None:
     x = np.array([[0.2, 3.0, 0.5], [np.nan, 0.0, 0.0], [5.0, -7.0, 0.0]])
-    rows = scaling.rows(x)
+    told = {"layers": (3,), "epsilon": 1e6, "random_state": 0}
+    box = PrivateAutoencoder(bounds=([0, 0, -1], [1, 10, 1]), **told).fit(np.repeat(x, 9, axis=0))
+    rows = box.domain_.rows(x).squashed(0.5)
     assert np.linalg.norm(rows, axis=1).max() < 1.0 and not rows[1].any()
-    assert np.allclose(scaling.back(rows)[0], x[0], atol=1e-4)
-    assert np.allclose(scaling.back(rows)[2], [1.0, 0.0, 0.0], atol=1e-4)
-    ball = Scaling(columns=2, bounds=5.0)
-    rows = ball.rows(np.array([[3.0, 4.0], [1e300, 1e300], [0.3, 0.4]]))
-    assert np.linalg.norm(rows, axis=1).max() <= 1.0
-    assert np.allclose(ball.back(rows)[[0, 2]], [[3.0, 4.0], [0.3, 0.4]], atol=1e-4)
+    back = box.inverse_transform(box.transform(x))
+    assert np.allclose(back[0], x[0], atol=1e-2) and np.allclose(back[2], [1, 0, 0], atol=1e-2)
+    x = np.array([[3.0, 4.0], [1e300, 1e300], [0.3, 0.4], [1.0, -1.0]])
+    ball = PrivateAutoencoder(bounds=5.0, **{**told, "layers": (2,)}).fit(np.repeat(x, 9, axis=0))
+    assert np.linalg.norm(ball.domain_.rows(x).squashed(0.5), axis=1).max() <= 1.0
+    back = ball.inverse_transform(ball.transform(x))
+    assert np.allclose(back[[0, 2]], [[3.0, 4.0], [0.3, 0.4]], atol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +232,6 @@ def test_scaling_is_public_and_undone() -> None:
         {"shares": (1.0,)},
         {"shares": (1.0, -1.0)},
         {"adjacency": "friends"},
-        {"reading": "mine"},
         {"classes": [1]},
         {"user_share": 0.0},
         {"noise": "gaussian", "delta": 0.0},
@@ -266,19 +260,20 @@ def test_a_record_does_not_change_how_others_are_rounded(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.standard_normal((123, 50)))[0]
     layer = Layer(mean=np.full(123, 0.01), basis=basis, gain=np.full(50, 5.0), radius=1.0)
-    scaling = Scaling(columns=123, bounds=(0, 1), looseness=0.05)
-    below = Stack(scaling=scaling, layers=(layer,))
-    method = SoundStack(
-        scaling=scaling, learners=(Learner(units=50),), output=OutputLayer(classes=2)
-    )
+    below = StackModel(layers=(layer,), looseness=0.05)
+    method = AutoencoderStack(layers=(50,))
     plan = method.plan(PublicFacts(records=300, features=123, outputs=2, epsilon=1.0, delta=1e-5))
     x, y = rng.random((300, 123)), rng.integers(0, 2, 300)
     seen: list[np.ndarray] = []
     monkeypatch.setattr(MomentSum, "add", lambda self, rows, *_: seen.append(rows))
+    ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
+    spending = Spending(ledger=ledger, rng=seeded(0), plan=plan)
+    domain = Domain(shape=(123,), bounds=(0, 1))
 
     def summed(part: slice) -> np.ndarray:
         seen.clear()
-        method._released(Held(rows=x[part], labels=y[part]), plan, 1, below, None, seeded(0))
+        held = Records.classified(x[part], y[part], domain=domain, classes=np.arange(2))
+        method._released(held, plan, 1, below, None, spending)
         return np.vstack(seen)
 
     every = summed(slice(None))

@@ -18,6 +18,7 @@ from privet.estimators import (
     AdaptiveLaplaceClassifier,
     DPSGDClassifier,
     PATEClassifier,
+    PrivateAutoencoderClassifier,
     PrivateClassifier,
     ResidualPerturbationClassifier,
 )
@@ -25,7 +26,6 @@ from privet.experiments.compare.baselines import Network, OneAgainstRest
 from privet.experiments.compare.bench import Bench, View
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
-from privet.methods.autoencoder import PrivateAutoencoderClassifier
 from privet.methods.base import PublicFacts
 from privet.methods.dpsgd import Wishes
 from privet.methods.dpsgd.automatic import network_plan

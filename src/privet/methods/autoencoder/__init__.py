@@ -1,22 +1,19 @@
-"""The deep private auto-encoder: moments released once a layer, and as published."""
+"""The deep private auto-encoder under a proof: moments released once a layer."""
 
-from privet.methods.autoencoder.estimator import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.methods.autoencoder.layers import Activation, Frozen, Layer, Learner
-from privet.methods.autoencoder.records import Stream
-from privet.methods.autoencoder.sound import SoundStack, StackPlan
-from privet.methods.autoencoder.stack import ClassifierStack, OutputLayer, Stack
+from privet.methods.autoencoder.method import AutoencoderStack, StackPlan
+from privet.methods.autoencoder.records import Stream, StreamedRecords
+from privet.methods.autoencoder.stack import OutputLayer, StackModel
 
 __all__ = [
     "Activation",
-    "ClassifierStack",
+    "AutoencoderStack",
     "Frozen",
     "Layer",
     "Learner",
     "OutputLayer",
-    "PrivateAutoencoder",
-    "PrivateAutoencoderClassifier",
-    "SoundStack",
-    "Stack",
+    "StackModel",
     "StackPlan",
     "Stream",
+    "StreamedRecords",
 ]

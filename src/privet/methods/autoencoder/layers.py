@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from privet import _check, chosen
 from privet._exact import Product, tanh
 from privet.bounds import Moments
+from privet.data.records import squashed, unsquashed
 from privet.errors import InvalidArgument
 from privet.mechanisms import Coefficients
-from privet.methods.autoencoder.records import squashed, unsquashed
 
 Array = NDArray[Any]
 

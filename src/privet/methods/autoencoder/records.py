@@ -1,9 +1,7 @@
-"""Records block by block: arrays, memory maps, or a stream that can be read again."""
+"""Records that are read in passes, block by block: memory maps, or a stream that reopens."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -11,15 +9,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet._exact import row_norms, row_sums
-from privet.bounds import UserWeights
+from privet import _check, premises
+from privet.bounds import UserWeights, user_weights
+from privet.data.records import Domain, PublicFacts, Records, Rows, class_numbers, finite
 from privet.errors import InvalidArgument
-from privet.methods.base import column_bounds
-from privet.nets.features import Features
+from privet.guarantee import Unit
 
 Array = NDArray[Any]
-Bounds = None | float | tuple[Any, Any]
 
 BLOCK = 2048
 
@@ -27,50 +23,22 @@ BLOCK = 2048
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Block:
-    """Some records: rows, their labels (None: there are none) and their weights (None: 1 each)."""
+    """Some records: their rows, class numbers (-1: none) and, if users count, their weights."""
 
-    rows: Array = field(repr=False)
-    labels: Array | None = None
-    weights: UserWeights | NDArray[np.float64] | None = None
-
-
-class Records(ABC):
-    """A data set that is read in passes; memory is that of one block."""
-
-    @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """One pass over all records, in blocks."""
+    rows: Rows
+    targets: Array
+    users: UserWeights | None = None
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Held(Records):
-    """Records in an array, or in a memory map on disk, of which a block at a time is read."""
-
-    rows: Array = field(repr=False)
-    labels: Array | None = field(default=None, repr=False)
-    weights: UserWeights | NDArray[np.float64] | None = field(default=None, repr=False)
-
-    def blocks(self) -> Iterator[Block]:
-        """Slices of the array."""
-        for start in range(0, len(self.rows), BLOCK):
-            part = slice(start, start + BLOCK)
-            yield Block(
-                rows=self.rows[part],
-                labels=None if self.labels is None else self.labels[part],
-                weights=None if self.weights is None else self.weights[part],
-            )
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Stream(Records):
+class Stream:
     """Records that come in chunks: `open()` begins a new pass and yields rows, or (rows, labels).
 
     `columns` is how many features a row has. Each pass must yield the same records.
 
     >>> stream = Stream(open=lambda: iter([np.ones((3, 2)), np.zeros((1, 2))]), columns=2)
-    >>> [len(block.rows) for block in stream.blocks()]
+    >>> [len(rows) for rows, labels in stream.chunks()]
     [3, 1]
     """
 
@@ -80,8 +48,17 @@ class Stream(Records):
     def __post_init__(self) -> None:
         _check.count("columns", self.columns)
 
-    def blocks(self) -> Iterator[Block]:
-        """The chunks, cut where they are long."""
+    @classmethod
+    def of(cls, x: Array) -> Stream:
+        """The slices of an array, or of a memory map on disk."""
+        flat = x.reshape(len(x), -1)
+        return cls(
+            open=lambda: (flat[i : i + BLOCK] for i in range(0, len(flat), BLOCK)),
+            columns=flat.shape[1],
+        )
+
+    def chunks(self) -> Iterator[tuple[Array, Array | None]]:
+        """One pass, in blocks: chunks are cut where they are long."""
         for chunk in self.open():
             rows, labels = chunk if isinstance(chunk, tuple) else (chunk, None)
             rows = np.asarray(rows)
@@ -91,100 +68,75 @@ class Stream(Records):
             labels = None if labels is None else np.asarray(labels)
             if labels is not None and labels.shape != (len(rows),):
                 raise InvalidArgument("stream", labels.shape, f"{len(rows)} labels in this chunk")
-            yield from Held(rows=rows, labels=labels).blocks()
+            for start in range(0, len(rows), BLOCK):
+                part = slice(start, start + BLOCK)
+                yield rows[part], None if labels is None else labels[part]
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scaling:
-    """The public map of a record into the unit ball, and back.
+class StreamedRecords:
+    """What `privet.data.records.Records` is for records that do not fit in memory.
 
-    - `features`: a public extractor of `privet.nets.features` (no way back beyond its features);
-    - `bounds` a number c: x / max(||x||, c);
-    - `bounds` a pair (low, high), numbers or one a column: columns are clipped and scaled to
-      [0, 1], to u, and u goes to u / sqrt(r^2 + ||u||^2), r = looseness sqrt(d).
-
-    A small `looseness` sends rows far out into the unit ball, where noise weighs least: for
-    classifying. A large one keeps away from the border, where the way back is steep: for
-    reconstruction.
-
-    **Guarantee** every row has length below 1, whatever the record; one that is not finite is zero.
-    Nothing is read from other records.
-
-    >>> scaling = Scaling(bounds=([0, 0], [1, 100]), columns=2)
-    >>> scaling.back(scaling.rows(np.array([[0.5, 50.0]]))).round(4).tolist()
-    [[0.5, 50.0]]
+    `classes` None: there is nothing to predict. `records`: how many there are, if that was counted;
+    otherwise `n_public` is needed.
     """
 
-    columns: int
-    bounds: Bounds = None
-    features: Features | None = None
-    looseness: float = 0.5
+    stream: Stream
+    domain: Domain
+    classes: Array | None = None
+    groups: Array | None = field(default=None, repr=False)
+    records: int | None = None
+    n_public: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.features is None and self.bounds is None:
-            raise InvalidArgument(
-                "bounds",
-                None,
-                "given when there are no features",
-                "pass bounds=(low, high) with what is publicly known of each column, or bounds=c "
-                "for rows of length at most c; they are never read from the data",
-            )
-        if self.features is None and not isinstance(self.bounds, tuple | list):
-            _check.positive("bounds", self.bounds)
-        elif self.features is None:
-            object.__setattr__(self, "bounds", column_bounds(self.bounds, self.columns))
+    def facts(self, *, epsilon: float, delta: float) -> PublicFacts:
+        """What may be known of them before anything is paid."""
+        n = self.records if self.n_public is None else _check.count("n_public", self.n_public)
+        if n is None:
+            raise InvalidArgument("n_public", None, "given with a stream, whose length is unknown")
+        size = premises.counted_size if self.n_public is None else premises.declared_size
+        one = self.groups is None
+        people = premises.ONE_RECORD_EACH if one else premises.one_group_each("groups")
+        said = () if self.classes is None else (premises.DECLARED_CLASSES,)
+        return PublicFacts(
+            records=_check.count("records", n),
+            features=int(np.prod(self.domain.row_shape)),
+            outputs=0 if self.classes is None else len(self.classes),
+            epsilon=_check.positive("epsilon", epsilon),
+            delta=_check.delta_or_zero("delta", delta),
+            shape=self.domain.row_shape,
+            declared=self.n_public is not None,
+            unit=Unit.RECORD if one else Unit.USER,
+            premises=(size(n), self.domain.premise, *said, people),
+        )
 
-    @property
-    def size(self) -> int:
-        """How many features come out."""
-        return self.columns if self.features is None else self.features.n_features
-
-    @property
-    def _radius(self) -> float:
-        """r."""
-        return self.looseness * math.sqrt(self.columns)
-
-    def rows(self, x: Array) -> NDArray[np.float32]:
-        """Rows of the unit ball."""
-        if self.features is not None:
-            return self.features.transform(x)
-        u = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-        good = np.isfinite(u).all(axis=1, keepdims=True)
-        if isinstance(self.bounds, tuple):
-            low, high = self.bounds
-            u = np.where(good, (np.clip(np.where(good, u, low), low, high) - low) / (high - low), 0)
-            return squashed(u, self._radius).astype(np.float32)
-        u = np.where(good, u, 0.0)
-        largest = np.maximum(np.abs(u).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-        norms = largest * row_norms(u / largest)[:, None]
-        longest = _check.positive("bounds", self.bounds)
-        return np.asarray(u / np.maximum(norms, longest) * (1.0 - 1e-6), dtype=np.float32)
-
-    def back(self, rows: Array) -> NDArray[np.float64]:
-        """Records from rows of the unit ball; public features stay features."""
-        if self.features is not None:
-            return np.asarray(rows, dtype=np.float64)
-        if isinstance(self.bounds, tuple):
-            low, high = self.bounds
-            u = unsquashed(rows, self._radius)
-            return np.asarray(low + np.clip(u, 0.0, 1.0) * (high - low))
-        assert isinstance(self.bounds, float | int)
-        return np.asarray(rows, dtype=np.float64) * float(self.bounds)
+    def blocks(self, share: float) -> Iterator[Block]:
+        """One pass over all records."""
+        users = None if self.groups is None else user_weights(self.groups, share=share)
+        at = 0
+        for x, labels in self.stream.chunks():
+            rows, numbers = self.domain.rows(x), np.full(len(x), -1)
+            if self.classes is not None:
+                if labels is None:
+                    raise InvalidArgument("stream", "rows alone", "(rows, labels) for a classifier")
+                numbers = class_numbers(labels, self.classes)
+                numbers = np.where(finite(x), numbers, -1)
+                rows = rows.without(numbers < 0)
+            own = None if users is None else users[slice(at, at + len(x))]
+            at += len(x)
+            yield Block(rows=rows, targets=numbers, users=own)
 
 
-def squashed(a: Array, radius: float) -> NDArray[Any]:
-    """a / sqrt(radius^2 + ||a||^2), row by row: into the open unit ball, one to one.
-
-    >>> squashed(np.array([[3.0, 4.0]]), 0.0).tolist()
-    [[0.6, 0.8]]
-    """
-    squares = row_sums(np.square(a))[:, None]
-    return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
-
-
-def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:
-    """The inverse of `squashed`; rows on the border or beyond come from far out, not infinity."""
-    z = np.asarray(z, dtype=np.float64)
-    room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
-    return np.asarray(radius * z / np.sqrt(room))
+def blocks_of(records: Records | StreamedRecords, share: float) -> Iterator[Block]:
+    """One pass over records, held or streamed."""
+    if isinstance(records, StreamedRecords):
+        yield from records.blocks(share)
+        return
+    users = records.user_weights(share)
+    for start in range(0, len(records), BLOCK):
+        part = slice(start, start + BLOCK)
+        yield Block(
+            rows=records.rows.part(part),
+            targets=records.targets[part],
+            users=None if users is None else users[part],
+        )

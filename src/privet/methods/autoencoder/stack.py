@@ -1,19 +1,20 @@
-"""The models: a stack of learned layers, and one with an output layer on top."""
+"""What a stack of auto-encoders releases: learned layers, and an output layer on top or none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, final
+from dataclasses import dataclass, field
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import chosen
 from privet.bounds import Moments
+from privet.data.records import Rows
 from privet.mechanisms import Coefficients
-from privet.methods.autoencoder.layers import CONSTANT, LENGTH, Layer, with_constant
-from privet.methods.autoencoder.records import Scaling
+from privet.methods.autoencoder.layers import CONSTANT, LENGTH, Activation, Layer, with_constant
+from privet.methods.contract import Model
 from privet.nets.features import unit_rows
 
 Array = NDArray[Any]
@@ -21,25 +22,63 @@ Array = NDArray[Any]
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stack:
-    """Layers behind a public scaling."""
+class StackModel(Model):
+    """Layers behind a public map into the unit ball (`Rows.squashed`), and the output's weights.
 
-    scaling: Scaling
+    `weights` None: there is nothing to predict, and the outputs are the codes.
+    """
+
     layers: tuple[Layer, ...]
+    looseness: float
+    weights: NDArray[np.float64] | None = field(default=None, repr=False)
 
-    def encode(self, x: Array) -> NDArray[np.float32]:
-        """The code of the last layer."""
-        rows = self.scaling.rows(x)
+    def encode(self, rows: Rows) -> NDArray[np.float32]:
+        """The codes of the last layer."""
+        codes = rows.squashed(self.looseness)
         for layer in self.layers:
-            rows = layer.encode(rows)
-        return rows
+            codes = layer.encode(codes)
+        return codes
 
     def decode(self, codes: Array) -> NDArray[np.float64]:
-        """Records from codes, through every decoder."""
+        """Rows of the unit ball from codes, through every decoder."""
         rows = np.asarray(codes, dtype=np.float64)
         for layer in reversed(self.layers):
             rows = layer.decode(rows)
-        return self.scaling.back(rows)
+        return rows
+
+    def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        codes = self.encode(rows)
+        if self.weights is None:
+            return codes.astype(np.float64)
+        return np.asarray(output_rows(codes).astype(np.float64) @ self.weights)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays = {} if self.weights is None else {"weights": self.weights}
+        for k, layer in enumerate(self.layers):
+            arrays |= {
+                f"layer{k}.mean": layer.mean,
+                f"layer{k}.basis": layer.basis,
+                f"layer{k}.gain": layer.gain,
+            }
+        told = [{"radius": y.radius, "activation": y.activation.value} for y in self.layers]
+        return arrays, {"looseness": self.looseness, "layers": told}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
+        layers = tuple(
+            Layer(
+                **{name: arrays[f"layer{k}.{name}"] for name in ("mean", "basis", "gain")},
+                radius=told["radius"],
+                activation=Activation(told["activation"]),
+            )
+            for k, told in enumerate(settings["layers"])
+        )
+        return cls(layers=layers, looseness=settings["looseness"], weights=arrays.get("weights"))
+
+
+def output_rows(codes: Array) -> Array:
+    """Rows of the unit ball that the output layer is on: codes of length 1, and a constant."""
+    return with_constant(unit_rows(codes))
 
 
 @final
@@ -61,54 +100,9 @@ class OutputLayer:
         """What is released."""
         return Moments(features=units + 1, outputs=self.classes, share=share)
 
-    def rows(self, codes: Array) -> Array:
-        """Rows of the unit ball for the release."""
-        return with_constant(unit_rows(codes))
-
     def solve(self, found: Coefficients) -> NDArray[np.float64]:
         """Weights, a column a class, with the constant's last."""
         first = found.gram[:, -1] * (LENGTH / CONSTANT)
         records = max(float(first[-1]) * LENGTH / CONSTANT, 1.0)
         loss = found.cross_entropy(first=first, records=records)
         return loss.minimum(ridge=(self.ridge * found.ridge + 1e-9) / 4.0)
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClassifierStack:
-    """A stack and its output layer."""
-
-    stack: Stack
-    output: OutputLayer
-    weights: Array = field(repr=False)
-
-    def logits(self, x: Array) -> NDArray[np.float64]:
-        """One logit a class."""
-        rows = self.output.rows(self.stack.encode(x))
-        return np.asarray(rows.astype(np.float64) @ self.weights)
-
-    def state(self) -> dict[str, NDArray[np.float64]]:
-        """All that was learned, by name: what a file of this model holds."""
-        found = {"output": np.asarray(self.weights, dtype=np.float64)}
-        for k, layer in enumerate(self.stack.layers):
-            found |= {
-                f"layer{k}.mean": layer.mean,
-                f"layer{k}.basis": layer.basis,
-                f"layer{k}.gain": layer.gain,
-                f"layer{k}.radius": np.array(layer.radius),
-            }
-        return found
-
-    def with_state(self, found: Mapping[str, Array]) -> ClassifierStack:
-        """A model of this shape with what was learned as in `state`."""
-        layers = tuple(
-            replace(
-                layer,
-                mean=found[f"layer{k}.mean"],
-                basis=found[f"layer{k}.basis"],
-                gain=found[f"layer{k}.gain"],
-                radius=found[f"layer{k}.radius"].item(),
-            )
-            for k, layer in enumerate(self.stack.layers)
-        )
-        return replace(self, stack=replace(self.stack, layers=layers), weights=found["output"])
