@@ -34,7 +34,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 
 from privet import calibrate
-from privet.loss import Direction, SampledGaussian, gaussian_epsilon, lattice
+from privet.loss import Direction, SampledGaussian, gaussian_epsilon, lattice_plan
 from tests.reference.cells import check, random_cell
 from tests.reference.inversion import epsilon_of_many
 
@@ -74,9 +74,9 @@ def fine_interval(epsilon: float, steps: int) -> float:
 
 def fine_lattice(loss: SampledGaussian, delta: float, guess: float) -> tuple[float, float]:
     """Bounds of epsilon by the lattice accountant on a grid four times finer than its own."""
-    releases = lattice.releases_of(loss.parts, Direction.REMOVE)
+    releases = lattice_plan.releases_of(loss.parts, Direction.REMOVE)
     assert releases is not None
-    plan = lattice.plan(
+    plan = lattice_plan.plan(
         releases, Direction.REMOVE, delta=delta, epsilon=guess, sought=delta, relative=8e-6
     )
     return plan.lower().epsilon_below(delta), plan.upper().epsilon_above(delta)

@@ -28,8 +28,8 @@ from privet.loss import (
     compose,
     from_dict,
     gaussian_epsilon,
-    lattice,
-    moments,
+    lattice_plan,
+    phases,
     sampled,
 )
 
@@ -147,7 +147,7 @@ def test_binned_schedules_dominate_and_stay_close(
     z = np.full(steps, 1.3) if vary == "rate" else 0.8 + 2.0 * t
     binned = kind(sample_rate=q, noise_multiplier=z).epsilon(1e-6)
     monkeypatch.setattr(sampled, "_MOST_EXACT", 10_000)
-    monkeypatch.setattr(moments, "_MOST_PRODUCTS", math.inf)  # it may take its time here
+    monkeypatch.setattr(phases, "MOST_PRODUCTS", math.inf)  # it may take its time here
     exact = kind(sample_rate=q, noise_multiplier=z).epsilon(1e-6)
     assert exact * (1 - 1e-5) <= binned <= exact * 1.001
 
@@ -183,9 +183,9 @@ def test_lattice_agrees_with_the_contour(q: float, z: float, steps: int, delta: 
     for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=steps, adjacency=adjacency)
         contour_value = loss.epsilon(delta)
-        releases = lattice.releases_of(loss.parts, Direction.REMOVE)
+        releases = lattice_plan.releases_of(loss.parts, Direction.REMOVE)
         assert releases is not None
-        low, high, _ = lattice.epsilon(releases, Direction.REMOVE, delta, 1.3 * contour_value)
+        low, high, _ = lattice_plan.epsilon(releases, Direction.REMOVE, delta, 1.3 * contour_value)
         assert low <= contour_value
         assert high == pytest.approx(contour_value, rel=6e-4)
 

@@ -160,3 +160,17 @@ def test_lower_bounds_of_binned_schedules_and_of_zcdp() -> None:
     low, high = ZCDP(rho=0.5).epsilon_bounds(1e-5)
     assert low == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=1e-6)
     assert low < high
+
+
+@pytest.mark.parametrize("kind", [SampledGaussian, SampledLaplace])
+@pytest.mark.parametrize(("rate", "steps"), [(0.1, 1), (0.1, 7), (1.0, 2)])
+def test_zero_out_costs_what_add_remove_does(
+    kind: type[SampledGaussian], rate: float, steps: int
+) -> None:
+    found = {
+        adjacency: kind(
+            sample_rate=rate, noise_multiplier=1.0, steps=steps, adjacency=adjacency
+        ).epsilon_bounds(1e-5)
+        for adjacency in (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
+    }
+    assert found[Adjacency.ADD_REMOVE] == found[Adjacency.ZERO_OUT]

@@ -8,7 +8,9 @@ import pytest
 
 from privet.loss import Direction
 from privet.loss.base import Quadrature
-from privet.loss.moments import log_ratio, sampled_gaussian, sampled_laplace
+from privet.loss.mixture import log_ratio
+from privet.loss.moments import sampled_gaussian
+from privet.loss.panels import sampled_laplace
 
 
 def gaussian_reference(q: float, z: float, x: complex, direction: Direction | None) -> mpmath.mpc:

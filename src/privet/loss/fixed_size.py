@@ -9,7 +9,7 @@ import numpy as np
 
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, gaussian_pair, intervals, moments
+from privet.loss import binning, gaussian_pair, intervals, panels
 from privet.loss.base import Array, Direction, Quadrature
 from privet.loss.gaussian import log_deltas
 from privet.loss.intervals import Intervals
@@ -42,7 +42,7 @@ class FixedSizeGaussian(Sampled):
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
-        return moments.fixed_size_gaussian(q, z, line)
+        return panels.fixed_size_gaussian(q, z, line)
 
     @property
     def _cells(self) -> binning.Cells:

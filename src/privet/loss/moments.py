@@ -11,8 +11,8 @@ are multiplied by a soft cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probab
 release counts as a failure instead, and c is such that this has probability at most `cut`.
 
 For Gaussian noise the expectation is a trapezoid sum over the real line, with a step that makes its
-error at most e^-41 (bound in docs/theory/contour.md); for Laplace noise two atoms and a
-Gauss-Legendre sum on [0, 1].
+error at most e^-41 (bound in docs/theory/contour.md). Laplace noise, and batches of fixed size, are
+in `privet.loss.panels`.
 """
 
 from __future__ import annotations
@@ -21,94 +21,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from scipy.special import log_ndtr, ndtri
 
 from privet.loss.base import Array, Direction, Quadrature
-from privet.loss.gaussian import log_deltas
 from privet.loss.mixture import log_ratio
+from privet.loss.phases import CHUNK, UNIT, characteristic, passed_on, too_dear
 
-_UNIT = 2.0**-53
-_MOST_PRODUCTS = 5e8
-"""Complex products in one evaluation on a line; about half a second."""
-_MOST_PANELS = 2000
 _NEGLIGIBLE = 46.0
 _SOFT = 0.5
 _FARTHEST = 2e4
 """Orders over the noise multiplier beyond which a moment is not worth its cost."""
-_CHUNK = 2_000_000
-_RULE = 1e-15
-"""Bound of the relative error of a Gauss rule of 32 points on the panels chosen here."""
-_ONE_THREAD = 60_000
-"""Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
-than it gives."""
-
-
-def _turns(angle: Array, count: int) -> Array:
-    """e^(i k angle) for k = 0 .. count-1, by doubling: one rounding for each binary digit of k."""
-    out = np.empty((len(angle), count, angle.shape[1]), dtype=complex)
-    out[:, 0] = 1.0
-    have = 1
-    while have < count:
-        more = min(have, count - have)
-        np.multiply(
-            out[:, :more], np.exp(1j * have * angle)[:, None], out=out[:, have : have + more]
-        )
-        have += more
-    return out
-
-
-_NODES, _WEIGHTS = leggauss(32)
-
-
-def too_dear(nodes: float, line: Quadrature) -> bool:
-    """Whether a sum over so many nodes (of all rows) on the line would take too long."""
-    return nodes * (line.count + 100) > _MOST_PRODUCTS
-
-
-def _characteristic(
-    log_weight: Array, loss: Array, doubt: Array, line: Quadrature, loss_doubt: Array
-) -> tuple[Array, Array]:
-    """log sum_j e^(log_weight_j + i w_k loss_j) for each row, with log(1 + its relative error).
-
-    `doubt` bounds the errors of the log weights and `loss_doubt` those of the losses. With
-    w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node suffice.
-    """
-    top = np.max(log_weight, axis=1, keepdims=True)
-    weight = np.exp(log_weight - top)
-    nodes = loss.shape[1]
-    fixed = np.sum(weight * doubt, axis=1, keepdims=True)
-    whole = np.sum(weight, axis=1, keepdims=True)
-    if line.count == 1:
-        return np.log(whole) + top, np.log1p(fixed / whole + _UNIT * (8.0 + nodes))
-    block = math.isqrt(line.count)
-    strides = math.ceil(line.count / block)
-    table = np.zeros((len(loss), strides, block), dtype=complex)
-    piece = min(nodes, max(16, _ONE_THREAD // (strides * block)))
-    part = piece * max(1, _CHUNK // (len(loss) * (block + strides) * piece))
-    for start in range(0, nodes, part):
-        now = slice(start, start + part)
-        right = _turns(line.spacing * loss[:, now], block)
-        left = _turns(line.spacing * block * loss[:, now], strides) * weight[:, None, now]
-        for j in range(0, left.shape[2], piece):
-            table += left[:, :, j : j + piece] @ np.swapaxes(right[:, :, j : j + piece], 1, 2)
-    values = table.reshape(len(loss), -1)[:, : line.count]
-    size = np.maximum(np.abs(values), 1e-290)
-    # a product of two turns, each a product of few, in a sum of `piece` and then of nodes / piece
-    deep = 3.0 * (math.log2(block) + math.log2(strides) + 4.0)
-    summing = _UNIT * (deep + 4.0 * (piece + nodes / piece + 4.0)) * whole
-    moving = np.sum(weight * (loss_doubt + 4.0 * _UNIT * np.abs(loss)), axis=1, keepdims=True)
-    errors = np.log1p((fixed + summing + line.frequencies * moving) / size)
-    return np.log(np.where(values == 0, 1e-290, values)) + top, errors
-
-
-def _passed(ell: Array, q: Array, size: Array) -> Array:
-    """A bound of the error of ell = log(1 - q + q e^t) where t is the result of sums of `size`.
-
-    d ell / dt = q e^t / (1 - q + q e^t) <= min(1, q + |ell|): tiny losses keep their digits.
-    """
-    passed = np.minimum(1.0, q + np.abs(ell)) * size
-    return np.asarray(8.0 * _UNIT * (np.abs(ell) + passed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,17 +50,17 @@ class _Integrand:
         They allow for nodes that are off by a rounding of their own size.
         """
         size = np.abs(u / z) + 1.0 / z**2
-        off = _passed(self.logs[0], q, size)
+        off = passed_on(self.logs[0], q, size)
         for other in self.logs[1:]:
-            off = off + _passed(other, q, size)
-        doubt = 8.0 * _UNIT * (4.0 + u * u) + (order + 1.0) * off
+            off = off + passed_on(other, q, size)
+        doubt = 8.0 * UNIT * (4.0 + u * u) + (order + 1.0) * off
         if self.soft is not None:
             x, soft = self.soft
             size_of = np.abs(soft)
             # x is off by roundings of u and end; the slope of log Phi is at most the first factor
             slope = np.minimum(1.0, (1.0 + np.abs(x)) * size_of) + np.maximum(-x, 0.0)
-            doubt = doubt + 8.0 * _UNIT * slope * (np.abs(x) + 2.0 * np.abs(u))
-            doubt = doubt + _UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
+            doubt = doubt + 8.0 * UNIT * slope * (np.abs(x) + 2.0 * np.abs(u))
+            doubt = doubt + UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
         return doubt, off
 
 
@@ -257,7 +179,7 @@ def _sampled_gaussian(
     if too_dear(nodes, line):
         return None
     for rows, lo, hi, gone, m in groups:
-        fit = max(1, _CHUNK // m)
+        fit = max(1, CHUNK // m)
         for i in range(0, len(rows), fit):
             now, a, b = rows[i : i + fit, None], lo[i : i + fit, None], hi[i : i + fit, None]
             h = (b - a) / (m - 1)
@@ -265,7 +187,7 @@ def _sampled_gaussian(
             f = _integrand(u, q[now], z[now], order[now], end[now], direction)
             g, (doubt, off) = f.log_value, f.roundings(u, q[now], z[now], order[now])
             scale = np.log(h) - 0.5 * math.log(2.0 * math.pi)
-            found, errors = _characteristic(g + scale, f.loss, doubt, line, off)
+            found, errors = characteristic(g + scale, f.loss, doubt, line, off)
             # what was left out, and the rule's own e^-41, both relative to the value on the axis
             real = np.log(np.sum(np.exp(g - np.max(g, axis=1, keepdims=True)), axis=1))
             missing = np.exp(gone[i : i + fit] - np.max(g, axis=1) - real - np.log(h[:, 0]))
@@ -311,132 +233,3 @@ def _active(
         left = np.where(-low >= 11.9 + order / z, left, flat)
     gone = np.logaddexp(dropped, np.logaddexp(left, g[:, -1]))
     return u[rows, first], u[rows, last], gone
-
-
-def _laplace_nodes(
-    q: float, z: float, powers: float, sign: float
-) -> tuple[Array, Array, Array, Array] | None:
-    """(log masses, log ratios, bounds of their errors) of a Gauss rule for powers up to a size.
-
-    Two atoms and panels of half-length at most min(1, 8 / (1 + powers)) in t; None if too many.
-    """
-    s = 1.0 / z
-    panels = max(1, math.ceil(min(s * max(1.0, (1.0 + powers) / 8.0), 1e15)))
-    if panels > _MOST_PANELS:
-        return None
-    edges = np.linspace(0.0, 1.0, panels + 1)
-    x = (edges[:-1, None] + 0.5 / panels * (_NODES + 1.0)[None, :]).ravel()
-    log_w = np.log(np.tile(_WEIGHTS, panels) * 0.25 * s / panels) - s * x
-    t = np.concatenate([[-s], s * (2.0 * x - 1.0), [s]])
-    log_mass = np.concatenate([[math.log(0.5)], log_w, [math.log(0.5) - s]])
-    ell = log_ratio(np.array([q]), t)
-    off = _passed(ell, np.array([q]), np.full(len(t), 2.0 * s))
-    return log_mass, sign * ell, _UNIT * 8.0 * (16.0 + s + np.abs(log_mass)) + _RULE, off
-
-
-def sampled_laplace(
-    q: Array, z: Array, line: Quadrature, direction: Direction
-) -> tuple[Array, Array] | None:
-    """The same for Laplace noise of scale z times the L1 sensitivity."""
-    out = np.empty((len(q), line.count), dtype=complex)
-    err = np.empty((len(q), line.count))
-    sign = 1.0 if direction is Direction.REMOVE else -1.0
-    power = line.order + 1.0 if direction is Direction.REMOVE else line.order
-    most = power + float(line.frequencies[-1])
-    if too_dear(math.ceil(32.0 * float(np.sum(1.0 + (1.0 + most) / (8.0 * z)))), line):
-        return None
-    for i in range(len(q)):
-        nodes = _laplace_nodes(float(q[i]), float(z[i]), most, sign)
-        if nodes is None:
-            return None
-        log_mass, loss, doubt, off = nodes
-        out[i : i + 1], err[i : i + 1] = _characteristic(
-            (log_mass + power * loss)[None],
-            loss[None],
-            (doubt + power * off)[None],
-            line,
-            off[None],
-        )
-    return out, err
-
-
-def sampled_laplace_real(q: Array, z: Array, orders: Array, direction: Direction) -> Array:
-    """An upper bound of the same at real orders: a row for each pair, a column for each order."""
-    sign = 1.0 if direction is Direction.REMOVE else -1.0
-    powers = orders + 1.0 if direction is Direction.REMOVE else orders
-    out = np.full((len(q), len(orders)), math.inf)
-    order = np.argsort(powers)
-    for i in range(len(q)):
-        for some in np.array_split(order, 3):  # the largest orders need the most panels
-            if not len(some):
-                continue
-            power = powers[some][:, None]
-            nodes = _laplace_nodes(float(q[i]), float(z[i]), float(power[-1, 0]), sign)
-            if nodes is None:
-                break
-            log_mass, loss, doubt, off = nodes
-            g = log_mass + power * loss + doubt + power * off
-            top = np.max(g, axis=1)
-            total = np.sum(np.exp(g - top[:, None]), axis=1)
-            out[i, some] = top + np.log(total) + _UNIT * (16.0 + g.shape[1])
-    return out
-
-
-def fixed_size_gaussian(q: Array, z: Array, line: Quadrature) -> tuple[Array, Array] | None:
-    """The same for the profile of a batch of fixed size under replace-one.
-
-    For any profile E[e^(x L)] = x (x+1) * integral of e^(x e) delta(e) de. Here delta(-e) = 1 -
-    e^-e + e^-e delta(e), so
-
-        E[e^(x L)] = 1 + x (x+1) * integral over e > 0 of (e^(x e) + e^(-(x+1) e)) delta(e) de,
-
-    with delta(e) = q d(y), e = log(1 + q (e^y - 1)) and d the Gaussian profile at mu = 2/z.
-    """
-    out = np.empty((len(q), line.count), dtype=complex)
-    err = np.empty((len(q), line.count))
-    nodes, weights = _NODES, _WEIGHTS
-    x = line.points
-    mus = 2.0 / z
-    tops = mus * (mus * (1.0 + line.order) + 13.0)
-    turns = tops * (
-        1.0 / np.minimum(mus, 1.0) + float(line.frequencies[-1]) / 8.0 + line.order / 4.0 + 1.0
-    )
-    panels_of = np.maximum(4.0, np.ceil(turns / 4.0))
-    panels_most = float(np.max(panels_of))
-    if panels_most > _MOST_PANELS or too_dear(math.ceil(64.0 * float(np.sum(panels_of))), line):
-        return None
-    for i in range(len(q)):
-        mu, top, panels = float(mus[i]), float(tops[i]), int(panels_of[i])
-        y = (top / panels) * (np.arange(panels)[:, None] + 0.5 * (nodes + 1.0)[None, :])
-        y, w = y.ravel(), np.tile(weights, panels) * 0.5 * top / panels
-        e = log_ratio(q[i : i + 1], y)
-        log_w = np.log(w * q[i]) + y - e + np.log(q[i]) + log_deltas(mu, y)
-        off = _passed(e, q[i : i + 1], np.abs(y))
-        doubt = 1e-12 + _UNIT * 8.0 * (np.abs(log_w) + (y / mu) ** 2) + _RULE
-        up, up_error = _characteristic(
-            (log_w + line.order * e)[None],
-            e[None],
-            (doubt + line.order * off)[None],
-            line,
-            off[None],
-        )
-        down, down_error = _characteristic(
-            (log_w - (line.order + 1.0) * e)[None],
-            -e[None],
-            (doubt + (line.order + 1.0) * off)[None],
-            line,
-            off[None],
-        )
-        most = max(0.0, float(up[0, 0].real))
-        rise, fall = np.exp(up[0] - most), np.exp(down[0] - most)
-        size = np.abs(x * (x + 1.0))
-        value = math.exp(-most) + x * (x + 1.0) * (rise + fall)
-        # beyond `top` e grows at most like y, and delta falls like a normal tail, faster by 13 / mu
-        end = float(log_ratio(q[i : i + 1], np.array([top]))[0])
-        far = 0.5 * (mu * (0.5 + line.order) + 13.0) ** 2
-        tail = math.exp(min(line.order * end - far + math.log(q[i] * mu / 13.0) - most, 700.0))
-        doubt_of = size * (np.abs(rise) * up_error[0] + np.abs(fall) * down_error[0] + 2.0 * tail)
-        doubt_of = doubt_of + 16.0 * _UNIT * (math.exp(-most) + size * np.abs(rise))
-        out[i] = np.log(value) + most
-        err[i] = np.log1p(doubt_of / np.maximum(np.abs(value), 1e-290))
-    return out, err

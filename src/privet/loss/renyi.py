@@ -21,7 +21,7 @@ from scipy.special import gammaln, xlog1py
 from privet import _check
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.loss.base import Array, Direction, Part, PrivacyLoss
-from privet.loss.contour import Renyi
+from privet.loss.orders import Renyi
 from privet.loss.sampled import SampledGaussian
 
 ORDERS = np.arange(1, 33)
@@ -88,7 +88,7 @@ def log_moment(q: Array, z: Array, order: int) -> Array:
 
 def _log_moments(part: Part) -> Array:
     """K at the orders 1 .. 32, the worse direction."""
-    if isinstance(part, SampledGaussian) and part.adjacency is Adjacency.ADD_REMOVE:
+    if isinstance(part, SampledGaussian) and part.adjacency.of_losses is Adjacency.ADD_REMOVE:
         q, z, n = part.groups
         total = np.zeros(len(ORDERS))
         for i in range(0, len(q), _CHUNK):

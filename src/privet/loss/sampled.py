@@ -14,7 +14,7 @@ import numpy as np
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, gaussian_pair, intervals, mixture, moments
+from privet.loss import binning, gaussian_pair, intervals, mixture, moments, panels
 from privet.loss.base import Array, Direction, Part, Quadrature
 from privet.loss.gaussian import Gaussian, log_deltas
 from privet.loss.intervals import Intervals
@@ -245,7 +245,7 @@ class SampledGaussian(Sampled):
 
     def supremum(self, direction: Direction) -> float:
         q, _, n = self.groups
-        if direction is Direction.ADD and self.adjacency is Adjacency.ADD_REMOVE:
+        if self._way(direction) is Direction.ADD:
             with np.errstate(divide="ignore"):
                 return float(np.sum(n * -np.log1p(-q))) * _ROUND_UP if len(q) else 0.0
         return math.inf if len(q) else 0.0
@@ -255,7 +255,7 @@ class SampledGaussian(Sampled):
         full = q == 1.0
         if not np.any(full):
             return (self,)
-        moved = 1.0 if self.adjacency is Adjacency.ADD_REMOVE else 2.0
+        moved = 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
         mu = moved * math.sqrt(math.fsum(n[full] / z[full] ** 2)) * (1.0 + 2.0**-50)
         plain = Gaussian(mu=mu, adjacency=self.adjacency)
         rest = ~full
@@ -304,7 +304,7 @@ class SampledGaussian(Sampled):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         q, z, n = self.groups
-        if self.adjacency is Adjacency.ADD_REMOVE or len(q) == 0 or int(np.sum(n)) != 1:
+        if self._way(direction) is not None or len(q) == 0 or int(np.sum(n)) != 1:
             return super().profile(epsilon, direction)
         return gaussian_pair.replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
 
@@ -324,7 +324,7 @@ class SampledLaplace(Sampled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.adjacency is not Adjacency.ADD_REMOVE:
+        if self.adjacency.of_losses is not Adjacency.ADD_REMOVE:
             raise InvalidArgument(
                 "adjacency", self.adjacency.value, "add-remove for sampled Laplace"
             )
@@ -341,12 +341,12 @@ class SampledLaplace(Sampled):
     def _moments(
         self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
-        return moments.sampled_laplace(q, z, line, direction)
+        return panels.sampled_laplace(q, z, line, direction)
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         q, z, n = self.groups
         if 0 < len(q) <= _MOST_EXACT:
-            each = moments.sampled_laplace_real(q, z, orders, direction)
+            each = panels.sampled_laplace_real(q, z, orders, direction)
             return np.asarray(np.einsum("i,ik->k", n, each) * (1.0 + 1e-13))
         return super().log_mgf(orders, direction, cut)
 

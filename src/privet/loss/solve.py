@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from privet.loss import contour, lattice
+from privet.loss import contour
+from privet.loss import lattice_plan as lattice
 from privet.loss.base import Direction, Part, PrivacyLoss, compose
 from privet.loss.contour import Found
 from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
+from privet.loss.orders import Renyi
 
 _FEW = 64
 """So many releases go to the lattice first."""
@@ -113,7 +115,7 @@ def _on_lattice(parts: Sequence[Part], direction: Direction, delta: float, so_fa
     releases = lattice.releases_of(parts, direction)
     if releases is None:
         return so_far
-    renyi = contour.Renyi(parts=parts, direction=direction, cut=contour.cut_for(parts, delta))
+    renyi = Renyi(parts=parts, direction=direction, cut=contour.cut_for(parts, delta))
     guess = min(so_far.high, renyi.epsilon(math.log(delta))[0])
     low, high, spread = lattice.epsilon(releases, direction, delta, guess)
     return Found(high=high, low=low, plan=None, spread=spread)
@@ -224,7 +226,7 @@ def _delta_on_lattice(
     releases = lattice.releases_of(parts, direction)
     if releases is None:
         return 0.0, 1.0
-    guess, _ = contour.Renyi(parts=parts, direction=direction).delta(epsilon)
+    guess, _ = Renyi(parts=parts, direction=direction).delta(epsilon)
     return lattice.delta(releases, direction, epsilon, math.exp(guess))
 
 

@@ -1,0 +1,105 @@
+"""The Renyi curve of a composition, and the order on it that gives the best bound.
+
+Any order gives a sound bound; the best one also says where the contour should pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privet.loss.base import Array, Direction, Part, Quadrature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renyi:
+    """The Renyi curve of a list of parts, in one direction."""
+
+    parts: Sequence[Part]
+    direction: Direction
+    cut: float = 0.0
+
+    def log_mgf(self, orders: Array) -> Array:
+        """K at real orders."""
+        total = np.zeros_like(orders)
+        for part in self.parts:
+            total = total + part.log_mgf(orders, self.direction, self.cut)
+        return total
+
+    def on(self, line: Quadrature) -> tuple[Array, Array] | None:
+        """K on a vertical line and a bound of its error; None where a part knows real orders only.
+        K on a vertical line and a bound of its error; None where a part knows real orders only."""
+        total, errors = np.zeros(line.count, dtype=complex), np.zeros(line.count)
+        for part in self.parts:
+            answer = part.log_mgf_on(line, self.direction, self.cut)
+            if answer is None:
+                return None
+            total, errors = total + answer[0], errors + answer[1]
+        return total, errors
+
+    @property
+    def tail(self) -> float:
+        """The probability that the cut-off leaves out, to be added to delta."""
+        return math.fsum(p.tail(self.direction, self.cut) for p in self.parts)
+
+    @cached_property
+    def spread(self) -> float:
+        """About the variance of the loss."""
+        tiny = 1e-3
+        found = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
+        return min(max(found, 1e-30), 1e30)
+
+    def start(self, log_delta: float) -> float:
+        """The order that would be best if the loss were Gaussian with the same spread."""
+        return min(max(math.sqrt(-2.0 * log_delta / self.spread), 1e-4), 1e7)
+
+    def epsilon(self, log_delta: float) -> tuple[float, float]:
+        """The best epsilon that the curve gives, and the order that gives it.
+
+        delta <= e^(K(t) - t epsilon) t^t / (t+1)^(t+1) (Canonne, Kamath and Steinke 2020,
+        proposition 12).
+        """
+
+        def bound(t: Array) -> Array:
+            return np.asarray(
+                (self.log_mgf(t) - log_delta + t * np.log(t) - (t + 1) * np.log1p(t)) / t
+            )
+
+        return _minimise(bound, self.start(log_delta))
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """The best log delta that the curve gives at `epsilon`, and the order that gives it."""
+
+        def bound(t: Array) -> Array:
+            return np.asarray(self.log_mgf(t) - t * epsilon + t * np.log(t) - (t + 1) * np.log1p(t))
+
+        value, order = _minimise(bound, self.start(-1.0 - epsilon))
+        return min(0.0, value), order
+
+
+def _minimise(f: Callable[[Array], Array], start: float) -> tuple[float, float]:
+    """The least value found of a function of the order that falls and then rises, and where it is.
+
+    Any order gives a valid bound, so that a value near the least is as sound as the least.
+    """
+    centre, width = math.log(start), math.log(6.0)
+    least = math.inf
+    for _ in range(40):
+        logs = np.linspace(centre - width, centre + width, 9)
+        logs = logs[(logs > -12.0) & (logs < 20.0)]
+        values = np.nan_to_num(f(np.exp(logs)), nan=math.inf, posinf=math.inf, neginf=math.inf)
+        i = int(np.argmin(values))
+        if math.isinf(values[i]) and math.isinf(least):  # orders too large for anything
+            centre = max(centre - width, -10.0)
+            continue
+        if values[i] < least:
+            least, centre = float(values[i]), float(logs[i])
+        if 0 < i < len(logs) - 1 or not math.isfinite(values[i]) or width < 0.1:
+            width /= 5.0
+        if width < 0.04:
+            break
+    return least, math.exp(centre)
