@@ -26,8 +26,8 @@ from privet.loss import (
     compose,
 )
 from privet.loss.base import Direction, Quadrature
-from privet.loss.growing import Growing, Sums
-from privet.loss.many import Many
+from privet.loss.growing import Growing
+from privet.loss.many import Many, Sums
 
 A = Adjacency.ADD_REMOVE
 DELTA = 1e-5
@@ -171,6 +171,28 @@ def test_a_ledger_opened_again_goes_on_where_it_was(tmp_path) -> None:
         compose([*losses, more]).epsilon(DELTA), rel=0.02
     )
     assert first.spent() == again.spent()
+
+
+def test_a_loss_that_is_refused_leaves_no_trace() -> None:
+    losses = [Gaussian(mu=0.02), Pure(epsilon_each=0.02)] * 20
+    account = growing(*losses, cap=2.0)
+    before, line = account.epsilon, account._line
+    for wild in (
+        Gaussian(mu=50.0),
+        Pure(epsilon_each=30.0),
+        SampledGaussian(sample_rate=0.5, noise_multiplier=0.01),
+    ):
+        assert not account.epsilon_with(wild) <= 2.0
+        assert account._line is line
+        assert account.epsilon == pytest.approx(before, rel=1e-4)
+
+
+def test_without_a_cap_it_ends_whatever_comes() -> None:
+    account = growing(
+        Pure(epsilon_each=0.1), SampledGaussian(sample_rate=0.5, noise_multiplier=0.01)
+    )
+    account.add(Gaussian(mu=0.1))
+    assert account.epsilon > 1000.0
 
 
 def test_pure_sums_at_delta_zero_are_exact() -> None:

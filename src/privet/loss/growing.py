@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
@@ -21,14 +21,11 @@ import numpy as np
 
 from privet.guarantee import Adjacency
 from privet.loss import contour
-from privet.loss.base import Array, Composed, Direction, Part, PrivacyLoss, Quadrature, compose
+from privet.loss.base import Array, Direction, Part, PrivacyLoss, Quadrature, compose
 from privet.loss.gaussian import Gaussian
-from privet.loss.many import Many
-from privet.loss.pure import ZCDP, ApproximateDP, Laplace, Pure
-from privet.loss.sampled import Sampled
+from privet.loss.many import Sums
+from privet.loss.pure import ZCDP
 
-_FEW = 32
-"""Up to so many distinct pure losses are listed one by one."""
 _ORDERS = np.geomspace(0.02, 2e4, 72)
 _ALIAS = math.log(1e6)
 _TRUNCATION = math.log(3e5)
@@ -37,66 +34,6 @@ _CUT = 1e-3
 """Share of delta that the cut-off of rare losses may take, of all releases together."""
 _ROOM = 10
 """How many times the releases so far a plan makes room for."""
-
-
-@final
-class Sums:
-    """What was added so far, as few parts as it takes."""
-
-    def __init__(self, adjacency: Adjacency) -> None:
-        self.adjacency = adjacency
-        self.count = 0
-        self.releases = 0
-        self.kinds: set[type[Part]] = set()
-        self._merged: dict[type[Part], Part] = {}
-        self._repeated: dict[Part, int] = {}
-        self._sampled: dict[type[Sampled], list[Sampled]] = {}
-        self._other: list[Part] = []
-        self._total: PrivacyLoss | None = None
-
-    def add(self, loss: PrivacyLoss) -> None:
-        """One more release."""
-        self.count += 1
-        self._total = None
-        for part in loss.parts:
-            if part.free:
-                continue
-            self.releases += part.releases
-            self.kinds.add(type(part))
-            if isinstance(part, Gaussian | ZCDP):
-                before = self._merged.get(type(part))
-                both = part if before is None else before.merge(part)
-                assert both is not None
-                self._merged[type(part)] = both
-            elif isinstance(part, Pure | Laplace | ApproximateDP):
-                once = replace(part, times=1)
-                self._repeated[once] = self._repeated.get(once, 0) + part.times
-            elif isinstance(part, Sampled):
-                self._sampled.setdefault(type(part), []).append(part)
-            else:
-                self._other.append(part)
-
-    @property
-    def total(self) -> PrivacyLoss:
-        """Everything composed."""
-        if self._total is None:
-            parts: list[Part] = list(self._merged.values())
-            repeated = [once.repeat(times) for once, times in self._repeated.items()]
-            parts += repeated if len(repeated) <= _FEW else [Many.of(repeated)]
-            for kind, members in self._sampled.items():
-                if len(members) > 1:
-                    q, z, n = (np.concatenate([m.groups[i] for m in members]) for i in range(3))
-                    joined = members[0]._like(q, z, n)
-                    self._sampled[kind] = members = [joined._like(*joined.groups)]
-                parts += members
-            if self._other:
-                parts += compose(self._other).parts
-            self._total = (
-                parts[0]
-                if len(parts) == 1
-                else Composed(members=tuple(parts), adjacency=self.adjacency)
-            )
-        return self._total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +45,8 @@ class _Values:
     tail: float
 
     def plus(self, other: _Values) -> _Values:
-        k = self.k + other.k
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not a number is not known
+            k = self.k + other.k
         errors = self.errors + other.errors + 2.3e-16 * np.abs(k)
         return _Values(k=k, errors=errors, tail=self.tail + other.tail)
 
@@ -149,7 +87,7 @@ class _Line:
         Every point where the bound of delta is small enough is an answer; the search begins at
         `floor`, where the last answer was.
         """
-        if delta <= values.tail or not floor <= self.most:
+        if delta <= values.tail or not floor <= self.most or not np.isfinite(values.k[0]):
             return math.inf
         target = math.log(delta - values.tail)
         curve = contour.build_curve(values.k, values.errors, self.quadrature, self.smoothing)
@@ -180,6 +118,7 @@ class Growing:
     below, within a few percent of the epsilon that the line was planned for. inf where nothing is
     known.
 
+    >>> from privet.loss import Pure
     >>> growing = Growing(adjacency=Adjacency.ADD_REMOVE, delta=1e-5, cap=2.0)
     >>> for size in (0.1, 0.2, 0.3):
     ...     growing.add(Pure(epsilon_each=size)); growing.add(Gaussian(mu=size))
@@ -196,7 +135,7 @@ class Growing:
         self._survive = 0.0
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
-        self._planned_at = 0
+        self._planned_at = -9
         self._latest: tuple[PrivacyLoss, float] | None = None
         self._floor = 0.0
         self._recent: OrderedDict[tuple[PrivacyLoss, Direction], _Values] = OrderedDict()
@@ -278,19 +217,25 @@ class Growing:
         return found
 
     def _on_the_line(self, loss: PrivacyLoss | None, delta: float) -> float:
+        before = self._line, self._values, self._planned_at, self._floor
         releases = self.sums.releases + sum(p.releases for p in (loss.parts if loss else ()))
-        if self._line is None or releases > self._line.room:
+        grown = self.sums.count > 1.1 * self._planned_at + 8
+        if (self._line is None and grown) or (self._line and releases > self._line.room):
             self._lay(loss, self._line.most if self._line else 0.0)
         found = self._read(loss, delta)
-        while found == math.inf and self._line is not None and self._line.most < self.cap:
-            before = self._line.most
-            self._lay(loss, 2.0 * before)
-            if self._line is None or self._line.most <= before:
+        for _ in range(3):
+            if found < math.inf or self._line is None or self._line.most >= self.cap:
                 break
+            self._lay(loss, 2.0 * self._line.most)
             found = self._read(loss, delta)
-        if found == math.inf and self.sums.count > 1.1 * self._planned_at + 8:
+        if found == math.inf and grown and math.isfinite(self.cap):
             self._lay(loss, self.cap)  # the mixture is another than it was
             found = self._read(loss, delta)
+        if not found <= self.cap and before[0] is not None:
+            # a loss that will not be added must not decide where to look for others
+            self._line, self._values, self._planned_at, self._floor = before
+            self._latest = None
+            self._recent.clear()
         return found
 
     def _read(self, loss: PrivacyLoss | None, delta: float) -> float:

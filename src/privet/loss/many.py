@@ -1,24 +1,37 @@
-"""Many different pure losses as one part, so that thousands of them are one computation."""
+"""What many releases come to, in as few parts as it takes: equal ones counted, others together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 
 from privet.guarantee import Adjacency
-from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.loss.base import (
+    Array,
+    Composed,
+    Direction,
+    Part,
+    PrivacyLoss,
+    Quadrature,
+    compose,
+)
+from privet.loss.gaussian import Gaussian
 from privet.loss.pure import (
+    ZCDP,
     ApproximateDP,
     Laplace,
     Pure,
     laplace_log_mgf,
     response_log_mgf,
 )
+from privet.loss.sampled import Sampled
 
+_FEW = 32
+"""Up to so many distinct pure losses are listed one by one."""
 _ROWS = 256
 """Losses at a time, which bounds the memory."""
 
@@ -100,3 +113,63 @@ class Many(Part):
                 total += np.sum(n * k, axis=0)
                 errors += np.sum(n * (doubt + 2.0**-44 * np.abs(k)), axis=0)
         return total, errors
+
+
+@final
+class Sums:
+    """What was added so far, as few parts as it takes."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self.adjacency = adjacency
+        self.count = 0
+        self.releases = 0
+        self.kinds: set[type[Part]] = set()
+        self._merged: dict[type[Part], Part] = {}
+        self._repeated: dict[Part, int] = {}
+        self._sampled: dict[type[Sampled], list[Sampled]] = {}
+        self._other: list[Part] = []
+        self._total: PrivacyLoss | None = None
+
+    def add(self, loss: PrivacyLoss) -> None:
+        """One more release."""
+        self.count += 1
+        self._total = None
+        for part in loss.parts:
+            if part.free:
+                continue
+            self.releases += part.releases
+            self.kinds.add(type(part))
+            if isinstance(part, Gaussian | ZCDP):
+                before = self._merged.get(type(part))
+                both = part if before is None else before.merge(part)
+                assert both is not None
+                self._merged[type(part)] = both
+            elif isinstance(part, Pure | Laplace | ApproximateDP):
+                once = replace(part, times=1)
+                self._repeated[once] = self._repeated.get(once, 0) + part.times
+            elif isinstance(part, Sampled):
+                self._sampled.setdefault(type(part), []).append(part)
+            else:
+                self._other.append(part)
+
+    @property
+    def total(self) -> PrivacyLoss:
+        """Everything composed."""
+        if self._total is None:
+            parts: list[Part] = list(self._merged.values())
+            repeated = [once.repeat(times) for once, times in self._repeated.items()]
+            parts += repeated if len(repeated) <= _FEW else [Many.of(repeated)]
+            for kind, members in self._sampled.items():
+                if len(members) > 1:
+                    q, z, n = (np.concatenate([m.groups[i] for m in members]) for i in range(3))
+                    joined = members[0]._like(q, z, n)
+                    self._sampled[kind] = members = [joined._like(*joined.groups)]
+                parts += members
+            if self._other:
+                parts += compose(self._other).parts
+            self._total = (
+                parts[0]
+                if len(parts) == 1
+                else Composed(members=tuple(parts), adjacency=self.adjacency)
+            )
+        return self._total
