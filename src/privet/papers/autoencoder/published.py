@@ -9,8 +9,7 @@ Symbols: W (d x b) tied weights, h = sigma(W^T x), Delta the paper's sensitivity
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -121,30 +120,6 @@ class PublishedNetwork:
         """One logit a class."""
         rows = encode(unit_inputs(x, self.low, self.high), self.weights, self.ranges)
         return np.asarray((rows @ self.output.T).numpy())
-
-    def state(self) -> dict[str, NDArray[np.float64]]:
-        """All that was learned, by name; the minima and maxima are the data's own."""
-        found = {"output": np.asarray(self.output)}
-        for k, (w, r) in enumerate(zip(self.weights, self.ranges, strict=True)):
-            found |= {f"layer{k}.weights": np.asarray(w)}
-            found |= {f"layer{k}.low": np.asarray(r.low), f"layer{k}.high": np.asarray(r.high)}
-        return found
-
-    def with_state(self, found: Mapping[str, Array]) -> PublishedNetwork:
-        """A network of this shape with what was learned as in `state`."""
-
-        def tensor(name: str) -> Tensor:
-            return torch.from_numpy(np.array(found[name]))
-
-        layers = range(len(self.weights))
-        return replace(
-            self,
-            output=tensor("output"),
-            weights=tuple(tensor(f"layer{k}.weights") for k in layers),
-            ranges=tuple(
-                MinMax(low=tensor(f"layer{k}.low"), high=tensor(f"layer{k}.high")) for k in layers
-            ),
-        )
 
 
 @final
