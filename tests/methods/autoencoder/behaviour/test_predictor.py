@@ -13,6 +13,7 @@ from privet.data.behaviour_health import health_network
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Backing, Standing, Unit
 from privet.ledger import Ledger
+from privet.mechanisms.transcript import recorded, replayed
 from privet.methods.autoencoder.behaviour import (
     BehaviourPredictor,
     Examples,
@@ -20,7 +21,7 @@ from privet.methods.autoencoder.behaviour import (
     PropagationInfluence,
 )
 from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, plan_behaviour
-from privet.noise import secure
+from privet.noise import secure, seeded
 
 Split = tuple[Examples, Examples]
 
@@ -77,6 +78,35 @@ def test_guarantee_says_what_is_assumed(split: Split) -> None:
     assert any("graph" in text for text in assumed)
     record = BehaviourPredictor(random_state=0, unit="record").fit(split[0]).guarantee_
     assert record.unit is Unit.RECORD and any("one tuple" in a.text for a in record.premises)
+
+
+@pytest.mark.parametrize("unit", ["user", "record"])
+def test_premises_are_stated_once_and_say_what_was_run(split: Split, unit: str) -> None:
+    plans = BehaviourPredictor(random_state=0, unit=unit).fit(split[0])
+    secret = BehaviourPredictor(unit=unit).fit(split[0]).guarantee_
+    for g, rng in ((plans.guarantee_, seeded(0)), (secret, secure())):
+        about = [p.about for p in g.premises]
+        assert len(about) == len(set(about)) and rng.premise in g.premises
+        assert {"bound", "noise law", "people", "graph", "settings"} <= set(about)
+    spent = plans.ledger_entry_.loss.epsilon(1e-5)
+    assert spent == plans.plan_.loss.epsilon(1e-5) == plans.guarantee_.epsilon
+
+
+@pytest.mark.parametrize("hidden", [(), (4, 4)])
+@pytest.mark.parametrize("influence", [FriendshipInfluence(), PropagationInfluence()])
+def test_played_back_without_a_user_the_model_is_the_same(panel: Panel, hidden, influence) -> None:
+    """Every release moves by at most what was said, and nothing else tells who was there."""
+    fitted, made = [], []
+    for k, p in enumerate((panel, panel.without(7))):
+        model = BehaviourPredictor(random_state=k, hidden=hidden, influence=influence)
+        with recorded() if k == 0 else replayed(made[0]) as transcript:
+            fitted.append(model.fit(Examples.of(p, range(4, 40))))
+        made.append(transcript)
+    for one, other in zip(made[0].releases, made[1].releases, strict=True):
+        assert 0.0 < np.linalg.norm(one.exact - other.exact) <= one.sensitivity
+    assert np.array_equal(fitted[0].weights_, fitted[1].weights_)
+    for one, other in zip(fitted[0].layers_, fitted[1].layers_, strict=True):
+        assert np.array_equal(one.weights, other.weights)
 
 
 def test_noise_depends_on_public_facts_alone(panel: Panel) -> None:

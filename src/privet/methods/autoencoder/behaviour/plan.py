@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-from privet import _check
+from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Moments
-from privet.guarantee import Unit
+from privet.guarantee import Premise, Unit
 from privet.mechanisms import Gaussian
 from privet.mechanisms.base import ratio_up, smallest_scale
 from privet.methods.autoencoder.behaviour.influence import Influence
 from privet.methods.autoencoder.behaviour.layers import noise_edge
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
+from privet.methods.contract import Plan
+from privet.methods.enough import Signal
 
 SECOND, CROSS = 0.5, 1.0
 """Weights of z z^T and z y in the output layer's moments: the label matters more."""
@@ -41,6 +43,19 @@ class BehaviourFacts:
     unit: Unit
 
     @property
+    def declared(self) -> bool:
+        """The graph and its users are public, whoever has records: a user's may come or go."""
+        return True
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What the panel states about itself."""
+        people = premises.one_group_each("user")
+        if self.unit is Unit.RECORD:
+            people = premises.tuple_records(self.lags + 2)
+        return premises.PUBLIC_GRAPH, people
+
+    @property
     def weight(self) -> int:
         """The most that all examples weigh together."""
         return self.users if self.unit is Unit.USER else self.users * self.days
@@ -48,14 +63,14 @@ class BehaviourFacts:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class BehaviourPlan:
+class BehaviourPlan(Plan):
     """Up to four releases: influence, two encoders, and the output layer's moments.
 
     The number of inputs of the second encoder and of the output layer depend on how many units
     stood out of the noise before; the noise does not, so neither does the price.
     """
 
-    facts: BehaviourFacts
+    facts: BehaviourFacts  # type: ignore[assignment]
     hidden: tuple[int, ...]
     influence: Gaussian | None
     layers: tuple[Gaussian, ...]
@@ -66,6 +81,23 @@ class BehaviourPlan:
     def loss(self) -> losses.PrivacyLoss:
         """The cost of all releases."""
         return losses.compose(list(self.costs))
+
+    @property
+    def theorem(self) -> str:
+        return f"{self.output.theorem}, composed"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What bounds a unit, and the law of the noise."""
+        return self.output_moments(self.own_features()).sum().bounded().premise, self.output.law
+
+    @property
+    def signal(self) -> Signal:
+        """All examples, against the numbers of the output layer."""
+        return Signal(units=self.facts.weight, numbers=self.own_features() + 1)
+
+    def summary(self) -> dict[str, Any]:
+        return {"hidden": list(self.hidden), "noise": self.output.scale}
 
     def own_features(self, codes: int = 0, deeper: int = 0) -> int:
         """Length of the own part: target and lags, events, calendar, constant, codes with lags."""

@@ -6,17 +6,17 @@ Application of Human Behavior Prediction" (2016), with a proof for users instead
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check
 from privet.bounds import Quadratic, UserWeights, user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Guarantee, Premise, Unit
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Guarantee, Unit
+from privet.ledger import Entry, Ledger
 from privet.mechanisms import Coefficients, release_moments
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import largest_degree
@@ -28,7 +28,9 @@ from privet.methods.autoencoder.behaviour.influence import (
 from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
 from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
-from privet.methods.base import check_terms, source_of
+from privet.methods.base import source_of
+from privet.methods.contract import Spending
+from privet.methods.promise import check_terms, promise
 from privet.noise import Source
 
 Array = NDArray[np.float64]
@@ -79,7 +81,7 @@ class BehaviourPredictor(BehaviourModel):
     """
 
     guarantee_: Guarantee
-    ledger_entry_: Entry | None
+    ledger_entry_: Entry
 
     def __init__(
         self,
@@ -118,8 +120,9 @@ class BehaviourPredictor(BehaviourModel):
         if (examples.status < 0).any():
             raise InvalidArgument("examples", examples, "examples whose statuses are known")
         plan = self.plan(self._facts(examples))
-        self.ledger_entry_ = self._charge(plan)
         rng = source_of(self.random_state)
+        spending = self._spending(plan, rng)
+        self.ledger_entry_ = spending.charge(what="behaviour prediction (dPAH)")
         weights = user_weights(examples.user) if self.unit is Unit.USER else np.ones(len(examples))
         self.influence_ = release_influence(
             self.influence,
@@ -137,7 +140,7 @@ class BehaviourPredictor(BehaviourModel):
         found = release_moments(total, plan.output, rng=rng.child("output"))
         self.weights_ = _solve(found)
         self.plan_ = plan
-        self.guarantee_ = self._guarantee(plan, total.bounded().premise)
+        self.guarantee_ = promise(plan, spending.loss, rng)
         return self
 
     def predict_proba(self, examples: Examples) -> Array:
@@ -195,21 +198,15 @@ class BehaviourPredictor(BehaviourModel):
             unit=self.unit,
         )
 
-    def _charge(self, plan: BehaviourPlan) -> Entry | None:
-        if self.ledger is None:
-            return None
-        check_terms(self.ledger, Adjacency.ADD_REMOVE, self.unit)
-        scope = Scope(unit=self.unit, secret=source_of(self.random_state).secret)
-        return self.ledger.charge(plan.loss, what="behaviour prediction (dPAH)", scope=scope)
-
-    def _guarantee(self, plan: BehaviourPlan, bound: Premise) -> Guarantee:
-        more = [premises.PUBLIC_GRAPH]
-        if self.unit is Unit.RECORD:
-            more.append(premises.tuple_records(self.lags + 2))
-        stated = plan.loss.guarantee(
-            self.delta, theorem=f"{plan.output.theorem}, composed", unit=self.unit
-        )
-        return replace(stated, premises=(bound, plan.output.law, premises.SECRET_KEY, *more))
+    def _spending(self, plan: BehaviourPlan, rng: Source) -> Spending:
+        """Who pays: the ledger that was given, if its terms fit, or one that only records."""
+        ledger = self.ledger
+        if ledger is None:
+            ledger = Ledger.in_memory(
+                cap_epsilon=math.inf, cap_delta=self.delta, adjacency=plan.relation, unit=plan.unit
+            )
+        check_terms(ledger, plan)
+        return Spending(ledger=ledger, rng=rng, plan=plan)
 
 
 def _solve(found: Coefficients) -> Array:
