@@ -16,7 +16,7 @@ from privet.bounds import clip_l2
 from privet.errors import Incomparable, InvalidArgument, TokenReused
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger, Scope
-from privet.loss import Gaussian, Pure
+from privet.loss import Gaussian, Pure, SampledGaussian
 from privet.mechanisms import Gaussian as GaussianNoise
 from privet.noise import secure, seeded
 
@@ -60,6 +60,8 @@ A, Z, R = Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE
         (Z, A, None, True), (Z, A, A, True), (Z, A, Z, True), (Z, R, None, False), (Z, R, R, False),
         (R, R, None, True), (R, R, R, True), (R, A, None, False), (R, A, Z, False),
         (R, A, R, False), (Z, R, Z, False),
+        (Z, Z, None, True), (Z, Z, Z, True), (A, Z, None, False), (A, Z, A, False), (Z, Z, A, False),
+        (R, Z, None, False),
     ],
 )  # fmt: skip
 def test_zero_out_takes_add_remove_and_nobody_else_mixes(
@@ -73,6 +75,18 @@ def test_zero_out_takes_add_remove_and_nobody_else_mixes(
     else:
         with pytest.raises(Incomparable):
             book.charge(Gaussian(mu=0.1, adjacency=loss), what="x", scope=Scope(adjacency=stated))
+
+
+def test_losses_of_both_relations_are_composed() -> None:
+    """An add-remove loss and one priced for zero-out, on a ledger for zero-out."""
+    ledger = Ledger.in_memory(**CAP)
+    ledger.charge(SampledGaussian(sample_rate=0.1, noise_multiplier=2.0, steps=5), what="x")
+    late = SampledGaussian(sample_rate=0.1, noise_multiplier=2.0, steps=4, adjacency=Z)
+    expected = SampledGaussian(sample_rate=0.1, noise_multiplier=2.0, steps=9).epsilon(1e-5)
+    assert ledger.epsilon_after(late) == pytest.approx(expected)
+    assert ledger.affords(late)
+    assert ledger.charge(late, what="y").loss.neighbours is Z
+    assert ledger.spent() == ledger.verify().spent == pytest.approx(expected)
 
 
 def test_a_new_ledger_is_for_zero_out_neighbours(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import final
 from privet.errors import LedgerTampered
 from privet.ledger import _store
 from privet.ledger._chain import Entry, Tally, Terms, digest
+from privet.ledger._scope import priced
 from privet.loss import PrivacyLoss
 
 
@@ -93,6 +94,7 @@ class Book:
 
         The exact composition can take long. It is computed without any lock.
         """
+        loss = priced(loss)
         with _store.GUARD:
             account = self.tally.account
             bound = stated(account.epsilon_with(loss))

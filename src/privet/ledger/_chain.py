@@ -20,7 +20,7 @@ from privet import loss as losses
 from privet._files import number_to_json
 from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError, TokenReused
 from privet.guarantee import Adjacency, Protects, Unit
-from privet.ledger._scope import Scope
+from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
 from privet.loss.growing import Growing
 
@@ -302,7 +302,7 @@ class Tally:
             entries.append(entry)
         if entries:  # all or nothing: a tally never counts an entry without its loss
             for entry in entries:
-                self.account.add(entry.loss)
+                self.account.add(priced(entry.loss))
             self.count, self.head = self.count + len(entries), head
             self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
             self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)

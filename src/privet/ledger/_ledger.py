@@ -22,7 +22,7 @@ from privet.ledger._audit import Verification, export, verify
 from privet.ledger._book import stated
 from privet.ledger._chain import Entry, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
-from privet.ledger._scope import Scope
+from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
 
 _PER_RECORD = Scope()
@@ -266,7 +266,7 @@ class Ledger:
     def epsilon_after(self, loss: PrivacyLoss) -> float:
         """What would be spent in all after one more `loss`; nothing is written."""
         loss, _ = self._as_stored(loss, None)
-        return stated((self.total + loss).epsilon(self.cap_delta))
+        return stated((self.total + priced(loss)).epsilon(self.cap_delta))
 
     def affords(self, loss: PrivacyLoss) -> bool:
         """Whether `loss` would fit under the cap now; another process may still be faster."""

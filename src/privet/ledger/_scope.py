@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Protects, Unit
-from privet.loss import PrivacyLoss
+from privet.loss import PrivacyLoss, compose
+
+
+def priced(loss: PrivacyLoss) -> PrivacyLoss:
+    """The same loss under the relation that losses of several relations are composed in."""
+    common = loss.neighbours.of_losses
+    if loss.neighbours is common:
+        return loss
+    parts: list[Any] = list(loss.parts)
+    return compose([replace(part, adjacency=common) for part in parts], adjacency=common)
 
 
 @final
@@ -48,7 +57,7 @@ class Scope:
         one record is none for a user, and no conversion is free.
         """
         relation = self.adjacency or loss.neighbours
-        if relation.of_losses is not loss.neighbours:
+        if not loss.neighbours.covers(relation):
             raise Incomparable(relation.value, loss.neighbours.value, "adjacency of scope and loss")
         if not relation.covers(adjacency):
             raise Incomparable(adjacency.value, relation.value, "adjacency of ledger and charge")
