@@ -16,14 +16,15 @@ def neighbours_in_a_crowd(
 ) -> Worst:
     """An outlier in the last places of random records, and the same data without it.
 
-    Its row is beyond all others in every column and it is the only one of its class.
+    Its row is beyond all others in every column, as it is and scaled to length 1, and it is the only
+    one of its class.
     """
     rng = np.random.default_rng(0)
     many = 3 if users else 1
     x = rng.uniform(0.3, 0.6, size=(n + many, d))
     y = rng.integers(2, size=n + many)
     groups = np.concatenate([np.arange(n) // 2, np.full(many, n)]) if users else None
-    x[n:], y[n:] = 1.0, 2
+    x[n:], y[n:] = np.arange(d) % 2, 2
     other = x.copy()
     labels = y.copy()
     if adjacency is Adjacency.REPLACE_ONE:
