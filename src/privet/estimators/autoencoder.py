@@ -44,14 +44,15 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
             stream, shape = X, (X.columns,)
             self.n_features_in_ = X.columns
         else:
-            X = np.asanyarray(
+            rows = np.asanyarray(
                 validate_data(self, X, dtype="numeric", ensure_all_finite=False, allow_nd=True)
             )
-            stream, shape, counted = Stream.of(X), (int(np.prod(X.shape[1:])),), len(X)
+            stream, counted = Stream.of(rows), len(rows)
+            shape = (stream.columns,)
             if groups is not None and np.shape(groups) != (counted,):
                 raise InvalidArgument("groups", np.shape(groups), f"the user of each of {counted}")
         domain = Domain(shape=shape, bounds=self.bounds, features=self.features)
-        records = StreamedRecords(
+        records: Any = StreamedRecords(
             stream=stream,
             domain=domain,
             groups=None if groups is None else np.asarray(groups),
@@ -100,13 +101,13 @@ class PrivateAutoencoderClassifier(PrivateClassifier):
     def fit(self, X: Array | Stream, y: Array | None = None, groups: Array | None = None) -> Self:
         """Release the moments of every layer and of the output."""
         if not isinstance(X, Stream):
-            return super().fit(X, y, groups)
+            return super().fit(X, y, groups)  # type: ignore[arg-type]  # None is refused there
         if self.classes is None or y is not None:
             raise InvalidArgument("X", "a stream", "used with classes= and without y")
         _no_groups(groups)
         self.classes_, self.n_features_in_ = class_list(self.classes), X.columns
         domain = Domain(shape=(X.columns,), bounds=self.bounds, features=self.features)
-        records = StreamedRecords(
+        records: Any = StreamedRecords(
             stream=X, domain=domain, classes=self.classes_, n_public=self.n_public
         )
         return self._learn(records, domain)
