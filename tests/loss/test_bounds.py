@@ -93,10 +93,8 @@ def test_cells_that_took_gigabytes(loss: PrivacyLoss, delta: float) -> None:
 
 def assert_sound(cell: Cell) -> float:
     found = check(cell)
-    assert found.at_high <= 1 + 1e-9, (cell, found)
-    assert found.at_low >= 1 - 1e-9, (cell, found)
-    assert found.over <= 1 + 1e-9, (cell, found)
-    assert found.under <= 1 + 1e-9, (cell, found)
+    assert not found.below_truth, (cell, found)
+    assert not found.above_truth, (cell, found)
     return found.width
 
 
@@ -109,5 +107,6 @@ def test_a_few_wild_cells() -> None:
 def test_many_wild_cells() -> None:
     """Heterogeneous, Laplace and Gaussian mixed, all relations, deltas down to 1e-60; seeded.
     `python -m benchmarks.accounting --cells 2500` looks at more."""
-    widths = [assert_sound(random_cell(np.random.default_rng([2, i]))) for i in range(250)]
+    cells = (random_cell(np.random.default_rng([2, i]), three=0.02) for i in range(150))
+    widths = [assert_sound(cell) for cell in cells]
     assert np.median(widths) < 1e-3

@@ -110,6 +110,18 @@ class Checked:
     """(high - low) / high."""
     seconds: float
     """Processor time of the bounds of epsilon."""
+    digits: float
+    """The oracle's own relative error."""
+
+    @property
+    def below_truth(self) -> bool:
+        """Whether an upper bound is too small."""
+        return max(self.at_high, self.over) > 1.0 + self.digits
+
+    @property
+    def above_truth(self) -> bool:
+        """Whether a lower bound is too large."""
+        return self.at_low < 1.0 - self.digits or self.under > 1.0 + self.digits
 
 
 def check(cell: Cell) -> Checked:
@@ -129,4 +141,5 @@ def check(cell: Cell) -> Checked:
         under=below / true if true > 0.0 else (math.inf if below > 0.0 else 0.0),
         width=(high - low) / high if high > 0.0 else 0.0,
         seconds=seconds,
+        digits=1e-9 if len(cell.ways[0]) == 2 else 1e-7,
     )

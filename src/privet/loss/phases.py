@@ -78,4 +78,4 @@ def passed_on(ell: Array, q: Array, size: Array) -> Array:
     d ell / dt = q e^t / (1 - q + q e^t) <= min(1, q + |ell|): tiny losses keep their digits.
     """
     passed = np.minimum(1.0, q + np.abs(ell)) * size
-    return np.asarray(8.0 * UNIT * (np.abs(ell) + passed))
+    return np.asarray(6.0 * UNIT * (np.abs(ell) + passed))
