@@ -9,8 +9,8 @@
 
 Every command takes --json, --epsilon and --seeds. Proved, per record, add-remove, delta 1e-5.
 `accuracy` compares learned layers with random ones of the same sizes, where the whole budget goes
-to the output layer. Settings are the library's defaults, chosen on the last 10,000 training records
-of MNIST, which is not charged. `stream` runs each fit in a process of its own and reports its peak
+to the output layer. Settings are the library's defaults: docs/guide/settings.md says on what they
+were chosen. `stream` runs each fit in a process of its own and reports its peak
 memory, the passes it made over the file and its time, beside the iterative dA on the same layers
 (three epochs for each layer and for the fine-tuning); time ratios are of processor time.
 """

@@ -8,8 +8,8 @@
     python -m benchmarks.one_shot --epsilon .25 --compare          adaptive against identical noise
 
 Add-remove, per record, delta 1e-5 unless --pure. Settings are the library's defaults for every
-budget and data set (numbers of columns, ridge and shares were chosen on the last 10,000 training
-records of MNIST, not charged). Features are computed once and cached ($PRIVET_CACHE); the prior
+budget and data set, chosen on other data (docs/guide/settings.md; what is older is listed there).
+Features are computed once and cached ($PRIVET_CACHE); the prior
 "strokes" needs some minutes the first time, to draw strokes and teach a small network on them. No
 prior reads MNIST.
 """
