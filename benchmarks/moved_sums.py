@@ -34,7 +34,7 @@ from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.release import with_rounding
 from privet.methods.dpsgd.summing import EngineSummation, ExactSummation
-from privet.nets import FlatClipping, PerExampleGradients
+from privet.nets import ClippedSum, FlatClipping, PerExampleGradients
 
 Rows = NDArray[np.float32]
 BOUND = 1.0
@@ -141,12 +141,16 @@ def linear_head(values: Rows, gone: int, *, kind: str, shifts: bool) -> Found:
 
     def total(rows: Tensor) -> Tensor:
         out = engine.zeros(capacity=2**20 if shifts else n)
-        for part in rows.split(96):
+        for part in rows.split(len(values) // 2 + 1):
             some = Batch(tensors=tuple(t[part] for t in tensors), step=0, last=True)
             add(head.linear.weight, some, BOUND, out)
         return out.flat.clone()
 
-    return _found(total, n, gone, shifts, with_rounding(BOUND, ExactSummation()))
+    paid = with_rounding(BOUND, ExactSummation())
+    everybody = torch.arange(n)
+    without = torch.cat([everybody[:gone], everybody[gone + 1 :]])
+    moved = float((total(everybody) - total(without)).norm())
+    return Found(moved=moved, paid=paid, own=moved)
 
 
 @functools.cache
@@ -185,42 +189,36 @@ def engine_sum(
     n, width = values.shape
     engine = _layer(build, width, shifts, kernel)
     x = torch.from_numpy(values)
+
+    def total(rows: Tensor, there: Tensor) -> ClippedSum:
+        out = engine.zeros()
+        for part, weight in zip(rows.split(micro_batch), there.split(micro_batch), strict=True):
+            with engine.recording():
+                each = _dot(engine.model, part) * weight
+            engine.clipped_sum(each, into=out)
+        return out
+
+    here = torch.ones(n)
+    whole = total(x, here)
+    if shifts:
+        less = total(torch.cat([x[:gone], x[gone + 1 :]]), here[1:])
+    else:
+        here[gone] = 0.0
+        less = total(x, here)
+    moved = float((whole.flat - less.flat).norm())
+    own = min(BOUND, float(whole.norms_unprotected[gone]))
+    return Found(moved=moved, paid=_paid(shifts, n, micro_batch, convolutions), own=own)
+
+
+@functools.cache
+def _paid(shifts: bool, n: int, micro_batch: int, convolutions: bool) -> float:
     summation = EngineSummation(
         relation=Adjacency.ADD_REMOVE if shifts else Adjacency.ZERO_OUT,
         records=2**20 if shifts else n,
         micro_batch=micro_batch,
         convolutions=convolutions,
     )
-
-    def total(rows: Tensor, there: Tensor | None = None) -> Tensor:
-        out = engine.zeros()
-        for k, part in enumerate(rows.split(micro_batch)):
-            with engine.recording():
-                each = _dot(engine.model, x[part])
-                if there is not None:
-                    each = each * there.split(micro_batch)[k]
-            engine.clipped_sum(each, into=out)
-        return out.flat.clone()
-
-    paid = with_rounding(BOUND, summation)
-    if shifts:
-        return _found(total, n, gone, True, paid)
-    there = torch.ones(n)
-    there[gone] = 0.0
-    everybody = torch.arange(n)
-    moved = float((total(everybody) - total(everybody, there)).norm())
-    own = float(total(everybody[gone : gone + 1]).norm())
-    return Found(moved=moved, paid=paid, own=own)
-
-
-def _found(
-    total: Callable[[Tensor], Tensor], n: int, gone: int, shifts: bool, paid: float
-) -> Found:
-    """With the record and without it; those after it move up. (Exact sums need no empty place.)"""
-    everybody = torch.arange(n)
-    without = torch.cat([everybody[:gone], everybody[gone + 1 :]])
-    moved = float((total(everybody) - total(without)).norm())
-    return Found(moved=moved, paid=paid, own=float(total(everybody[gone : gone + 1]).norm()))
+    return with_rounding(BOUND, summation)
 
 
 def in_float32(values: Rows, gone: int) -> Found:
@@ -326,14 +324,14 @@ CASES: list[Case] = [
     ],
     *_engine("linear layer", _outer, rows=256, width=2, micro_batch=256),
     *_engine("bias", _bias, rows=256, width=2, micro_batch=128),
-    *_engine("convolution", _convolution, rows=96, width=16, micro_batch=64, convolutions=True),
-    *_engine(
-        "convolution, contracted", _convolution, rows=96, width=16, micro_batch=64,
+    *_engine("convolution", _convolution, rows=32, width=16, micro_batch=32, convolutions=True),
+    _engine(
+        "convolution, contracted", _convolution, rows=32, width=16, micro_batch=32,
         convolutions=True, kernel="gram",
-    ),
-    *_engine("layer norm", _layer_norm, rows=192, width=4, micro_batch=128),
-    *_engine("group norm", _group_norm, rows=192, width=4, micro_batch=128),
-    *_engine("embedding", _Words, rows=128, width=3, micro_batch=64),
+    )[0],
+    *_engine("layer norm", _layer_norm, rows=128, width=4, micro_batch=128),
+    *_engine("group norm", _group_norm, rows=128, width=4, micro_batch=128),
+    *_engine("embedding", _Words, rows=96, width=3, micro_batch=96),
     Case(name="control: float32, 2 u B C", rows=4096, width=1, measure=in_float32, wins=True),
 ]  # fmt: skip
 
