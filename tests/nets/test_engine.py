@@ -30,6 +30,7 @@ from privet.nets import (
     company_difference,
 )
 from privet.nets.per_example.choice import Chooser
+from privet.nets.per_example.rounding import BLOCK_IMAGES, BLOCK_PIXELS, BLOCK_ROWS
 
 B = 8
 
@@ -620,3 +621,26 @@ def test_examples_that_cancel_are_clipped_harder_where_one_contracts(
     norms = engine.clipped_sum(losses).norms_unprotected
     assert float(norms[0]) == pytest.approx(1e6 * 2.0 / 4.0, rel=1e-3)  # Q = 2e6, the norm is 100
     assert float(norms[1]) == pytest.approx(4e6, rel=1e-6)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_product_in_float32_is_longer_than_was_proved(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the micro-batch: 256 rows of a linear layer, 256 pixels of four pictures."""
+    force(monkeypatch, "gram")
+    real, seen = torch.mm, []
+
+    def spy(left: Tensor, right: Tensor, **kw: Tensor) -> Tensor:
+        seen.append((left.dtype, left.shape[1]))
+        return real(left, right, **kw)
+
+    monkeypatch.setattr(torch, "mm", spy)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 36, 3))
+    engine = PerExampleGradients(model, wide=wide)
+    engine.accumulate(squared_outputs, torch.randn(700, 1, 6, 6), micro_batch=700)
+    narrow = [terms for dtype, terms in seen if dtype == torch.float32]
+    assert bool(narrow) != wide
+    assert all(terms <= 256 for terms in narrow)
+    assert wide or {BLOCK_IMAGES * 36, BLOCK_ROWS} <= set(narrow)
+    assert BLOCK_ROWS == BLOCK_PIXELS == 256

@@ -1,5 +1,6 @@
 """Arithmetic that must not depend on the place of a number, nor on the processor."""
 
+import hashlib
 import math
 
 import pytest
@@ -82,3 +83,23 @@ def test_the_sum_is_the_sum_of_what_each_record_gives_alone(kind, bound):
         assert torch.equal(sum(of(part) for part in order.split(size)), whole)
     assert float(alone.norm(dim=1).max()) <= bound
     assert float(alone.norm(dim=1).max()) > 0.99 * bound
+
+
+@pytest.mark.parametrize("kind", ["softmax", "squares"])
+def test_the_same_bits_on_every_processor(kind):
+    """Rows from whole numbers alone; what comes out is written down here, to the last bit."""
+    rows = torch.arange(40 * 7).view(40, 7)
+    x = ((rows * 7919) % 1009).float() / 1024 - 0.5
+    weight = ((torch.arange(3 * 8).view(3, 8) * 104729) % 997).float() / 256 - 2.0
+    outputs = 3 if kind == "softmax" else 1
+    model = LinearHead(features=7, outputs=outputs, constant=0.125)
+    model.linear.weight.data = weight[:outputs].clone()
+    y = torch.arange(40) % 3 if kind == "softmax" else (torch.arange(40) % 5).float()[:, None]
+    sum_ = PerExampleGradients(model).zeros(capacity=40)
+    add = add_softmax if kind == "softmax" else add_squares
+    add(model.linear.weight, Batch(tensors=model.tensors(x, y), step=0, last=True), 0.3, sum_)
+    bits = hashlib.sha256(sum_.flat.numpy().tobytes()).hexdigest()[:16]
+    assert bits == BITS[kind]
+
+
+BITS = {"softmax": "b8315d762f7fa455", "squares": "0ddb5b5b8e0929d0"}

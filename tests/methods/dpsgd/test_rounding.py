@@ -27,14 +27,14 @@ def across_a_power_of_two(n, block, first=1.0, small=-0.99 * 2.0**-13):
     return torch.from_numpy(values)
 
 
-def moved_and_paid(monkeypatch, neighbours, **kw):
+def moved_and_paid(monkeypatch, neighbours, bias=True, **kw):
     """How far the first sum moves between two data sets, and the sensitivity that the noise has."""
     sums, paid = [], set()
     for x, y in neighbours:
         watch = Watch(monkeypatch)
-        model = nn.Linear(x.shape[1], 1)
-        nn.init.zeros_(model.weight)
-        nn.init.zeros_(model.bias)
+        model = nn.Linear(x.shape[1], 1, bias=bias)
+        for p in model.parameters():
+            nn.init.zeros_(p)
         with start(model=model, tensors=(x, y), schedule=ONCE, **kw) as training:
             for batch in training:
                 training.step(batch.y * model(batch.x)[:, 0])
@@ -45,14 +45,17 @@ def moved_and_paid(monkeypatch, neighbours, **kw):
     return float((sums[0] - sums[1]).norm()), sensitivity
 
 
-@pytest.mark.parametrize("micro_batch", [64, 128, 1000, 4096, None])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("micro_batch", [64, 1000, 4096, None])
 @pytest.mark.parametrize("block", [64, 128, 4096])
-def test_one_record_less_shifts_everybody(monkeypatch, micro_batch, block):
+def test_one_record_less_shifts_everybody(monkeypatch, micro_batch, block, bias):
     """Add-remove: the old float32 sums moved by 4.7 C here where 1.007 C was paid for."""
     n = 3 * 4096
-    x, y = torch.zeros(n, 1), across_a_power_of_two(n, block)
+    x = torch.zeros(n, 1) if bias else torch.ones(n, 1)
+    y = across_a_power_of_two(n, block)
     neighbours = (x, y), (x[1:], y[1:])
-    moved, paid = moved_and_paid(monkeypatch, neighbours, n_public=n, micro_batch=micro_batch)
+    kw = {"n_public": n, "micro_batch": micro_batch}
+    moved, paid = moved_and_paid(monkeypatch, neighbours, bias=bias, **kw)
     assert 1.0 <= moved <= paid < 1.00001 * (1 + 1e-5)
 
 
@@ -64,7 +67,7 @@ def test_one_record_replaced_by_nothing_keeps_its_place(monkeypatch, block, wher
     gone = y.clone()
     gone[where] = 0.0
     moved, paid = moved_and_paid(monkeypatch, ((x, y), (x, gone)), micro_batch=4096)
-    assert 0.9 * abs(float(y[where])) <= moved <= paid < 1.00001 * 1.002
+    assert 0.9 * abs(float(y[where])) <= moved <= paid < 1.00001 * 1.005
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -116,7 +119,7 @@ def test_what_is_paid_grows_with_what_may_happen():
     zero, add = Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE
     assert 0.0 < room(add) < 1e-6 < room(zero) < 1e-3
     assert room(Adjacency.REPLACE_ONE) == room(zero)
-    assert room(zero, micro_batch=4096) == pytest.approx(room(zero, micro_batch=128), rel=1e-3)
+    assert room(zero, micro_batch=4096) == pytest.approx(room(zero, micro_batch=256), rel=1e-3)
     assert room(zero, micro_batch=1) < room(zero, micro_batch=32) < room(zero, micro_batch=64)
     assert room(add, records=10**6) > room(add)
     assert room(zero, dtype=torch.float64) < 1e-6

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from privet.nets.per_example.wide import divided_into
+
 
 @dataclass(kw_only=True)
 class ClippedSum:
@@ -86,7 +88,7 @@ class ClippedSum:
                 continue
             if name not in self._given:
                 self._given[name] = torch.empty_like(p, requires_grad=False)
-            p.grad = self._given[name].copy_(self.gradients[name].div_(divisor))
+            p.grad = divided_into(self.gradients[name], divisor, self._given[name])
 
 
 def _like(flat: Tensor, parameter: Tensor) -> Tensor:

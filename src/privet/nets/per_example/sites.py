@@ -26,7 +26,7 @@ from privet.nets.per_example.measured import (
     silenced,
 )
 from privet.nets.per_example.rounding import BLOCK_ROWS, LARGEST_SQUARE
-from privet.nets.per_example.wide import add_, squared_norms
+from privet.nets.per_example.wide import add_, put_pair_, squared_norms
 
 
 class Site(ABC):
@@ -135,14 +135,16 @@ class LinearSite(Site):
                 left, right = _wider(left, wide), _weighted(right, weights, wide)
             else:
                 left, right = _weighted(left, weights, wide), _wider(right, wide)
-            room = left.new_empty(g.shape[1], a.shape[1], dtype=left.dtype)
-            for start in range(0, len(a), BLOCK_ROWS):
-                rows = slice(start, start + BLOCK_ROWS)
-                torch.mm(left[rows].t(), right[rows], out=room)
-                if fresh and start == 0:
-                    into[0].copy_(room)
-                else:
-                    add_(into[0], room)
+            blocks = list(zip(left.split(BLOCK_ROWS), right.split(BLOCK_ROWS), strict=True))
+            room = left.new_empty(min(2, len(blocks)), g.shape[1], a.shape[1])
+            for k, (some_left, some_right) in enumerate(blocks):
+                product = torch.mm(some_left.t(), some_right, out=room[min(k, 1)])
+                if not fresh or k > 1:
+                    add_(into[0], product)
+                elif k == 1:
+                    put_pair_(into[0], room[0], product)
+                elif len(blocks) == 1:
+                    into[0].copy_(product)
             if fresh and self.has_bias:
                 into[-1].zero_()
             add_bias(g if self.has_bias else None, weights, bad, into)

@@ -42,12 +42,30 @@ def add_(into: Tensor, value: Tensor) -> Tensor:
     return into.add_(value)
 
 
+def put_pair_(into: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """into = first + second, over whatever it held; returns `into`."""
+    if into.is_contiguous():
+        _pair(into.view(-1).numpy(), first.view(-1).numpy(), second.view(-1).numpy())
+        return into
+    return into.copy_(first).add_(second)
+
+
+def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
+    """out = total / divisor, rounded to the precision of `out` once more; returns `out`."""
+    if total.is_contiguous() and out.is_contiguous():
+        _divide(total.view(-1).numpy(), divisor, out.view(-1).numpy())
+        return out
+    return out.copy_(total / divisor)
+
+
 def make_ready() -> None:
     """Compile the loops now, so that what can fail there fails before a budget is charged."""
     for dtype in (torch.float32, torch.float64):
         rows = torch.zeros(2, 3, dtype=dtype)
         squared_norms(rows)
-        add_(weighted_total(torch.ones(2), rows[None]), rows[:1])
+        total = add_(weighted_total(torch.ones(2), rows[None]), rows[:1])
+        put_pair_(total, rows[:1], rows[1:])
+        divided_into(total, 2.0, rows[:1])
 
 
 @compiled
@@ -87,3 +105,15 @@ def _weigh(weights: Floats, values: Floats, out: Floats) -> None:
 def _add(into: Floats, value: Floats) -> None:
     for j in range(len(into)):
         into[j] += np.float64(value[j])
+
+
+@compiled
+def _pair(into: Floats, first: Floats, second: Floats) -> None:
+    for j in range(len(into)):
+        into[j] = np.float64(first[j]) + np.float64(second[j])
+
+
+@compiled
+def _divide(total: Floats, divisor: float, out: Floats) -> None:
+    for j in range(len(out)):
+        out[j] = total[j] / divisor
