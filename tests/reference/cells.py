@@ -68,9 +68,9 @@ def _release(rng: np.random.Generator, adjacency: Adjacency) -> tuple[Part, Rele
 
 
 def random_cell(rng: np.random.Generator, *, three: float = 0.1) -> Cell:
-    """Two releases, or three with probability `three`, equal ones among them; any adjacency."""
+    """Two releases, or (add-remove) three with probability `three`, equal ones among them."""
     adjacency = Adjacency.REPLACE_ONE if rng.random() < 0.4 else Adjacency.ADD_REMOVE
-    count = 3 if rng.random() < three else 2
+    count = 3 if rng.random() < three and adjacency is Adjacency.ADD_REMOVE else 2
     found = [_release(rng, adjacency)]
     while len(found) < count:
         found.append(found[0] if rng.random() < 0.4 else _release(rng, adjacency))
