@@ -94,7 +94,42 @@ def clipped(folder: Path) -> Result:
     return np.concatenate(found)
 
 
+def linear_heads(folder: Path) -> Result:
+    """Clipped sums of linear DP-SGD, for classes and for numbers: each record adds its own part."""
+    import torch
+
+    from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+    from privet.methods.dpsgd.records import Batch
+    from privet.nets import PerExampleGradients
+
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(301, 23)).astype(np.float32))
+    classes = torch.from_numpy(rng.integers(0, 5, 301))
+    numbers = torch.from_numpy(rng.normal(size=(301, 1)).astype(np.float32))
+    found = []
+    for add, outputs, y in ((add_softmax, 5, classes), (add_squares, 1, numbers)):
+        head = LinearHead(features=23, outputs=outputs, constant=0.1)
+        weight = rng.integers(-12, 13, (outputs, 24)) / 4.0
+        head.linear.weight.data = torch.from_numpy(weight.astype(np.float32))
+
+        def of(which: Result) -> Result:
+            rows = torch.from_numpy(np.asarray(which))
+            tensors = tuple(t[rows] for t in head.tensors(x, y))  # noqa: B023
+            total = PerExampleGradients(head).zeros(capacity=301)  # noqa: B023
+            add(head.linear.weight, Batch(tensors=tensors, step=0, last=True), 0.1, total)  # noqa: B023
+            return total.flat.numpy().copy()
+
+        every = np.arange(301)
+        whole = of(every)
+        assert np.array_equal(of(rng.permutation(301)), whole), "the order shows in the sum"
+        for out in (0, 7, 300):
+            assert np.array_equal(whole - of(every[every != out]), of(every[out : out + 1]))
+        found.append(whole)
+    return np.concatenate(found)
+
+
 CASES = (
+    Case(name="sums of linear heads", run=linear_heads),
     Case(name="moments", run=moments),
     Case(name="the attack on rows", run=class_sums_of_the_attack),
     Case(name="clipped sums", run=clipped),

@@ -114,6 +114,8 @@ QUICK = (
     "tests/mechanisms",
     "tests/nets/test_clipped_sum.py",
     "tests/nets/test_engine.py",
+    "tests/methods/dpsgd/test_exact.py",
+    "tests/methods/dpsgd/test_rounding.py",
     "tests/methods/adaptive_laplace/test_one_shot.py",
     "tests/methods/autoencoder/test_sound.py",
 )
