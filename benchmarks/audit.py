@@ -23,12 +23,14 @@ import torch
 
 from privet.audit import Finding, OneRunAudit
 from privet.data import load
-from privet.experiments import audit_dpsgd as dpsgd
-from privet.experiments.audit_methods import AUDITS, Budget
+from privet.methods.catalogue import method_names, method_type
+from privet.methods.dpsgd import audit as dpsgd
 from privet.methods.dpsgd import loop
 from privet.methods.dpsgd.canaries import fair_coins
 from privet.methods.dpsgd.schedule import Schedule
+from privet.methods.replay import audit_method, small_facts
 from privet.noise import seeded
+from privet.papers.audits import AUDITS, audit_published
 
 Row = dict[str, Any]
 DELTA = 1e-5
@@ -103,10 +105,13 @@ def many_runs(runs: int) -> Iterator[Row]:
 
 
 def methods(runs: int) -> Iterator[Row]:
-    """Every reading of every method at epsilon 1."""
-    for audit in AUDITS:
-        budget = Budget(epsilon=1.0, delta=DELTA, trials=20_000, rng=seeded(0))
-        yield _row(f"{audit.method}, {audit.reading}", audit.run(budget))
+    """Every method and every published algorithm at epsilon 1."""
+    for name in method_names():
+        method = method_type(name).small()
+        facts = small_facts(method, epsilon=1.0, delta=DELTA)
+        yield _row(name, audit_method(method, facts, rng=seeded(0)))
+    for paper in AUDITS:
+        yield _row(f"{paper}, published", audit_published(paper, epsilon=1.0, delta=DELTA))
 
 
 def bugs(runs: int) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from privet import AdaptiveLaplaceClassifier, data
 from privet.ledger import Ledger
-from privet.papers.adaptive_laplace import PublishedAdLM
+from privet.papers.adaptive_laplace.estimators import PublishedAdLM
 
 digits = data.load("digits")
 x, y = digits.train_rows(), digits.y_train

@@ -9,7 +9,9 @@ import torch
 from privet.audit import OneRunAudit, Verdict
 from privet.data import load
 from privet.errors import InvalidArgument
-from privet.experiments.audit_dpsgd import (
+from privet.methods.dpsgd import AdaptiveBound, Schedule
+from privet.methods.dpsgd import loop as loop_module
+from privet.methods.dpsgd.audit import (
     GUESSES,
     RULES,
     Target,
@@ -18,8 +20,6 @@ from privet.experiments.audit_dpsgd import (
     per_step,
     softmax,
 )
-from privet.methods.dpsgd import AdaptiveBound, Schedule
-from privet.methods.dpsgd import loop as loop_module
 from privet.methods.dpsgd.canaries import fair_coins, train_with_canaries
 from privet.noise import seeded
 

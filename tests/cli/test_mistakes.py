@@ -106,6 +106,8 @@ def command(words: list[str], changes: dict[str, str | None]) -> list[str]:
         "--data": "patients.csv", "--label": "outcome", "--bounds": "bounds.json",
         "--epsilon": "4", "--out": "run",
     }  # fmt: skip
+    if words[-1] == "pate":
+        options["--public"] = "20"
     kept = {k: v for k, v in (options | changes).items() if v is not None}
     return [*words, *(part for pair in kept.items() for part in pair)]
 
@@ -135,11 +137,11 @@ def test_training(
 
 
 SETTINGS = {
-    "dpsgd": ("--steps 0", "--sample-rate 0", "--sample-rate 2", "--clipping-bound 0", "--learning-rate nan", "--model tree", "--model cnn", "--features x", "--resume"),
-    "adaptive-laplace": ("--kind x", "--reading x", "--epochs 0", "--reading published --epochs 0", "--features strokes"),
-    "autoencoder": ("--reading x", "--layers 0", "--layers many"),
-    "residual": ("--reading x", "--labels x", "--members 0", "--noise-draws 0", "--epochs 0", "--learning-rate 0", "--epsilon 1e9"),
-    "pate": ("--reading x", "--teachers 0", "--teachers 999", "--queries 0", "--queries 999", "--workers 0", "--backend x"),
+    "dpsgd": ("--steps 0", "--sample-rate 0", "--sample-rate 2", "--clipping-bound 0", "--learning-rate nan", "--features x", "--resume", "--public 5"),
+    "adaptive-laplace": ("--epochs 0", "--features strokes", "--objective x"),
+    "autoencoder": ("--layers 0", "--layers many"),
+    "residual": ("--labels x", "--members 0", "--noise-draws 0", "--epochs 0", "--learning-rate 0", "--epsilon 1e9"),
+    "pate": ("--teachers 0", "--teachers 9999", "--queries 0", "--queries 9999", "--workers 0", "--backend x", "--public 0"),
 }  # fmt: skip
 
 

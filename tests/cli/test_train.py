@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from privet.cli.train import app
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
-from privet.methods.dpsgd import legacy as method_module
+from privet.methods.dpsgd import method as method_module
 
 runner = CliRunner()
 COMMAND = ["dpsgd", "--data", "digits", "--epsilon", "2", "--delta", "1e-5", "--json"]
@@ -26,7 +26,7 @@ def test_keys_and_folder(tmp_path):
     assert 0.85 < answer["test_accuracy"] <= 1.0
     g = answer["guarantee"]
     assert 1.99 < g["epsilon"] <= 2.0 and g["delta"] == 1e-5
-    assert (g["standing"], g["adjacency"], g["unit"]) == ("proved", "add-remove", "record")
+    assert (g["standing"], g["adjacency"], g["unit"]) == ("proved", "zero-out", "record")
     assert answer["claim"]["epsilon"] > 0 and answer["seconds"] > 0
     folder = tmp_path / "run"
     assert {p.name for p in folder.iterdir()} >= {
@@ -40,7 +40,7 @@ def test_keys_and_folder(tmp_path):
     )
     assert json.loads((folder / "config.json").read_text())["seed"] == 1
     with safe_open(folder / "model.safetensors", framework="np") as file:
-        assert "linear.weight" in file.keys()  # noqa: SIM118
+        assert "weights" in file.keys()  # noqa: SIM118
 
 
 def test_seeded_runs_repeat(tmp_path):
@@ -110,8 +110,8 @@ def test_a_ledger_is_charged(tmp_path):
     ("options", "message"),
     [
         (["--seed", "1", "--secure"], "one of the two"),
-        (["--model", "tree"], "linear or cnn"),
-        (["--features", "magic"], "scattering or strokes"),
+        (["--sample-rate", "2"], "rate"),
+        (["--features", "magic"], "scattering, strokes"),
         (["--features", "strokes"], "28x28"),
         (["--records", "0"], "records"),
         (["--delta", "2"], "delta"),

@@ -61,7 +61,7 @@ def results() -> dict[str, Any]:
     account = {"account": "a <method>", "file": "a.ledger", "spent": 1.5, "entries": entries}
     return {
         "data": facts, "epsilon": 1.0, "delta": 1e-5, "seeds": 1, "rows": [limit, ours],
-        "dpsgd": {"sample_rate": 0.2, "noise_multiplier": 5.0, "steps": 40}, "ledgers": [account],
+        "run": {"sample_rate": 0.2, "noise_multiplier": 5.0, "steps": 40}, "ledgers": [account],
     }  # fmt: skip
 
 

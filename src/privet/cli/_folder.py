@@ -8,11 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privet._files import write_json, write_whole
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from privet.guarantee import Adjacency, Guarantee, Unit
     from privet.ledger import Ledger
 
 
@@ -58,9 +56,7 @@ def make(out: Path) -> None:
         raise InvalidArgument("--out", str(out), "a folder that can be written to")
 
 
-def ledger_of(
-    path: Path | None, out: Path, epsilon: float, delta: float, **terms: Adjacency | Unit
-) -> Ledger:
+def ledger_of(path: Path | None, out: Path, epsilon: float, delta: float, **terms: Any) -> Ledger:
     """The ledger named, or one of the run's own whose cap is its budget."""
     from privet.ledger import Ledger
 
@@ -70,51 +66,4 @@ def ledger_of(
     if own.exists():
         return Ledger.open(own)
     out.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta, **terms)  # type: ignore[arg-type]
-
-
-def leave(
-    out: Path,
-    *,
-    model: bytes,
-    config: dict[str, Any],
-    here: dict[str, Any],
-    metrics: dict[str, Any],
-    guarantee: Guarantee,
-    claim: Guarantee | None,
-    split_assumes: str,
-) -> dict[str, Any]:
-    """Write everything, the guarantee last; returns what scripts may rely on.
-
-    `here` is where the records lie: in config.json, but neither in the model nor on its card.
-
-    A command counts the training records; where they were told from test records otherwise than
-    each by itself, one record more or less could move others, and the guarantee rests on that too.
-    """
-    from privet import premises
-    from privet.data.dataset import FIXED_SPLIT
-    from privet.guarantee import Adjacency
-    from privet.methods.base import assuming
-    from privet.report.card import card
-
-    if guarantee.adjacency is not Adjacency.ADD_REMOVE:  # a replaced record may change sides
-        split_assumes = split_assumes or FIXED_SPLIT
-    more = [premises.COUNTED_SIZE]
-    if split_assumes:
-        more.append(premises.split(split_assumes))
-    if config.get("noise") == "seeded":
-        more.append(premises.SECRET_SEED)
-    guarantee = assuming(guarantee, *more)
-    out.mkdir(parents=True, exist_ok=True)
-    promise = {
-        "guarantee": guarantee.to_dict(),
-        "claim": None if claim is None else claim.to_dict(),
-    }
-    text = card(config, metrics, promise["guarantee"] or {}, promise["claim"])
-    write_whole(out / "model.safetensors", model)
-    write_whole(out / "README.md", text)
-    whole = config | here
-    for name, value in (("config", whole), ("metrics", metrics), ("guarantee", promise)):
-        write_json(out / f"{name}.json", value)
-    about = {"method": config["method"], "data": config["data"]}
-    return {**about, **metrics, **promise, "out": str(out)}
+    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta, **terms)

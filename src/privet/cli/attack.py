@@ -44,10 +44,11 @@ def attack(
     _check.count("references", references, minimum=0)
     if references == 1:
         raise InvalidArgument("references", 1, "0, or 2 and more")
-    from privet.cli._attacked import config_of, opened
+    from privet.cli._attacked import attacked_run
+    from privet.runs import load
 
-    config = config_of(run)
-    attacked = opened(run, config, folder)
+    loaded = load(run)
+    config, attacked = loaded.config, attacked_run(loaded, folder)
     findings = _attack(attacked, references, seed, jobs, cache)
     headline = findings[-1]
     if plot is not None:
@@ -87,7 +88,7 @@ def _attack(
             count,
             seed=seed,
             out=cache,
-            what="privet attack",
+            what=f"privet attack {attacked.name}",
             jobs=jobs,
             read=attacked.read,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from privet._files import write_json
 from privet.cli import _folder
 from privet.cli._data import Bounds, Folder, Label, dataset
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from privet.compare import Entrant
 
 
 @one_line_errors()
@@ -41,7 +44,7 @@ def compare(
 
     The same command goes on after an interruption: finished cells are kept in OUT/cells.
     """
-    from privet.experiments import compare as experiment
+    from privet import compare as comparison
     from privet.methods.enough import Signal, check_enough, linear_numbers
     from privet.report import page
 
@@ -53,8 +56,9 @@ def compare(
         signal = Signal(units=len(chosen.y_train), numbers=numbers)
         check_enough(signal, epsilon=epsilon, delta=delta, hint="--anyway compares all the same")
     with _folder.begun(out), progress_bar(show=not as_json) as progress:
-        results = experiment.compare(
-            chosen, out, epsilon=epsilon, delta=delta, methods=_names(methods), seeds=seeds,
+        results = comparison.compare(
+            chosen, out, epsilon=epsilon, delta=delta, entrants=_entrants(),
+            methods=_names(methods), seeds=seeds,
             jobs=jobs, backend=backend, progress=progress,
         )  # fmt: skip
     write_json(out / "results.json", results)
@@ -64,6 +68,14 @@ def compare(
         return
     table(results)
     typer.echo(f"page: {results['page']}")
+
+
+def _entrants() -> tuple[Entrant, ...]:
+    """Every method, and what their papers compare them with."""
+    from privet.compare import own_entrants
+    from privet.papers.compared import ENTRANTS
+
+    return (*own_entrants(), *ENTRANTS)
 
 
 def _names(given: list[str] | None) -> list[str] | None:

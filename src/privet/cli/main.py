@@ -21,10 +21,6 @@ from privet.cli import (
     predict,
     reproduce,
     train,
-    train_adaptive_laplace,
-    train_autoencoder,
-    train_pate,
-    train_residual,
 )
 from privet.errors import PrivetError
 
@@ -39,10 +35,6 @@ app = typer.Typer(
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app)
-train.app.command("adaptive-laplace")(train_adaptive_laplace.adaptive_laplace)
-train.app.command("autoencoder")(train_autoencoder.autoencoder)
-train.app.command("pate")(train_pate.pate)
-train.app.command("residual")(train_residual.residual)
 app.add_typer(train.app)
 app.add_typer(pate.app)
 app.add_typer(reproduce.app)

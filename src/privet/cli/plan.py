@@ -18,7 +18,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Read our measured curves at your n times epsilon; no data is needed and nothing is spent."""
-    from privet.experiments.plan import advise
+    from privet.compare.plan import advise
 
     found = advise(records=records, kind=kind, epsilon=epsilon, minutes=minutes)
     if as_json:

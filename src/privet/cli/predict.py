@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from privet.cli._data import Folder
 from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from privet.data import Dataset
 
 Row = dict[str, Any]
 
@@ -43,15 +41,10 @@ def predict(
     The model was released, so asking it costs nothing more. The training file is not needed: all
     that is public about it is kept in the folder of the run.
     """
-    from privet.cli._attacked import settings_of
-
     if out is not None and out.is_dir():
         raise InvalidArgument("--out", str(out), "a file to write, not a folder")
-    config = settings_of(run)
-    if "input_shape" in config:
-        rows = _of_student(run, config, file)
-    else:
-        rows = _of_run(run, config, file, folder)
+    config = json.loads((run / "config.json").read_text()) if _is_student(run) else None
+    rows = _of_run(run, file, folder) if config is None else _of_student(run, config, file)
     if as_json:
         print_json(rows)
     elif out is None:
@@ -66,32 +59,28 @@ def predict(
         typer.echo(f"{out}: {len(rows)} predictions")
 
 
-def _of_run(run: Path, config: dict[str, Any], file: Path, folder: Path | None) -> list[Row]:
-    from privet.audit.membership import confidence_of_logits
-    from privet.cli._attacked import seen
+def _is_student(run: Path) -> bool:
+    """Whether the folder is one of `privet pate student`."""
+    path = run / "config.json"
+    return path.exists() and '"input_shape"' in path.read_text()
+
+
+def _of_run(run: Path, file: Path, folder: Path | None) -> list[Row]:
     from privet.cli._data import DECLARATION, of_run
     from privet.data.declared import picture_files, rows_like, rows_of
+    from privet.runs import load
 
+    found = load(run)
     declared = run / DECLARATION
     if declared.exists():
-        records = rows_of(file, label=config.get("label"), declaration=declared)
+        records = rows_of(file, label=found.config.get("label"), declaration=declared)
     else:
-        records = rows_like(of_run(run, config, folder), file)
-    _check_shape(records, config, file)
-    model = seen(run, config, records)
-    answers = model.answer(model.x[: len(records.y_train)])
-    if model.read is confidence_of_logits:
-        answers = _softmax(answers)
-    names = [path.name for path in picture_files(file)] if file.is_dir() else None
-    return _rows(answers, records.classes, names)
-
-
-def _check_shape(records: Dataset, config: dict[str, Any], file: Path) -> None:
-    """New records must look like those that the model was trained on."""
-    wanted = tuple(config.get("shape", records.shape))
-    if records.shape != wanted:
-        raise InvalidArgument("file", str(file), f"one with records of shape {wanted}",
+        records = rows_like(of_run(run, found.config, folder), file)
+    if records.shape != found.domain.shape:
+        raise InvalidArgument("file", str(file), f"one with records of shape {found.domain.shape}",
                               f"its records have shape {records.shape}")  # fmt: skip
+    names = [path.name for path in picture_files(file)] if file.is_dir() else None
+    return _rows(found.predict_proba(records.x_train), records.classes, names)
 
 
 def _of_student(run: Path, config: dict[str, Any], file: Path) -> list[Row]:

@@ -1,30 +1,49 @@
-"""`privet train`: a private model in a folder, with what it cost beside it."""
+"""`privet train METHOD`: a private model in a folder, with what it cost beside it.
+
+A method is a word of this command by being in the catalogue; its options are its fields.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+import inspect
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from privet import _check
-from privet.cli._rows import centred
-from privet.cli._run import one_line_errors
-from privet.cli._training import Asked, Cache, Features, training
+from privet.cli import _folder
+from privet.cli._data import Bounds, Folder, Label, dataset, remembered
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument, MissingFile
+from privet.methods.catalogue import method_names, method_type
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.methods.base import Release
-    from privet.methods.dpsgd import PrivateLinear, PrivateNetwork, Training
+    from privet.methods.contract import Method, Plan
+    from privet.methods.promise import Trained
+
+
+class MethodGroup(TyperGroup):
+    """Commands that are made when they are asked for: a name of the catalogue is one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The methods, ours first."""
+        return list(method_names())
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of one method, with its settings as options."""
+        if name not in method_names():
+            return None
+        with one_line_errors():
+            return _command(name)
+
 
 app = typer.Typer(
     name="train",
+    cls=MethodGroup,
     help="Train a model privately; leaves a folder with the model and its guarantee.",
     no_args_is_help=True,
 )
@@ -32,159 +51,232 @@ app = typer.Typer(
 
 @app.callback()
 def _methods() -> None:
-    """Keeps `dpsgd` a word of its own even while it is the only method."""
+    """Commands come from the catalogue."""
 
 
-@app.command()
-@one_line_errors()
-@training
-def dpsgd(
-    asked: Asked,
+def shared(
+    data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
+    epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    delta: Annotated[
+        float, typer.Option(help="At this delta; 0 where a method can do without.")
+    ] = 1e-5,
+    label: Label = None,
+    bounds: Bounds = None,
+    n_public: Annotated[
+        int | None,
+        typer.Option(help="Declared number of records, for add-remove; counted for zero-out."),
+    ] = None,
+    public: Annotated[
+        int | None,
+        typer.Option(help="So many of the last training inputs are public: what PATE asks about."),
+    ] = None,
+    features: Annotated[
+        str, typer.Option(help="Public front end of pictures: auto, plain, scattering, strokes.")
+    ] = "auto",
+    cache: Annotated[bool, typer.Option("--cache", help="Keep features, unprotected.")] = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeatable noise, for experiments only.")
+    ] = None,
     secure: Annotated[
         bool, typer.Option("--secure", help="Secret noise; the default without --seed.")
     ] = False,
-    model: Annotated[str, typer.Option(help="linear, or cnn (pictures, end to end).")] = "linear",
-    features: Features = "auto",
-    cache: Cache = False,
-    steps: Annotated[int | None, typer.Option(help="By rule unless told.")] = None,
-    sample_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
-    clipping_bound: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="By rule unless told.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Train on the first so many records only.")
+    ] = None,
+    folder: Folder = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Train even where noise outweighs all records.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Clipped, noised gradients (tight-privacy-cost), priced by exact accounting.
+    """The options that all trainings share."""
 
-    The same command with --resume goes on after a crash: a seeded run as if it had never stopped, a
-    secure one with new noise, charging again for what it makes again.
-    """
-    _check.open_unit("--delta", asked.delta)
-    if secure and asked.seed is not None:
+
+def _command(name: str) -> Any:
+    """A click command made of the shared options and of the fields of the method."""
+    from privet.cli._options import given_settings, parameters_of
+
+    kind = method_type(name)
+    own = parameters_of(kind)
+    common = inspect.signature(shared, eval_str=True).parameters
+
+    def run(**given: Any) -> None:
+        settings = given_settings(kind, {p.name: given.pop(p.name) for p in own})
+        with one_line_errors():
+            train(kind, settings, **given)
+
+    told: Any = run
+    told.__doc__ = inspect.getdoc(kind)
+    told.__signature__ = inspect.Signature(
+        [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in common.values()), *own]
+    )
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name, help=_help(kind))(told)
+    return typer.main.get_command(single)
+
+
+def _help(kind: type[Any]) -> str:
+    """What the method's docstring says before its mathematics."""
+    text = inspect.getdoc(kind) or ""
+    return text.split("**Guarantee**")[0].split(">>>")[0].strip()
+
+
+def train(
+    kind: type[Method[Any]],
+    settings: dict[str, Any],
+    *,
+    data: str,
+    epsilon: float,
+    out: Path,
+    delta: float,
+    label: str | None,
+    bounds: Path | None,
+    n_public: int | None,
+    public: int | None,
+    features: str,
+    cache: bool,
+    ledger: Path | None,
+    seed: int | None,
+    secure: bool,
+    records: int | None,
+    folder: Path | None,
+    anyway: bool,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """One training: what can be refused is refused before anything is read or charged."""
+    begun = time.perf_counter()
+    _check.positive("--epsilon", epsilon)
+    _check.delta_or_zero("--delta", delta)
+    if seed is not None:
+        _check.count("--seed", seed, minimum=0)
+    if secure and seed is not None:
         raise InvalidArgument("--secure", "with --seed", "one of the two")
-    _folder_is_right(asked.out, resume)
-    from safetensors.torch import save
+    _folder_is_right(out, resume)
 
-    from privet.methods.base import PublicFacts, source_of
-    from privet.methods.dpsgd import Checkpoints, Wishes
-    from privet.methods.enough import linear_numbers
+    from privet.estimators import source_of
+    from privet.methods.enough import check_enough
+    from privet.methods.promise import train as trained_by
+    from privet.runs.training import domain_of, plan_of, records_of
 
-    dataset = asked.dataset()
-    x_train, x_test = centred(dataset, model, features, cache)
-    asked.check_enough(len(x_train), linear_numbers(dataset.n_features, dataset.n_classes))
-    wishes = Wishes(
-        steps=steps,
-        sample_rate=sample_rate,
-        clipping_bound=clipping_bound,
-        learning_rate=learning_rate,
-    )
-    facts = PublicFacts(
-        records=len(x_train),
-        features=x_train.shape[1],
-        outputs=dataset.n_classes,
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-    )
-    method = method_of(model, dataset, wishes)
-    plan = method.plan(facts)
-    checkpoints = Checkpoints(folder=asked.out, every=max(1, plan.schedule.steps // 10))
-    bar = _progress(plan.schedule.steps, show=not asked.as_json)
-    with asked.charged() as ledger, bar as watcher:
-        release = replace(method, watcher=watcher, checkpoints=checkpoints).fit(
-            x_train, dataset.y_train, plan, ledger=ledger, rng=source_of(asked.seed)
-        )
-    state = {k: v.contiguous().clone() for k, v in release.model.state_dict().items()}
-    asked.leave(
-        "dpsgd",
-        dataset,
-        partial(save, state),
-        settings={
-            "model": model,
-            "features": features,
-            "steps": plan.schedule.steps,
-            "sample_rate": float(plan.schedule.rates[0]),
-            "clipping_bound": float(plan.schedule.bounds[0]),
-            "noise_multiplier": float(plan.schedule.noise_multipliers[0]),
-            "learning_rate": float(plan.learning_rates[0]),
-            "momentum": plan.momentum,
-            "centre_mu": plan.centre_mu,
-        },
-        accuracy=_accuracy(release, x_test, dataset),
-        guarantee=release.guarantee,
-        claim=release.claim,
-        steps=release.steps,
-        stopped_early=release.steps < plan.schedule.steps,
-    )
+    found = dataset(data, folder, label, bounds)
+    if records is not None:
+        found = found.subset(_check.count("--records", records))
+    domain = domain_of(found, kind.front, features=features, cache=cache)
+    asked, questions = _questions(kind, found, public, own=bounds is not None)
+    method = kind(**settings, **questions).for_domain(domain)
+    rows = records_of(found, domain, n_public=n_public, public=asked)
+    rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta)
+    if not anyway:
+        check_enough(plan.signal, epsilon=epsilon, delta=delta, hint="--anyway trains all the same")
+    with _folder.begun(out), progress_bar(show=not as_json) as progress:
+        terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects}
+        account = _folder.ledger_of(ledger, out, epsilon, delta, **terms)
+        done = trained_by(
+            method, rows, plan, rng=source_of(seed), ledger=account, progress=progress,
+            folder=out, resume=resume,
+        )  # fmt: skip
+    config = {
+        "data": found.name,
+        "epsilon": epsilon,
+        "delta": delta,
+        "seed": seed,
+        "features": features,
+        **({"public": asked} if asked else {}),
+        **({} if label is None else {"label": label}),
+    }
+    _leave(out, method, done, plan, found, domain, config,
+           remembered(out, data, label, bounds), begun, as_json)  # fmt: skip
 
 
 def _folder_is_right(out: Path, resume: bool) -> None:
     """Known before torch is imported, so told at once."""
+    from privet.runs.folder import has_no_run
+
+    has_no_run(out)
     path = out / "checkpoint.safetensors"
-    has_run = path.exists()
-    if has_run and not resume:
+    if path.exists() and not resume:
         raise InvalidArgument(
             "--out", str(out), "a folder without a run", "add --resume to go on with this one"
         )
-    if resume and not has_run:
+    if resume and not path.exists():
         raise MissingFile(path, "there is no run to resume")
 
 
-def method_of(model: str, dataset: Dataset, wishes: Any) -> PrivateLinear | PrivateNetwork:
-    """DP-SGD on a linear head, or on a small network from a public start."""
-    from privet.methods.dpsgd import PrivateLinear, PrivateNetwork
-    from privet.nets.networks import SmallCNN
+def _questions(
+    kind: type[Method[Any]], found: Dataset, public: int | None, *, own: bool
+) -> tuple[int, dict[str, Any]]:
+    """How many of the last training inputs are public questions, and they themselves.
 
-    if model == "linear":
-        return PrivateLinear(wishes=wishes)
-    import torch
+    Those of a benchmark that everybody has are public anyhow; those of a file of the user's own
+    only where the user says so.
+    """
+    if kind.questions is None:
+        if public is not None:
+            raise InvalidArgument("--public", public, f"left out: {kind.name} asks no questions")
+        return 0, {}
+    n = len(found.x_train)
+    if public is None and own:
+        raise InvalidArgument(
+            "--public", None, "how many of the last training inputs are public",
+            "the student learns from inputs that depend on no private record",
+        )  # fmt: skip
+    asked = max(100, min(1000, n // 10)) if public is None else _check.count("--public", public)
+    if asked + 2 > n:
+        raise InvalidArgument("--public", asked, f"fewer than the {n} training records")
+    return asked, {kind.questions: found.x_train[n - asked :]}
 
-    torch.manual_seed(0)  # where training starts is public
-    network = SmallCNN(shape=dataset.shape, classes=dataset.n_classes)
-    return PrivateNetwork(network=network, wishes=wishes)
 
+def _leave(
+    out: Path,
+    method: Method[Any],
+    done: Trained,
+    plan: Plan,
+    found: Dataset,
+    domain: Any,
+    config: dict[str, Any],
+    here: dict[str, Any],
+    begun: float,
+    as_json: bool,
+) -> None:
+    """Write the folder and say what came out."""
+    from privet.guarantee import Standing
+    from privet.methods.contract import settings_of
+    from privet.runs.folder import write_run
 
-@contextmanager
-def _progress(steps: int, *, show: bool) -> Iterator[Callable[[Training], None]]:
-    """A bar with the epsilon charged so far; only on a terminal. The exact loss is not shown."""
-    if not (show and sys.stderr.isatty()):
-        yield lambda training: None
+    outputs = done.model.outputs(domain.rows(found.x_test))
+    metrics = {
+        "test_accuracy": float((outputs.argmax(axis=1) == found.y_test).mean()),
+        "seconds": time.perf_counter() - begun,
+        "steps": done.steps,
+        "stopped_early": done.steps < plan.steps,
+    }
+    answer = write_run(
+        out,
+        model=done.model,
+        domain=domain,
+        config={
+            "method": method.name,
+            "settings": settings_of(method),
+            "classes": list(found.classes),
+            "noise": "secure" if config["seed"] is None else "seeded",
+            **config,
+            "plan": plan.summary(),
+        },
+        metrics=metrics,
+        guarantee=done.guarantee,
+        claim=done.claim,
+        here=here,
+    )
+    if as_json:
+        print_json(answer)
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[facts]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("steps", total=steps, facts="")
-        spent = {0: 0.0}
-
-        def watcher(training: Training) -> None:
-            charges = len(training.entries)
-            if charges not in spent:
-                spent[charges] = training.epsilon_spent
-            facts = f"epsilon {spent[charges]:.3f}"
-            bar.update(task, completed=training.steps_done, facts=facts)
-
-        yield watcher
-
-
-def _accuracy(release: Release[Any], x_test: Any, dataset: Dataset) -> float:
-    import numpy as np
-    import torch
-
-    release.model.eval()
-    with torch.no_grad():
-        parts = [
-            release.model(torch.from_numpy(np.ascontiguousarray(x_test[i : i + 1000]))).argmax(1)
-            for i in range(0, len(x_test), 1000)
-        ]
-    return float((torch.cat(parts).numpy() == dataset.y_test).mean())
+    claim = done.claim
+    is_claim = claim is not None and claim.standing is Standing.CLAIMED
+    claimed = f"; {claim}" if is_claim else ""
+    typer.echo(f"{out}: test accuracy {metrics['test_accuracy']:.2%}, {done.guarantee}{claimed}")

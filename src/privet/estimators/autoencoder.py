@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privet.data.records import Domain, class_list, unsquashed
+from privet.data.records import class_list, unsquashed
 from privet.errors import InvalidArgument
 from privet.estimators.base import PrivateClassifier, PrivateEstimator, with_settings
 from privet.methods.autoencoder.method import AutoencoderStack
@@ -51,7 +51,7 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
             shape = (stream.columns,)
             if groups is not None and np.shape(groups) != (counted,):
                 raise InvalidArgument("groups", np.shape(groups), f"the user of each of {counted}")
-        domain = Domain(shape=shape, bounds=self.bounds, features=self.features)
+        domain = self._declared(shape)
         records: Any = StreamedRecords(
             stream=stream,
             domain=domain,
@@ -106,7 +106,7 @@ class PrivateAutoencoderClassifier(PrivateClassifier):
             raise InvalidArgument("X", "a stream", "used with classes= and without y")
         _no_groups(groups)
         self.classes_, self.n_features_in_ = class_list(self.classes), X.columns
-        domain = Domain(shape=(X.columns,), bounds=self.bounds, features=self.features)
+        domain = self._declared((X.columns,))
         records: Any = StreamedRecords(
             stream=X, domain=domain, classes=self.classes_, n_public=self.n_public
         )

@@ -40,7 +40,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     - `method`: how to train, such as `privet.methods.LinearDPSGD()`.
     - `epsilon`, `delta`: the budget, all of which is spent.
     - `bounds`: what is publicly known of the columns: a pair (low, high), each a number or one a
-      column; or a number that bounds the length of a row. Never read from the data.
+      column; a dict of pairs by the names of a frame's columns; or a number that bounds the length
+      of a row. Never read from the data.
     - `features`: a public extractor of `privet.nets.features` in front of the method.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
@@ -51,7 +52,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    bounds: Bounds = None
+    bounds: Bounds | dict[str, tuple[float, float]] = None
     features: Features | None = None
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
@@ -66,7 +67,27 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _domain(self, X: Array) -> Domain:
         """What is declared about a record of X."""
-        return Domain(shape=X.shape[1:], bounds=self.bounds, features=self.features)
+        return self._declared(X.shape[1:])
+
+    def _declared(self, shape: tuple[int, ...]) -> Domain:
+        """What is declared about a record of this shape."""
+        bounds = self.bounds
+        if isinstance(bounds, dict):
+            bounds = self._by_column(bounds)
+        return Domain(shape=shape, bounds=bounds, features=self.features)
+
+    def _by_column(self, bounds: dict[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
+        """(low, high) of every column of a frame, by its name."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            raise InvalidArgument("bounds", bounds, "a pair or a number for X without column names")
+        missing = [name for name in names if name not in bounds]
+        if missing:
+            raise InvalidArgument(
+                "bounds", list(bounds), f"one for each column, also {missing[0]!r}"
+            )
+        low, high = zip(*(bounds[name] for name in names), strict=True)
+        return list(low), list(high)
 
     def _learn(self, records: Records, domain: Domain) -> Self:
         ledger = self.ledger

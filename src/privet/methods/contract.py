@@ -164,9 +164,20 @@ class Method(ABC, Generic[PlanType]):
     regression: ClassVar[bool] = False
     """Whether it also takes numbers to predict (`PrivateRegressor`)."""
     questions: ClassVar[str | None] = None
-    """The field that takes public inputs, as `Rows`, where a method asks about some."""
+    """The field that takes public inputs without labels, where a method asks about some."""
     grouped: ClassVar[bool] = False
     """Whether it can protect users who have several records."""
+    system: ClassVar[str] = "other methods"
+    """What it belongs to, as a comparison shows it."""
+    compared: ClassVar[bool] = True
+    """Whether it takes part in a comparison of all methods."""
+    shows_relevance: ClassVar[bool] = False
+    """Whether a comparison shows what its model looks at."""
+
+    @classmethod
+    def quick(cls, facts: PublicFacts) -> dict[str, Any]:
+        """Settings that keep a comparison short, from public facts; none unless told."""
+        return {}
 
     @classmethod
     def small(cls) -> Self:

@@ -36,6 +36,9 @@ class LinearModel(Model):
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise InvalidArgument("view", self.view, f"one of {', '.join(VIEWS)}")
+        for name in ("weights", "intercept"):  # products are rounded by how a matrix lies in memory
+            plain = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, plain)
 
     def outputs(self, rows: Rows) -> NDArray[np.float64]:
         x = leading(getattr(rows, self.view)().reshape(len(rows), -1), self.components)

@@ -130,8 +130,9 @@ def _pictures(results: Results) -> str:
     rows, delta = results["rows"], results["delta"]
     drawn = [figures.utility(rows), figures.roc(rows)]
     drawn += [figures.relevance(r, results["data"]) for r in rows if r["relevance"] is not None]
-    run = SampledGaussian(**results["dpsgd"])
-    drawn += [figures.budget(run, delta), figures.validity(run, delta)]
+    if results["run"] is not None:
+        run = SampledGaussian(**results["run"])
+        drawn += [figures.budget(run, delta), figures.validity(run, delta)]
     body = "".join(
         f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
         for picture, caption in drawn

@@ -78,7 +78,7 @@ def load(folder: str | Path, *, features: Features | None = None, module: Any = 
     >>> load("nowhere")
     Traceback (most recent call last):
     ...
-    privet.errors.MissingFile: no such file: nowhere/config.json; give the folder of a finished run
+    privet.errors.MissingFile: no such file: nowhere/config.json; give the folder of a finished ...
     """
     folder = Path(folder)
     config = read_config(folder)
@@ -108,7 +108,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a run of this version."""
     path = folder / CONFIG
     if not path.exists():
-        raise MissingFile(path, "give the folder of a finished run")
+        raise MissingFile(path, "give the folder of a finished `privet train` run")
     try:
         config = json.loads(path.read_text())
     except ValueError as e:

@@ -91,6 +91,8 @@ class LocalRecords(Method[LocalPlan]):
     """
 
     name: ClassVar[str] = "local-records"
+    system: ClassVar[str] = "adaptive Laplace"
+    compared: ClassVar[bool] = False
     front: ClassVar[Front] = Front.FEW
 
     label_share: float = setting(0.3, help="Part of the budget for labels.")

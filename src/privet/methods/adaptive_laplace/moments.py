@@ -113,6 +113,8 @@ class OneShotMoments(Method[MomentPlan]):
     """
 
     name: ClassVar[str] = "adaptive-laplace"
+    system: ClassVar[str] = "adaptive Laplace"
+    shows_relevance: ClassVar[bool] = True
     front: ClassVar[Front] = Front.FEW
     grouped: ClassVar[bool] = True
 

@@ -120,6 +120,8 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
     """
 
     name: ClassVar[str] = "adaptive-laplace-network"
+    system: ClassVar[str] = "adaptive Laplace"
+    shows_relevance: ClassVar[bool] = True
 
     trainer: Method[Any] | None = setting(
         None, help="The private method that trains the network.", option=False

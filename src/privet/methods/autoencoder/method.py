@@ -107,6 +107,7 @@ class AutoencoderStack(Method[StackPlan]):
     """
 
     name: ClassVar[str] = "autoencoder"
+    system: ClassVar[str] = "deep private auto-encoder"
     front: ClassVar[Front] = Front.FEW
     grouped: ClassVar[bool] = True
 

@@ -68,6 +68,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     """
 
     name: ClassVar[str] = "dpsgd"
+    system: ClassVar[str] = "DP-SGD"
     front: ClassVar[Front] = Front.MANY
     regression: ClassVar[bool] = True
 
@@ -162,6 +163,7 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
     """
 
     name: ClassVar[str] = "dpsgd-network"
+    system: ClassVar[str] = "DP-SGD"
     regression: ClassVar[bool] = True
 
     network: nn.Module | None = setting(None, help="The torch module to train.", option=False)

@@ -84,6 +84,7 @@ class MeanPATE(Dealt, Method[MeanPlan]):
     """
 
     name: ClassVar[str] = "pate"
+    system: ClassVar[str] = "PATE"
 
     def plan(self, facts: PublicFacts) -> MeanPlan:
         """The least noise for the answers."""

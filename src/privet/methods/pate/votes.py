@@ -70,6 +70,7 @@ class VotingPATE(Dealt, Method[VotePlan]):
     """
 
     name: ClassVar[str] = "pate-by-votes"
+    system: ClassVar[str] = "PATE"
 
     answers: int | None = setting(
         None, help="Answer at most so many, where teachers agree; all unless told."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privet.audit import Finding
 from privet.data import load
-from privet.experiments import audit_dpsgd
+from privet.methods.dpsgd import audit as audit_dpsgd
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import Source
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from privet.cli.main import main
+from privet.compare.plan import KINDS, Curve, advise, curves
 from privet.errors import InvalidArgument
-from privet.experiments.plan import KINDS, Curve, advise, curves
 from privet.methods.enough import Signal, check_enough, linear_numbers
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from privet._files import number_to_json
+from privet.compare.bench import Bench
+from privet.compare.entrants import Entrant
 from privet.errors import LedgerError
-from privet.experiments.compare.bench import Bench
-from privet.experiments.compare.entrants import Entrant
 from privet.ledger import Entry, Ledger
 
 

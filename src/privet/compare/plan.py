@@ -73,7 +73,7 @@ class Advice:
 
 def curves() -> tuple[Curve, ...]:
     """All that was measured, as shipped."""
-    text = resources.files("privet.experiments").joinpath("measured.json").read_text()
+    text = resources.files("privet.compare").joinpath("measured.json").read_text()
     return tuple(
         Curve(**{**row, "points": tuple((float(e), float(a)) for e, a in row["points"])})
         for row in json.loads(text)

@@ -16,14 +16,17 @@ import numpy as np
 import pytest
 
 from privet.cli.main import main
+from privet.compare import LIMIT, Entrant, accounts, compare, own_entrants
+from privet.compare.bench import Bench, View
+from privet.compare.trial import attacked, trial
 from privet.data import Dataset, load
 from privet.errors import InvalidArgument, LedgerError
-from privet.estimators import AdaptiveLaplaceClassifier
-from privet.experiments.compare import ENTRANTS, Entrant, accounts, compare
-from privet.experiments.compare.bench import Bench, View
-from privet.experiments.compare.trial import attacked, trial
+from privet.estimators import PrivateClassifier
 from privet.kept import kept
 from privet.ledger import Ledger
+from privet.papers import compared
+
+ENTRANTS = (LIMIT, *own_entrants(), *compared.ENTRANTS)
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",
@@ -46,8 +49,8 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ours["verdict"] in ("consistent", "uninformative")
     assert told[0] == (0, 3) and told[-1] == (3, 3)
     assert [account["account"] for account in first["ledgers"]] == [
-        "adaptive-laplace: train, seed 0", "adaptive-laplace: audit, seed 0",
-    ]  # fmt: skip
+        "adaptive-laplace: train, seed 0",
+    ]  # the audit is on made-up neighbours
     for account in first["ledgers"]:
         ledger = Ledger.open(tmp_path / "ledgers" / account["file"])
         assert ledger.head == account["head"] and 0.9 < ledger.spent() <= 1.0
@@ -56,7 +59,7 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def again(*cell: object) -> None:
         raise AssertionError("a finished cell was run again")
 
-    monkeypatch.setattr("privet.experiments.compare.run.Job._run", again)
+    monkeypatch.setattr("privet.compare.run.Job._run", again)
     assert compare(data, tmp_path, **settings, jobs=1) == first
     (tmp_path / "ledgers" / first["ledgers"][0]["file"]).unlink()
     with pytest.raises(LedgerError, match="is gone, and its cell was finished"):
@@ -74,7 +77,7 @@ def test_an_attempt_that_died_is_charged_and_told(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("privet.experiments.compare.trial.attacked", dies)
+        patched.setattr("privet.compare.trial.attacked", dies)
         with pytest.raises(KeyboardInterrupt):
             compare(data, tmp_path, **settings)
     (tmp_path / "ledgers").mkdir()
@@ -82,12 +85,12 @@ def test_an_attempt_that_died_is_charged_and_told(
     assert limit_died == []  # the first cell is the limit's, which spends nothing
 
     def dies_late(model: object, sees: object, bench: object) -> object:
-        if isinstance(model, AdaptiveLaplaceClassifier):
+        if isinstance(model, PrivateClassifier):
             raise KeyboardInterrupt
         return attacked(model, sees, bench)
 
     with monkeypatch.context() as patched:
-        patched.setattr("privet.experiments.compare.trial.attacked", dies_late)
+        patched.setattr("privet.compare.trial.attacked", dies_late)
         with pytest.raises(KeyboardInterrupt):
             compare(data, tmp_path, **settings)
     account = compare(data, tmp_path, **settings)["ledgers"][0]
@@ -111,7 +114,7 @@ def test_every_system_is_there_with_its_baselines() -> None:
     }  # fmt: skip
     names = [e.name for e in ENTRANTS]
     assert len(names) == len(set(names)) >= 20
-    assert {"identical noise", "dpsgd network", "pate by votes", "residual ensemble",
+    assert {"identical noise", "dpsgd-network", "pate-by-votes", "residual ensemble",
             "residual II as published", "functional mechanism", "histogram (DPME)",
             "autoencoder without noise"} <= set(names)  # fmt: skip
 
@@ -161,8 +164,8 @@ def test_views_are_public_maps_of_a_record_by_itself(
 
 
 @pytest.mark.parametrize(("data", "name"), [
-    ("blobs", "adaptive-laplace"), ("blobs", "adaptive-laplace network"),
-    ("pictures", "adaptive-laplace network"),
+    ("blobs", "adaptive-laplace"), ("blobs", "adaptive-laplace-network"),
+    ("pictures", "adaptive-laplace-network"),
 ])  # fmt: skip
 def test_relevance_looks_at_public_records_only(data: str, name: str) -> None:
     """After training, other private records in the bench change nothing in the picture."""

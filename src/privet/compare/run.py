@@ -15,19 +15,18 @@ import numpy as np
 from scipy import special
 
 from privet import _check
+from privet.compare import accounts
+from privet.compare.bench import Bench, View
+from privet.compare.entrants import LIMIT, Entrant, own_entrants
+from privet.compare.trial import Row, audited, trial
 from privet.data import Dataset
 from privet.errors import InvalidArgument
-from privet.experiments.compare import accounts
-from privet.experiments.compare.bench import Bench, View
-from privet.experiments.compare.entrants import ENTRANTS, LIMIT, Entrant
-from privet.experiments.compare.makers import dpsgd_run
-from privet.experiments.compare.trial import Row, audited, trial
 from privet.kept import kept, path_of
 from privet.methods.pate.asking import cluster
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 7
+VERSION = 8
 """Of what a cell means: cells kept by another version are run again."""
 
 
@@ -57,6 +56,11 @@ class Job:
         return path_of(self.out / "cells", self.key)
 
     @property
+    def charges(self) -> bool:
+        """Whether it releases something about the records: an audit on made-up neighbours no."""
+        return self.entrant.charged and (self.what == "train" or self.entrant.audit is None)
+
+    @property
     def account(self) -> Path:
         """Its ledger."""
         return accounts.path_for(self.out / "ledgers", str(self), self.path.stem[:8])
@@ -67,17 +71,17 @@ class Job:
 
     def _run(self) -> Row:
         e = self.entrant
-        ledger = accounts.opened(self.account, e, self.bench) if e.charged else None
+        ledger = accounts.opened(self.account, e, self.bench) if self.charges else None
         before, began = 0 if ledger is None else len(ledger), time.process_time()
         row = (trial if self.what == "train" else audited)(e, self.bench, self.seed, ledger)
         return row | {"charged_before": before, "processor_seconds": time.process_time() - began}
 
 
-def chosen(names: Sequence[str] | None) -> tuple[Entrant, ...]:
+def chosen(names: Sequence[str] | None, entrants: Sequence[Entrant]) -> tuple[Entrant, ...]:
     """The entrants of these names, the limit always first; all of them for None."""
+    known = {e.name: e for e in (LIMIT, *entrants)}
     if names is None:
-        return ENTRANTS
-    known = {e.name: e for e in ENTRANTS}
+        return tuple(known.values())
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -92,6 +96,7 @@ def compare(
     *,
     epsilon: float,
     delta: float,
+    entrants: Sequence[Entrant] | None = None,
     methods: Sequence[str] | None = None,
     seeds: int = 1,
     jobs: int = 2,
@@ -99,6 +104,8 @@ def compare(
     progress: Progress = lambda what, done, of: None,
 ) -> dict[str, Any]:
     """Train, attack and audit every method on the same split; returns the results.
+
+    `entrants`: who takes part; every method of the catalogue unless told.
 
     Cells are kept in OUT/cells: the same call goes on after a crash and repeats nothing finished.
     What they spend is charged in OUT/ledgers before it is released. Noise is seeded by the cell,
@@ -109,7 +116,8 @@ def compare(
         epsilon=_check.positive("epsilon", epsilon),
         delta=_check.open_unit("delta", delta),
     )
-    cells = _cells(bench, out, chosen(methods), _check.count("seeds", seeds))
+    known = own_entrants() if entrants is None else entrants
+    cells = _cells(bench, out, chosen(methods, known), _check.count("seeds", seeds))
     missing = [job for job in cells if not job.path.exists()]
     progress("starting", len(cells) - len(missing), len(cells))
     if missing:
@@ -121,7 +129,7 @@ def compare(
         "epsilon": epsilon,
         "delta": delta,
         "seeds": seeds,
-        "dpsgd": dpsgd_run(bench),
+        "run": _sampled(done),
         "processor_seconds": sum(row["processor_seconds"] for _, row in done),
         "rows": [
             _summary(e, [(j, r) for j, r in done if j.entrant is e], limit)
@@ -130,9 +138,18 @@ def compare(
         "ledgers": [
             accounts.told(job.account, str(job), row["charged_before"])
             for job, row in done
-            if job.entrant.charged
+            if job.charges
         ],
     }
+
+
+def _sampled(done: list[tuple[Job, Row]]) -> dict[str, Any] | None:
+    """The first plan with random samples, whose spending over its steps is worth a picture."""
+    for _, row in done:
+        plan = row.get("plan") or {}
+        if plan.get("sample_rate", 1.0) < 1.0:
+            return {k: plan[k] for k in ("sample_rate", "noise_multiplier", "steps")}
+    return None
 
 
 def _cells(bench: Bench, out: Path, entrants: Sequence[Entrant], seeds: int) -> list[Job]:

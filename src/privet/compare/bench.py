@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.records import PublicFacts
+
 if TYPE_CHECKING:
     from privet.data import Dataset
     from privet.nets.features import Features
@@ -27,6 +29,8 @@ class View(Enum):
 
     COLUMNS = "columns"
     """The columns, in [0, 1] by their declared bounds."""
+    RECORDS = "records"
+    """The same, pictures in their own shape."""
     FEATURES = "features"
     """Pictures: scattering coefficients, randomly projected, of length 1. Tables: the columns."""
     FEW = "few"
@@ -86,6 +90,22 @@ class Bench:
         """The same as a range of every column."""
         return (0.0, 1.0) if self.shape is None else (-1.0, 1.0)
 
+    def bounds(self, view: View) -> float | tuple[float, float]:
+        """What is declared of the rows of a view."""
+        return self.feature_bounds if view is View.FEATURES else (0.0, 1.0)
+
+    @property
+    def facts(self) -> PublicFacts:
+        """The public facts of the private records, as columns."""
+        return PublicFacts(
+            records=self.records,
+            features=self.dataset.n_features,
+            outputs=self.dataset.n_classes,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            shape=self.shape or (self.dataset.n_features,),
+        )
+
     @property
     def cut(self) -> int:
         """So many of the test records are public and unlabelled."""
@@ -114,6 +134,8 @@ class Bench:
     def _seen(self, rows: Rows, view: View) -> Rows:
         if view is View.COLUMNS:
             return rows
+        if view is View.RECORDS:
+            return rows if self.shape is None else rows.reshape(len(rows), *self.shape)
         rows = self._features(rows)
         return rows if view is View.FEATURES else self._few(rows)
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from privet.audit import Canaries, Finding, OneRunAudit, membership
-from privet.experiments.compare.bench import Bench, View
-from privet.experiments.compare.entrants import LIMIT, Entrant
+from privet.compare.bench import Bench, View
+from privet.compare.entrants import LIMIT, Entrant
+from privet.estimators import PrivateClassifier
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.noise import seeded
@@ -39,6 +40,7 @@ def trial(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> R
         "claim": _promise(model.claim_) if entrant.promises else None,
         "attack": attacked(model, entrant.sees, bench).to_dict(points=60),
         "relevance": seen,
+        "plan": model.plan_.summary() if isinstance(model, PrivateClassifier) else None,
     }
 
 
