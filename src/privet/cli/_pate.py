@@ -101,12 +101,16 @@ def local_teacher(name: str, y: Any, reducer: Reducer) -> Learner:
 def aggregator(
     reducer: Reducer, reading: str, *, teachers: int, queries: int, epsilon: float, delta: float
 ) -> Aggregator:
-    from privet.methods.pate import PATE
+    """The noise for a budget: exact, or the paper's."""
+    from privet.methods.pate import Aggregator
 
-    pate = PATE(
-        teachers=None, student=None, reducer=reducer, epsilon=epsilon, delta=delta, reading=reading
-    )
-    return pate.plan(teachers=teachers, queries=queries)
+    budget = {"teachers": teachers, "queries": queries, "epsilon": epsilon, "delta": delta}
+    made: Any = Aggregator
+    if reading == "published":
+        found: Aggregator = made.published(**budget, radius=reducer.radius)
+    else:
+        found = made.for_budget(**budget, radius=reducer.radius, dimension=reducer.dimension)
+    return found
 
 
 def mean_of_shares(

@@ -68,7 +68,7 @@ def test_labels_are_better_than_no_answer():
     error = ((release.model.labels - truth) ** 2).mean()
     assert error < 0.5 * ((targets.mean(axis=0) - truth) ** 2).mean()
     assert release.model.predict(public).shape == (15, 16)
-    assert release.guarantee.standing is Standing.PROVED and release.claim is None
+    assert release.guarantee.standing is Standing.PROVED
 
 
 def test_functions_estimators_and_modules_teach():
@@ -117,21 +117,10 @@ def test_charged_once_and_refused_whole():
     shards, public, targets = parts()
     ledger = shard_ledger(**BUDGET)
     release = pate(targets, ledger=ledger).fit(shards, public, rng=seeded(0))
-    assert len(release.entries) == len(ledger) == 1
+    assert release.entry == ledger.entries()[-1] and len(ledger) == 1
     assert ledger.spent() == pytest.approx(release.guarantee.epsilon, rel=1e-9)
     with pytest.raises(BudgetExceeded):
         pate(targets, ledger=ledger).fit(shards, public, rng=seeded(1))
-
-
-def test_published_reading_has_more_noise_and_a_claim():
-    shards, public, targets = parts()
-    sound, paper = (
-        pate(targets, reading=r).fit(shards, public, rng=seeded(0)) for r in ("sound", "published")
-    )
-    assert paper.model.noise > 1.05 * sound.model.noise
-    assert paper.claim.epsilon == 8.0 and paper.claim.standing is Standing.CLAIMED
-    assert paper.guarantee.epsilon < 8.0
-    assert not paper.guarantee.holds_for(epsilon=paper.guarantee.epsilon * 0.99, delta=1e-5)
 
 
 def test_promise_does_not_look_at_the_data():
@@ -202,8 +191,6 @@ def test_soft_targets_weigh_rows():
 @pytest.mark.slow
 def test_what_is_wrong_is_told():
     shards, public, targets = parts(k=3)
-    with pytest.raises(InvalidArgument, match="reading"):
-        pate(targets, reading="best")
     with pytest.raises(InvalidArgument, match="at least one"):
         pate(targets).fit([], public)
     for backend in ("slurm", "dask"):  # Dask without a client

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
-from privet.ledger import Ledger, fingerprint
-from privet.methods.base import Release
-from privet.methods.pate.aggregate import Aggregator, NoisyAnswers, claim
+from privet.ledger import Entry, Ledger, fingerprint
+from privet.methods.pate.aggregate import Aggregator, NoisyAnswers
 from privet.methods.pate.answers import Answers
 from privet.methods.pate.asking import Cluster, ask_teachers
 from privet.methods.pate.learners import Predictor, as_learner
@@ -39,6 +38,16 @@ class Student:
 
 
 @final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Taught:
+    """What a `PATE` hands over: the student, what is promised and what was charged for it."""
+
+    model: Student
+    guarantee: Guarantee
+    entry: Entry | None
+
+
+@final
 @dataclass(frozen=True, kw_only=True)
 class PATE:
     """Many teachers, one student, for targets of any shape.
@@ -47,8 +56,6 @@ class PATE:
       `train(inputs, targets, seed)` that returns a predictor;
     - `reducer`: fitted on public targets, with noise from `unit_noise`;
     - `epsilon`, `delta`: the budget, all of it spent on the public inputs given to `fit`;
-    - `reading`: "sound" calibrates exactly, "published" takes the paper's (larger) noise and states
-      its epsilon as `claim`;
     - `backend`, `workers`: joblib's ("loky", "threading", "ray", "dask"), for teachers;
     - `sites`: names of the shards; None numbers them.
 
@@ -77,7 +84,6 @@ class PATE:
     epsilon: float
     delta: float
     ledger: Ledger | None = None
-    reading: str = "sound"
     backend: str = "loky"
     workers: int = 1
     seed: int = 0
@@ -89,32 +95,21 @@ class PATE:
     def __post_init__(self) -> None:
         _check.positive("epsilon", self.epsilon)
         _check.open_unit("delta", self.delta)
-        if self.reading not in ("sound", "published"):
-            raise InvalidArgument("reading", self.reading, "sound or published")
 
     def plan(self, *, teachers: int, queries: int) -> Aggregator:
         """The aggregation, from public facts alone."""
-        facts = {
-            "teachers": teachers,
-            "queries": queries,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "radius": self.reducer.radius,
-        }
-        if self.reading == "published":
-            return Aggregator.published(**facts)  # type: ignore[arg-type]
-        return Aggregator.for_budget(**facts, dimension=self.reducer.dimension)  # type: ignore[arg-type]
-
-    @property
-    def claim(self) -> Guarantee | None:
-        """What the paper states for the published reading."""
-        if self.reading == "sound":
-            return None
-        return claim(epsilon=self.epsilon, delta=self.delta)
+        return Aggregator.for_budget(
+            teachers=teachers,
+            queries=queries,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            radius=self.reducer.radius,
+            dimension=self.reducer.dimension,
+        )
 
     def fit(
         self, shards: Sequence[tuple[Any, Any]], public_inputs: Any, *, rng: Source | None = None
-    ) -> Release[Student]:
+    ) -> Taught:
         """Train teachers on (inputs, targets) shards, ask them, aggregate, train the student.
 
         `rng`: the noise; None draws from `privet.noise.secure()`.
@@ -123,12 +118,7 @@ class PATE:
         answers = self.answers(shards, public_inputs)
         noisy = self.aggregate(answers, rng=rng)
         student = self.taught(public_inputs, noisy)
-        return Release(
-            model=student,
-            guarantee=noisy.guarantee,
-            claim=self.claim,
-            entries=() if noisy.entry is None else (noisy.entry,),
-        )
+        return Taught(model=student, guarantee=noisy.guarantee, entry=noisy.entry)
 
     def answers(self, shards: Sequence[tuple[Any, Any]], public_inputs: Any) -> list[Answers]:
         """What each teacher says about the public inputs, clipped: *private* until aggregated."""

@@ -16,7 +16,6 @@ from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
 from privet.guarantee import Guarantee, Unit
 from privet.ledger import Ledger, Scope
 from privet.loss import PrivacyLoss
-from privet.methods.base import check_unit
 from privet.methods.residual.budgets import QueryBudget
 from privet.nets.residual import Perturbation, ResidualNoise, Strategy
 from privet.nets.residual.noise import standard_normal
@@ -168,7 +167,8 @@ class ServedModel:
     ledger: Ledger
 
     def __post_init__(self) -> None:
-        check_unit(self.ledger, Unit.QUERY)
+        if self.ledger.unit is not Unit.QUERY:
+            raise InvalidArgument("ledger", f"one per {self.ledger.unit.value}", "one per query")
         self.network.eval()
         if self.network.source is None:  # torch's own noise can be drawn again by its seed
             self.network.use(secure())
