@@ -13,7 +13,9 @@ from privet.ledger import Ledger
 digits = data.load("digits")
 with tempfile.TemporaryDirectory() as folder:
     ledger = Ledger.create(Path(folder) / "digits.ledger", cap_epsilon=3.0, cap_delta=1e-5)
-    clf = DPSGDClassifier(epsilon=2.0, classes=range(10), bounds=(0, 1), ledger=ledger, random_state=0)
+    clf = DPSGDClassifier(
+        epsilon=2.0, classes=range(10), bounds=(0, 1), ledger=ledger, random_state=0
+    )
     clf.fit(digits.train_rows(), digits.y_train)
     print(f"test accuracy {clf.score(digits.test_rows(), digits.y_test):.1%}")
     print(f"proved  {clf.guarantee_}")

@@ -18,8 +18,7 @@ from privet.loss import PrivacyLoss, compose
 from privet.mechanisms import additive, base
 from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from privet.mechanisms.laplace import DiscreteLaplace, Laplace
-from privet.methods.dpsgd import automatic, loop, sampling
-from privet.methods.dpsgd import legacy as method
+from privet.methods.dpsgd import loop, method, plan, sampling
 from privet.nets.per_example import engine as engine_module
 from privet.nets.per_example.clipping import FlatClipping
 from privet.noise import rounded, seeded
@@ -251,7 +250,7 @@ MUTANTS = (
     Mutant(bug="the same noise at every step", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", same_noise_every_step)),
     Mutant(bug="noise twice, as if once a micro-batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", twice_in_two_parts)),
     Mutant(bug="the mean of rows clipped too far out", subject="the private mean of DP-SGD", plant=wrapped(method, "clip_l2", lambda f, rows, bound: f(rows, 1.01 * bound))),
-    Mutant(bug="the mean of rows with a fifth less noise", subject="noise of the private mean", plant=wrapped(automatic.Plan, "centre_scale", lambda f, self, dimension: 0.8 * f(self, dimension))),
+    Mutant(bug="the mean of rows with a fifth less noise", subject="noise of the private mean", plant=wrapped(plan.DPSGDPlan, "centre_scale", lambda f, self, dimension: 0.8 * f(self, dimension))),
     Mutant(bug="gradients not clipped", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", not_clipped)),
     Mutant(bug="gradients clipped by their mean norm", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", clipped_by_the_mean)),
     Mutant(bug="clipping overshoots by 0.1%", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", overshoot)),

@@ -19,14 +19,14 @@ from privet.audit.conformance import (
     gaussian_cdf,
     laplace_cdf,
 )
+from privet.data.records import PublicFacts
 from privet.ledger import Ledger
 from privet.loss import gaussian_epsilon
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from privet.methods.base import PublicFacts
+from privet.methods.contract import Spending
 from privet.methods.dpsgd import Schedule, private
-from privet.methods.dpsgd.automatic import Wishes
-from privet.methods.dpsgd.legacy import PrivateLinear, _Attempt
 from privet.methods.dpsgd.linear import LinearHead
+from privet.methods.dpsgd.method import LinearDPSGD
 from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.nets.per_example import FlatClipping, PerExampleGradients
 from privet.noise import seeded
@@ -115,19 +115,19 @@ class PrivateMean:
     """The mean that DP-SGD on rows releases before its steps."""
 
     def __init__(self, features: int) -> None:
-        self.method = PrivateLinear(wishes=Wishes(steps=1, centre=0.5))
+        self.method = LinearDPSGD(steps=1, centre=0.5)
         facts = PublicFacts(records=50, features=features, outputs=2, epsilon=2.0, delta=1e-5)
         self.plan, self.features = self.method.plan(facts), features
-        self.ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
 
     def released(self, rows: Any, seed: int) -> Any:
         """The noisy sum of these rows and a row of zeros, and what was charged for it as mu."""
         with np.errstate(over="ignore"):
             x = np.concatenate([np.zeros((1, self.features)), rows]).astype(np.float32)
         head = LinearHead(features=self.features, outputs=2, constant=1.0)
-        attempt = _Attempt(plan=self.plan, ledger=self.ledger, rng=seeded(seed), run="one")
-        self.method._centre(head, torch.from_numpy(x), attempt)
-        (charged,) = self.ledger.entries()  # once a run, however often it is resumed
+        ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
+        spending = Spending(ledger=ledger, rng=seeded(seed), plan=self.plan, run="one")
+        self.method._centre(head, torch.from_numpy(x), self.plan, spending, None)
+        (charged,) = ledger.entries()
         return head.mean.double().numpy() * 50, charged.loss.mu
 
     def total(self, rows: Any) -> Any:

@@ -6,7 +6,6 @@ from privet.estimators.base import (
     PrivateEstimator,
     PrivateRegressor,
     softmax,
-    source_of,
     with_settings,
 )
 from privet.estimators.named import (
@@ -16,6 +15,7 @@ from privet.estimators.named import (
     PATEClassifier,
     ResidualPerturbationClassifier,
 )
+from privet.noise.source import source_of
 
 __all__ = [
     "AdaptiveLaplaceClassifier",

@@ -28,7 +28,8 @@ from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
 from privet.methods.promise import Trained, planned, train
 from privet.nets.features import Features
-from privet.noise import Source, secure, seeded
+from privet.noise import Source
+from privet.noise.source import source_of
 
 Array = NDArray[Any]
 
@@ -261,21 +262,6 @@ def with_settings(kind: type[Method[Any]]) -> Callable[[type[Estimator]], type[E
         return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     return add
-
-
-def source_of(random_state: int | Source | np.random.RandomState | None) -> Source:
-    """The noise source an estimator's `random_state` stands for: secret noise for None.
-
-    >>> source_of(7).secret, source_of(None).secret
-    (False, True)
-    """
-    if random_state is None:
-        return secure()
-    if isinstance(random_state, Source):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        return seeded(int(random_state.randint(2**31)))
-    return seeded(int(random_state))
 
 
 def softmax(logits: Array) -> Array:

@@ -202,3 +202,18 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
     if exact.numerator >= 2**63:
         raise InvalidArgument(name, value, "a fraction whose numerator is below 2**63")
     return exact
+
+
+def source_of(random_state: int | Source | np.random.RandomState | None) -> Source:
+    """The noise source that an estimator's `random_state` stands for: secret noise for None.
+
+    >>> source_of(7).secret, source_of(None).secret
+    (False, True)
+    """
+    if random_state is None:
+        return secure()
+    if isinstance(random_state, Source):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return seeded(int(random_state.randint(2**31)))
+    return seeded(int(random_state))

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import BudgetExceeded, InvalidArgument, LedgerError
+from privet.guarantee import Unit
 from privet.ledger import Entry, Ledger, Scope
 from privet.loss import PrivacyLoss, compose
-from privet.methods.base import check_per_record
 from privet.methods.dpsgd.sampling import Sampler
 
 _TOKEN = re.compile(r":steps (\d+)-(\d+)$")
@@ -50,7 +50,8 @@ class Meter:
                 "ledger", ledger.adjacency.value, f"one for {relation.value} neighbours",
                 "add-remove needs the number of records to be declared (n_public)",
             )  # fmt: skip
-        check_per_record(ledger)
+        if ledger.unit is not Unit.RECORD:
+            raise InvalidArgument("ledger", f"one per {ledger.unit.value}", "one per record")
         self.ledger, self.sampler, self.block = ledger, sampler, block
         self._z, self._run = noise_multipliers, run
         self._scope = Scope(secret=secret and sampler.secret, adjacency=relation)

@@ -28,10 +28,10 @@ from privet.methods.autoencoder.behaviour.influence import (
 from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
 from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
-from privet.methods.base import source_of
 from privet.methods.contract import Spending
 from privet.methods.promise import check_terms, promise
 from privet.noise import Source
+from privet.noise.source import source_of
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.base import check_terms
 
 Array = NDArray[np.float64]
 
@@ -44,8 +43,15 @@ def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
     """Refuse rows without a status, which would count thrice, and ledgers of another unit."""
     if not np.isin(examples.status, (0, 1)).all():
         raise InvalidArgument("examples", examples, "examples whose statuses are known")
-    if ledger is not None:
-        check_terms(ledger, Adjacency.ADD_REMOVE, unit)
+    wrong = ledger is not None and (
+        not Adjacency.ADD_REMOVE.covers(ledger.adjacency) or ledger.unit is not unit
+    )
+    if ledger is not None and wrong:
+        raise InvalidArgument(
+            "ledger",
+            f"one for {ledger.adjacency.value}, per {ledger.unit.value}",
+            f"one for {Adjacency.ADD_REMOVE.value}, per {unit.value}",
+        )
 
 
 def weights_for(examples: Examples, unit: Unit) -> Array:
