@@ -57,7 +57,7 @@ class Transcript:
     """The releases of one run, in order; `forced` are the outputs that must come out again.
 
     `last`: after so many releases `AllReleased` is raised. `included`: the place of a record that
-    joins every sample, whatever its coins say.
+    joins every sample, whatever its coins say. `watch` is called before every release.
     """
 
     def __init__(
@@ -66,14 +66,17 @@ class Transcript:
         *,
         last: int | None = None,
         included: int | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> None:
         self.releases: list[Released] = []
-        self.included = included
+        self.included, self._watch = included, watch
         self._forced, self._last = forced, last
 
     def take(self, release: Released) -> Array:
         """Note a release; what comes out of it."""
         k = len(self.releases)
+        if self._watch is not None:
+            self._watch()
         if self._forced is not None:
             release = self._as_before(k, release)
         self.releases.append(release)
@@ -97,9 +100,11 @@ _now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
 
 
 @contextmanager
-def recorded(*, last: int | None = None) -> Iterator[Transcript]:
+def recorded(
+    *, last: int | None = None, watch: Callable[[], None] | None = None
+) -> Iterator[Transcript]:
     """Note all releases made inside."""
-    yield from _with(Transcript(last=last))
+    yield from _with(Transcript(last=last, watch=watch))
 
 
 @contextmanager

@@ -262,7 +262,10 @@ class AutoencoderStack(Method[StackPlan]):
             else:
                 total.add(rows, None if frozen.projection is None else codes, block.users)
             done += len(codes)
-            spending.progress(name, done, plan.facts.records)
+            if not plan.facts.declared:  # a declared number hides how many there are
+                spending.progress(name, done, plan.facts.records)
+        if plan.facts.declared:
+            spending.progress(name, plan.facts.records, plan.facts.records)
         return release_moments(
             total,
             plan.mechanisms[which],

@@ -1,0 +1,34 @@
+"""Bugs planted by an outsider, and by us before we looked: a quick test of a property sees each."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.conformance import outsiders_bugs, own_bugs
+from tests.conformance.planting import Bug, Check, notices
+
+pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
+
+BUGS = (*outsiders_bugs.BUGS, *own_bugs.BUGS)
+
+
+@cache
+def false_alarm(check: Check) -> bool:
+    """Whether a check fails on the library as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        return notices(check, patch)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.bug)
+def test_the_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only the bug: the check passes on the library as it is."""
+    assert not false_alarm(bug.check), f"a false alarm: {bug.bug}"
+    bug.plant(monkeypatch)
+    assert notices(bug.check, monkeypatch), f"nobody noticed: {bug.bug}"
+
+
+def test_all_of_them() -> None:
+    assert [b.bug[:2] for b in outsiders_bugs.BUGS] == [f"{k:02}" for k in range(1, 29)]
+    assert [b.bug[:3] for b in own_bugs.BUGS] == [f"N{k:02}" for k in range(1, 40)]

@@ -1,0 +1,92 @@
+"""Every method of the catalogue: nothing leaves a training but what was released and paid for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privet
+from privet.data.records import Domain
+from privet.guarantee import Unit
+from privet.methods import conforming, replay
+from privet.methods.catalogue import method_names, method_type
+from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from tests.contract.leaving import kept_problems
+
+METHODS = method_names()
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("name", METHODS)
+def test_whatever_the_records_are(name: str, declared: bool) -> None:
+    method = method_type(name).small()
+    facts = replace(replay.small_facts(method), declared=declared)
+    assert conforming.problems(method, facts) == []
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if method_type(n).grouped])
+def test_whoever_the_users_are(name: str) -> None:
+    method = method_type(name).small()
+    facts = replace(replay.small_facts(method), declared=False, unit=Unit.USER)
+    assert conforming.problems(method, facts) == []
+
+
+def people(n: int = 60) -> tuple[Any, Any, Any, Any]:
+    """Two data sets of n records that share nothing; a third of the second is no record at all."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.2, 0.8, size=(n, 3))
+    other = np.where(np.arange(n)[:, None] % 3 == 0, np.nan, np.eye(n, 3) + 0.1)
+    return (
+        x,
+        np.where(x[:, 0] > x[:, 1], "yes", "no"),
+        other,
+        np.where(rng.random(n) < 0.9, "no", "yes"),
+    )
+
+
+def classifier(name: str) -> privet.PrivateClassifier:
+    kind = method_type(name)
+    settings: dict[str, Any] = {}
+    if kind.questions is not None:
+        settings = {kind.questions: np.random.default_rng(1).uniform(size=(8, 3)), "teachers": 4}
+    if "epochs" in kind.__dataclass_fields__:
+        settings = settings | {"epochs": 1}
+    given = {"epsilon": 4.0, "bounds": (0.0, 1.0), "classes": ["no", "yes"], "random_state": 0}
+    return privet.PrivateClassifier(kind(**settings), **given)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nothing_stays_but_the_releases(name: str, tmp_path: Path) -> None:
+    x, y, other, labels = people()
+    asked = np.vstack([x, other])
+    assert kept_problems(lambda: classifier(name), (x, y), (other, labels), asked, tmp_path) == []
+
+
+SAMPLED = (NetworkDPSGD(steps=3, sample_rate=0.5), LinearDPSGD(steps=3, sample_rate=0.5))
+
+
+@pytest.mark.parametrize("method", SAMPLED, ids=lambda m: m.name)
+def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
+    """The smallest data sets are not sampled by rule."""
+    plan = method.plan(replay.small_facts(method))
+    assert conforming.draw_problems(method, plan, conforming.strangers(plan)[1]) == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_unseeded_fits_have_noise_of_their_own(name: str) -> None:
+    x, y, *_ = people()
+    first, second = (classifier(name).set_params(random_state=None).fit(x, y) for _ in range(2))
+    assert not replay.same_model(first.model_, second.model_)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), ([0.0, 0.2, -1.0], [0.9, 0.7, 3.0]), 0.8])
+def test_a_row_is_computed_from_its_own_record(bounds: Any) -> None:
+    x, _, other, _ = people()
+    domain, both = Domain(shape=(3,), bounds=bounds), np.vstack([x, other])
+    together = domain.rows(both).values
+    alone = np.vstack([domain.rows(both[k : k + 1]).values for k in range(len(both))])
+    assert np.array_equal(together, alone)
