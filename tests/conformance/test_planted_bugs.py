@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.conformance import outsiders_bugs, own_bugs
+from tests.conformance.mutants import MUTANTS
 from tests.conformance.planting import Bug, Check, notices
 
 pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
@@ -32,3 +34,12 @@ def test_the_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_of_them() -> None:
     assert [b.bug[:2] for b in outsiders_bugs.BUGS] == [f"{k:02}" for k in range(1, 29)]
     assert [b.bug[:3] for b in own_bugs.BUGS] == [f"N{k:02}" for k in range(1, 40)]
+
+
+def test_the_page_tells_all_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs/guide/conformance.md").read_text()
+    for bug in BUGS:
+        assert f"| {bug.kind} | {bug.bug} | {bug.seen_by} |" in page
+    for mutant in MUTANTS:
+        assert f"| {mutant.bug} |" in page
+    assert f"{len(BUGS) + len(MUTANTS)} of {len(BUGS) + len(MUTANTS)} caught" in page
