@@ -13,8 +13,11 @@ import privet
 from privet.data.records import Domain
 from privet.guarantee import Unit
 from privet.methods import conforming, replay
+from privet.methods.adaptive_laplace import OneShotMoments
+from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.catalogue import method_names, method_type
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.residual import NoisyInputs
 from tests.contract.leaving import kept_problems
 
 METHODS = method_names()
@@ -32,6 +35,25 @@ def test_whatever_the_records_are(name: str, declared: bool) -> None:
 def test_whoever_the_users_are(name: str) -> None:
     method = method_type(name).small()
     facts = replace(replay.small_facts(method), declared=False, unit=Unit.USER)
+    assert conforming.problems(method, facts) == []
+
+
+OTHERWISE = (
+    (OneShotMoments(), 0.0),
+    (OneShotMoments(adjacency="replace-one"), 1e-5),
+    (AutoencoderStack(layers=(2,)), 0.0),
+    (AutoencoderStack(layers=(2,), adjacency="replace-one"), 1e-5),
+    (AutoencoderStack(layers=(2,), noise="discrete gaussian"), 1e-5),
+    (LinearDPSGD(steps=3, sample_rate=0.5, centre=0.0), 1e-5),
+    (NetworkDPSGD(steps=3, sample_rate=0.5), 1e-5),
+    (NoisyInputs(epochs=2, redraw=True, members=2), 1e-5),
+)
+
+
+@pytest.mark.parametrize(("method", "delta"), OTHERWISE)
+def test_with_other_settings(method: Any, delta: float) -> None:
+    """Pure noise, replaced records, samples, noise that is drawn anew."""
+    facts = replace(replay.small_facts(method), delta=delta)
     assert conforming.problems(method, facts) == []
 
 

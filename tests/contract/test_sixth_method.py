@@ -10,7 +10,7 @@ import pytest
 
 import privet
 from privet.cli.main import main
-from privet.methods import replay
+from privet.methods import conforming, replay
 from privet.methods.catalogue import method_names, method_type
 from privet.noise import seeded
 
@@ -57,6 +57,7 @@ def test_conforms_and_is_audited(installed: Path) -> None:
     assert replay.charge_problems(method, plan, worst.present) == []
     assert replay.noise_problems(method, plan, worst.present, runs=60) == []
     assert replay.stream_problems(method, plan, worst.present) == []
+    assert conforming.problems(method, facts) == []
     found = replay.audit_method(method, facts, trials=150, rng=seeded(0))
     assert found.verdict.value == "consistent" and found.control > found.proved
 

@@ -26,7 +26,7 @@ from privet.data.records import Kind, PublicFacts, Records, Rows
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger
-from privet.mechanisms import Gaussian, RandomisedResponse, transcript
+from privet.mechanisms import DiscreteGaussian, Gaussian, RandomisedResponse, transcript
 from privet.mechanisms.transcript import Released
 from privet.methods.contract import Method, Model, Plan, Worst
 from privet.methods.promise import Trained, train
@@ -276,6 +276,9 @@ def price(releases: Sequence[Released], adjacency: Adjacency) -> losses.PrivacyL
         moved = np.zeros(r.exact.shape)
         moved.flat[0] = r.sensitivity
         ratio = r.log_ratio(moved, moved, np.zeros(r.exact.shape))
+        if isinstance(r.mechanism, DiscreteGaussian):
+            each.append(losses.ZCDP(rho=ratio, adjacency=adjacency))
+            continue
         if not isinstance(r.mechanism, str | Gaussian):
             each.append(losses.Pure(epsilon_each=ratio, adjacency=adjacency))
             continue
