@@ -47,9 +47,9 @@ def _mixed(t: Array, q: float) -> Array:
         return t
     far = np.maximum(t, 0.0)
     with np.errstate(over="ignore"):
-        small = np.log1p(q * np.expm1(np.minimum(t, 1.0)))
+        small = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
     large = far + np.log(q + (1.0 - q) * np.exp(-far))
-    return np.where(t <= 1.0, small, large)
+    return np.where(t <= 30.0, small, large)
 
 
 def _unmixed(e: Array, q: float) -> Array:
