@@ -34,6 +34,8 @@ from privet.methods.contract import Method, Model, Plan, Spending, Worst
 from privet.methods.promise import Trained, train
 from privet.noise import Source, seeded
 
+CONFIDENCE = 0.99
+"""Of the lower bound: every method is audited often, and a false alarm is dear."""
 TRIALS = 400
 """Runs a side of an audit."""
 SLACK = 1.0 + 2.0**-20
@@ -185,9 +187,15 @@ def audit_method(
 
     def made(trials: int) -> OneShotAudit | NormalShiftAudit:
         if normal:
-            return NormalShiftAudit(trials=trials, delta=facts.delta)
+            return NormalShiftAudit(trials=trials, delta=facts.delta, confidence=CONFIDENCE)
         bound = epsilon_bound if facts.delta == 0.0 else gaussian_bound
-        return OneShotAudit(trials=trials, pilot=trials // 2, delta=facts.delta, bound=bound)
+        return OneShotAudit(
+            trials=trials,
+            pilot=trials // 2,
+            delta=facts.delta,
+            bound=bound,
+            confidence=CONFIDENCE,
+        )
 
     def reached(plan: Plan, trials: int, rng: Source) -> float:
         inside, outside = (_draw(method, plan, inside=side) for side in (True, False))
