@@ -15,6 +15,7 @@ import re
 import runpy
 import shlex
 import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ def test_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    names: dict[str, object] = {"__name__": "__docs__"}
+    module = types.ModuleType("__docs__")  # where dataclasses of a page look for their names
+    monkeypatch.setitem(sys.modules, "__docs__", module)
+    names = module.__dict__
     exec(SURROUNDINGS.get(str(page.relative_to(ROOT)), ""), names)
     printed: list[str] = []
     for block in blocks(page):
@@ -149,7 +152,7 @@ def _python(
         code = ast.Module([statement], type_ignores=[])
         ast.increment_lineno(code, block.line)
         capsys.readouterr()
-        exec(compile(code, where, "exec"), names)
+        exec(compile(code, where, "exec", dont_inherit=True), names)
         out = _plain(capsys.readouterr().out)
         printed += out
         last = lines[(statement.end_lineno or 1) - block.line - 1]

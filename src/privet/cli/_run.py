@@ -13,7 +13,7 @@ import typer
 from privet.errors import PrivetError
 
 EXTRAS = {
-    "train": ("torch", "sklearn", "safetensors", "joblib", "kymatio", "PIL", "numba"),
+    "train": ("torch", "sklearn", "safetensors", "joblib", "PIL", "numba"),
     "plot": ("matplotlib",),
     "segmentation": ("monai", "nibabel"),
     "cluster": ("ray", "dask", "distributed"),

@@ -18,18 +18,12 @@ from privet.methods.models import LinearModel
 @dataclass(frozen=True, kw_only=True)
 class MeansPlan(Plan):
     facts: PublicFacts
+    mechanism: mechanisms.Gaussian
     shrink: float
 
     @property
     def loss(self) -> loss.PrivacyLoss:
         return self.mechanism.loss(1.0, dimension=self.facts.outputs * self.facts.features)
-
-    @property
-    def mechanism(self) -> mechanisms.Gaussian:
-        size = self.facts.outputs * self.facts.features
-        return mechanisms.Gaussian.for_budget(
-            1.0, epsilon=self.facts.epsilon, delta=self.facts.delta, dimension=size
-        )
 
     @property
     def theorem(self) -> str:
@@ -49,7 +43,10 @@ class NearestMean(Method[MeansPlan]):
     shrink: float = setting(1.0, help="What class means are multiplied by.")
 
     def plan(self, facts: PublicFacts) -> MeansPlan:
-        return MeansPlan(facts=facts, shrink=self.shrink)
+        noise = mechanisms.Gaussian.for_budget(
+            1.0, epsilon=facts.epsilon, delta=facts.delta, dimension=facts.outputs * facts.features
+        )
+        return MeansPlan(facts=facts, mechanism=noise, shrink=self.shrink)
 
     def fit(self, records: Records, plan: MeansPlan, spending: Spending) -> Any:
         spending.charge(what="class means")
