@@ -9,6 +9,7 @@ import numpy as np
 
 from privet import PrivateAutoencoder, PrivateAutoencoderClassifier, data
 from privet.ledger import Ledger
+from privet.papers.autoencoder import PublishedDPA
 
 digits = data.load("digits")  # 8x8 pictures, inside the package
 x, x_test = digits.train_rows(), digits.test_rows()
@@ -28,10 +29,9 @@ print(f"test accuracy {classifier.score(x_test, digits.y_test):.1%}; {classifier
 print(f"spent: {ledger.spent():.3f} of 4")
 
 # The paper's own algorithm: its epsilon is a claim, and nothing is proved.
-published = PrivateAutoencoderClassifier(
-    epsilon=4.0, bounds=(0, 1), classes=range(10), layers=(10,), reading="published", epochs=20,
-    random_state=0,
-).fit(x, digits.y_train)  # fmt: skip
+published = PublishedDPA(
+    epsilon=4.0, bounds=(0, 1), classes=range(10), layers=(10,), epochs=20, random_state=0
+).fit(x, digits.y_train)
 print(f"published: {published.score(x_test, digits.y_test):.1%}")
 print(f"  claim {published.claim_}")
 print(f"  guarantee {published.guarantee_}")

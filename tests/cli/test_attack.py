@@ -103,7 +103,7 @@ def test_refusals(run, tmp_path):
         assert error.startswith("error: ") and error.count("\n") == 1
         return error
 
-    assert "folder of a finished run" in refused(tmp_path)
+    assert "privet train" in refused(tmp_path)
     assert "0, or 2 and more" in refused(run, "--references", "1")
     other = tmp_path / "other"
     shutil.copytree(run, other)

@@ -235,7 +235,7 @@ def test_other_commands(
 @pytest.mark.parametrize(
     ("module", "extra", "words"),
     [
-        ("ray", "cluster", ["train", "pate", "--backend", "ray"]),
+        ("ray", "cluster", ["train", "pate", "--public", "20", "--backend", "ray"]),
         ("torch", "train", ["train", "dpsgd"]),
         ("sklearn", "train", ["train", "adaptive-laplace"]),
     ],

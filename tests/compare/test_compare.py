@@ -233,7 +233,7 @@ def test_an_unknown_method_in_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["dask", "ray"])
 def test_other_backends_find_the_same(backend: str, tmp_path: Path) -> None:
     data = load("blobs").subset(200)
-    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["pate by votes"], "jobs": 2}
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["pate-by-votes"], "jobs": 2}
     here, there = (
         compare(data, tmp_path / name, **settings, backend=name)["rows"]
         for name in ("sequential", backend)
@@ -252,7 +252,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     """
     command = [
         sys.executable, "-m", "privet.cli.main", "compare", "--data", "blobs", "--records", "300",
-        "--method", "adaptive-laplace", "--method", "autoencoder", "--method", "dpsgd network",
+        "--method", "adaptive-laplace", "--method", "autoencoder", "--method", "dpsgd-network",
         "--jobs", "1", "--backend", "sequential", "--out", str(tmp_path), "--json",
     ]  # fmt: skip
     rng, seen, heads = random.Random(0), {}, {}
@@ -274,7 +274,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, check=True, text=True, env=quiet)
     told = json.loads(done.stdout)
     assert [r["method"] for r in told["rows"]][1:] == [
-        "adaptive-laplace", "autoencoder", "dpsgd network",
+        "adaptive-laplace", "autoencoder", "dpsgd-network",
     ]  # fmt: skip
     for name, text in seen.items():
         assert (tmp_path / "cells" / name).read_text() == text

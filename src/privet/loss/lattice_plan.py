@@ -171,11 +171,11 @@ def _order(
     k = np.zeros(len(orders))
     for part, count in releases:
         law = dots.upper(_intervals(part, direction, ends), step=step, first=first)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             tilted = np.log(law.masses)[None, :] + orders[:, None] * law.losses[None, :]
-        most = np.max(tilted, axis=1)
-        k += count * (most + np.log(np.sum(np.exp(tilted - most[:, None]), axis=1)))
-    k = np.minimum(k, 1e200)
+            most = np.max(tilted, axis=1)
+            k += count * (most + np.log(np.sum(np.exp(tilted - most[:, None]), axis=1)))
+    k = np.minimum(np.where(np.isnan(k), np.inf, k), 1e200)  # not a number: no bound at that order
     cost = k + orders * np.log(orders) - (orders + 1.0) * np.log1p(orders)
     if delta > 0.0:
         epsilon = min(epsilon, float(np.min((cost - math.log(delta)) / orders)))
