@@ -280,7 +280,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
         assert (tmp_path / "cells" / name).read_text() == text
     for path, head in heads.items():
         Ledger.open(path).verify(head=head)
-    assert len(told["ledgers"]) == 6
+    assert len(told["ledgers"]) == 3  # trainings; audits are on made-up neighbours
     for account in told["ledgers"]:
         kept_runs = [e for e in account["entries"] if not e["interrupted"]]
         assert len(kept_runs) == 1 and 0.9 < kept_runs[0]["epsilon"] <= 1.0

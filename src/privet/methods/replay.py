@@ -195,7 +195,7 @@ def audit_method(
     told_apart = OneShotAudit(trials=100, pilot=50, delta=facts.delta, bound=gaussian_bound)
     if facts.delta == 0.0:
         told_apart = OneShotAudit(trials=1000, pilot=100)
-    loud = (_draw(method, quiet, inside=side) for side in (True, False))
+    loud, silence = (_draw(method, quiet, inside=side) for side in (True, False))
     claim = plan.claim
     return Finding(
         what=f"{method.name}: all that it releases",
@@ -203,7 +203,7 @@ def audit_method(
         proved=plan.loss.epsilon(facts.delta),
         audited=audited,
         ceiling=audit.ceiling,
-        control=told_apart.epsilon(*loud, rng.child("control")),
+        control=told_apart.epsilon(loud, silence, rng.child("control")),
         delta=facts.delta,
         confidence=audit.confidence,
         trials=trials,
