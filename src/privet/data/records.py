@@ -32,6 +32,8 @@ Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
 BLOCK = 4096
+LARGEST_EPSILON = 1e6
+"""Beyond it nothing is protected, and losses leave the range of float64."""
 MARGIN = 1e-6
 """Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
 
@@ -278,6 +280,10 @@ class Records:
 
     def facts(self, *, epsilon: float, delta: float) -> PublicFacts:
         """What may be known of them before anything is paid."""
+        if epsilon > LARGEST_EPSILON:
+            raise InvalidArgument(
+                "epsilon", epsilon, f"at most {LARGEST_EPSILON:g}", "it is no budget"
+            )
         n = len(self) if self.n_public is None else _check.count("n_public", self.n_public)
         size = premises.counted_size if self.n_public is None else premises.declared_size
         return PublicFacts(
