@@ -51,7 +51,7 @@ def clouds(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 def test_without_noise_a_layer_is_principal_components() -> None:
     """The limit of a large budget, against scikit-learn: the same subspace, the same mean."""
     x, _ = clouds()
-    encoder = PrivateAutoencoder(epsilon=1e7, bounds=(0, 1), layers=(2,), random_state=0).fit(x)
+    encoder = PrivateAutoencoder(epsilon=1e6, bounds=(0, 1), layers=(2,), random_state=0).fit(x)
     stack = encoder.model_
     rows = encoder.domain_.rows(x).squashed(stack.looseness).astype(np.float64)
     reference = PCA(n_components=2).fit(rows)
@@ -65,7 +65,7 @@ def test_without_noise_the_output_layer_is_least_squares() -> None:
     """Taylor cross-entropy has its minimum at 4 (least squares of y - 1/2): an affine map."""
     x, y = clouds()
     settings = {"bounds": (0, 1), "classes": range(3), "layers": (3,), "random_state": 0}
-    clf = PrivateAutoencoderClassifier(epsilon=1e7, **settings).fit(x, y)
+    clf = PrivateAutoencoderClassifier(epsilon=1e6, **settings).fit(x, y)
     held = clf.domain_.rows(x)
     rows = output_rows(clf.model_.encode(held)).astype(np.float64)
     reference = Ridge(alpha=1e-6, fit_intercept=False).fit(rows, 4.0 * (np.eye(3)[y] - 0.5))
