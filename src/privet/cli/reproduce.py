@@ -52,13 +52,16 @@ def _command(kind: Any) -> Any:
     def run(**given: Any) -> None:
         out, folder, as_json = (given.pop(name) for name in ("out", "folder", "as_json"))
         data = given.pop("data") if len(kind.quick) > 1 else None
-        chosen = _chosen(kind, data, given.pop("paper", False))
+        chosen = _chosen(kind, data, paper := given.pop("paper", False))
         asked = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in given.items()
             if value is not None and value != []
         }
         experiment = kind(chosen.given(**asked), out, folder)
+        if paper and (seconds := experiment.expected_seconds()) is not None:
+            told = f"expected on this machine: {_duration(seconds)}; goes on after an interruption"
+            typer.echo(told, err=True)
         with progress_bar(show=not as_json) as progress:
             results = experiment.run(progress)
         if as_json:
@@ -79,6 +82,14 @@ def _command(kind: Any) -> Any:
     command = typer.main.get_command(one)
     command.name = kind.name
     return command
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that people would choose."""
+    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _chosen(kind: Any, data: str | None, paper: bool) -> Any:

@@ -105,6 +105,28 @@ class Cell:
     run: Callable[[Told], Any]
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A table or figure that the paper prints, and where a run shows what we get."""
+
+    of: str
+    """As the paper calls it: "Table I", "Fig. 4a"."""
+    data: str = ""
+    """The data set that it needs; empty is any."""
+    picture: str = ""
+    """The file that is drawn, without its ending."""
+    rows: str = ""
+    """The word of results.json that its numbers stand under."""
+
+    def made(self, results: Mapping[str, Any]) -> bool:
+        """Whether a run has all of it: the picture drawn, the numbers there."""
+        drawn = {Path(path).stem for path in results["pictures"]}
+        return (not self.picture or self.picture in drawn) and (
+            not self.rows or bool(results.get(self.rows))
+        )
+
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -119,6 +141,8 @@ class Experiment(ABC, Generic[S]):
     """Settings for minutes on two cores, by data set."""
     paper: ClassVar[Mapping[str, Any]] = {}
     """The paper's own, which take days."""
+    shows: ClassVar[tuple[Shown, ...]] = ()
+    """Every table and figure of the paper."""
 
     def __init__(self, settings: S, out: Path, folder: Path | None = None) -> None:
         self.settings, self.out, self.folder = settings, out, folder
@@ -138,6 +162,10 @@ class Experiment(ABC, Generic[S]):
     @abstractmethod
     def text(self, results: Row) -> str:
         """The results for people: what is printed and written as tables.md."""
+
+    def expected_seconds(self) -> float | None:
+        """What all cells will take here, from a step measured now; None: nobody knows."""
+        return None
 
     def kept(self, key: Any, run: Callable[[], Row]) -> Row:
         """A row from its file, or computed and written: whole or not at all."""

@@ -57,7 +57,8 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
         assert ("lira_auc" in row) == ("adapted_auc" in row) == (row["name"] in names[:2])
         assert len(row["seeds"][0]["shadow"]["thresholds"]) == 4
     assert {p.name for p in tmp_path.glob("*.png")} == {
-        "gamma.png", "thresholds.png", "roc.png", "ensembles.png", "inversion.png",
+        "strategy-1.png", "strategy-2.png", "roc-1.png", "roc-2.png", "ensembles.png",
+        "pictures.png", "inversion.png",
     }  # fmt: skip
     assert told[-1][1] == told[-1][2] == len(list((tmp_path / "cells").glob("*.npz")))
     monkeypatch.setattr(Bench, "_trained", lambda *a: pytest.fail("trained again"))
@@ -96,7 +97,7 @@ def test_the_report_shows_theorem_one_beside_what_is_printed():
 
 
 def test_settings():
-    assert set(QUICK) == {"cifar10", "mnist", "breastmnist", "idc"}
+    assert set(QUICK) == {"cifar10", "cifar100", "mnist", "breastmnist", "idc"}
     assert set(ResidualExperiment.paper) == set(QUICK)
     assert ResidualExperiment.paper["cifar10"].gamma == 4.5
     assert QUICK["cifar10"].halves == 6
@@ -118,6 +119,6 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 def test_an_unknown_data_set_is_told_in_one_line(tmp_path, capsys):
     out = str(tmp_path / "run")
     with pytest.raises(SystemExit) as leaving:
-        main(["reproduce", "residual", "--data", "cifar100", "--out", out])
+        main(["reproduce", "residual", "--data", "cifar11", "--out", out])
     assert leaving.value.code == 2
     assert capsys.readouterr().err.startswith("error: --data must be one of")

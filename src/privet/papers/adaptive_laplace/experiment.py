@@ -17,7 +17,7 @@ from privet.noise import seeded
 from privet.papers.adaptive_laplace import figures
 from privet.papers.adaptive_laplace.audit import audit_record
 from privet.papers.adaptive_laplace.cells import METHODS, PROVED, Bench, cell
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
 
 AUDITED = (0.25, 0.5, 1.0)
 
@@ -93,6 +93,20 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
         ),
     }  # fmt: skip
 
+    shows: ClassVar = (
+        Shown(of="Fig. 1", data="mnist", picture="relevance-of-records"),
+        Shown(of="Fig. 2", rows="network"),
+        Shown(of="Fig. 3", data="mnist", picture="average-relevance"),
+        *(
+            Shown(of=f"Fig. {figure}{panel}", data=data, picture=picture, rows="summary")
+            for figure, data in ((4, "mnist"), (5, "cifar10"))
+            for panel, picture in (
+                ("a", "accuracy-against-epsilon"), ("b", "accuracy-against-epochs"),
+                ("c", "accuracy-against-epochs"),
+            )
+        ),
+    )  # fmt: skip
+
     @cached_property
     def bench(self) -> Bench:
         """The data, loaded once."""
@@ -127,7 +141,8 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
     def collect(self, found: list[Any]) -> Row:
         """Rows, their means over seeds, and the audits."""
         rows, audits = found[: -len(AUDITED)], found[-len(AUDITED) :]
-        return {"rows": rows, "audits": audits, "summary": summary(rows)}
+        network = str(self.bench.network(0)).splitlines()
+        return {"rows": rows, "audits": audits, "summary": summary(rows), "network": network}
 
     def draw(self, results: Row) -> list[Path]:
         """Figs. 1, 3 and 4 (5 on CIFAR-10)."""

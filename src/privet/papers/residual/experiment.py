@@ -12,7 +12,7 @@ import numpy as np
 
 from privet.errors import InvalidArgument
 from privet.nets.residual import Strategy
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
 from privet.papers.residual import attacks, figures, inversion_figure
 from privet.papers.residual.networks import Bench, Job
 from privet.papers.residual.printed import PRINTED, budgets
@@ -77,6 +77,10 @@ QUICK = {
         data="breastmnist", records=624, test_records=156, epochs=40, batch_size=32, gamma=0.5,
         gammas=(0.25, 1.0), multiplicative=(0.5, 2.0), members=(1, 5), dpsgd_epsilon=15.79,
     ),
+    "cifar100": ResidualSettings(
+        data="cifar100", records=10_000, test_records=2_000, epochs=20, gamma=0.5,
+        gammas=(0.25,), multiplicative=(0.5,),
+    ),
     "idc": ResidualSettings(
         data="idc", records=10_000, test_records=4_000, epochs=20, gamma=0.5,
         gammas=(0.2,), multiplicative=(0.5,), dpsgd_epsilon=15.79,
@@ -88,6 +92,8 @@ _SCALE: dict[str, Any] = {"members": (1, 3, 5), "batch_size": 128, "test_records
 _PAPER: dict[str, dict[str, Any]] = {
     "cifar10": {"records": 50_000, "epochs": 200, "gamma": 4.5, "gammas": (0.5, 0.75),
                 "multiplicative": (1.0, 2.0)},
+    "cifar100": {"records": 50_000, "epochs": 200, "gamma": 3.25, "gammas": (0.5,),
+                 "multiplicative": (1.0, 2.0)},
     "mnist": {"records": 60_000, "epochs": 200, "gamma": 2.5, "gammas": (0.5, 1.0)},
     "breastmnist": {"test_records": 156, "epochs": 100, "gammas": (0.1, 0.2, 1.0)},
     "idc": {"records": 39_952, "test_records": 43_420, "epochs": 100, "gammas": (0.1, 0.2),
@@ -97,12 +103,31 @@ _PAPER: dict[str, dict[str, Any]] = {
 
 @final
 class ResidualExperiment(Experiment[ResidualSettings]):
-    """Tables I-III and V, Figs. 1-12 but for CIFAR-100, and LiRA and RMIA on the same models."""
+    """Tables I-V, Figs. 1-12, and LiRA and RMIA on the same models."""
 
     name = "residual"
     version = 2
     quick: ClassVar = QUICK
     paper: ClassVar = {name: replace(QUICK[name], **_SCALE | own) for name, own in _PAPER.items()}
+    shows: ClassVar = (
+        *(
+            Shown(of=f"Table {number}", data=data, rows="rows")
+            for number, data in
+            (("I", "idc"), ("II", "mnist"), ("III", "cifar10"), ("IV", "cifar100"), ("V", "idc"))
+        ),
+        Shown(of="Fig. 1", data="mnist", picture="inversion", rows="inversion"),
+        Shown(of="Fig. 2", data="idc", picture="pictures"),
+        Shown(of="Fig. 3", data="idc", picture="strategy-1"),
+        Shown(of="Fig. 4", data="cifar10", picture="strategy-1"),
+        Shown(of="Fig. 5", data="cifar100", picture="strategy-1"),
+        Shown(of="Fig. 6", data="cifar10", picture="ensembles"),
+        Shown(of="Fig. 7", picture="roc-1"),
+        Shown(of="Fig. 8", data="mnist", picture="inversion", rows="inversion"),
+        Shown(of="Fig. 9", data="idc", picture="strategy-2"),
+        Shown(of="Fig. 10", data="cifar10", picture="strategy-2"),
+        Shown(of="Fig. 11", data="cifar100", picture="strategy-2"),
+        Shown(of="Fig. 12", picture="roc-2"),
+    )  # fmt: skip
 
     @cached_property
     def bench(self) -> Bench:
@@ -132,9 +157,9 @@ class ResidualExperiment(Experiment[ResidualSettings]):
         return inversion_figure.invert(self.bench.raw)
 
     def draw(self, results: Row) -> list[Path]:
-        """Figs. 3-7 and 9-12 of this data set, and Figs. 1 and 8."""
+        """Figs. 2-7 and 9-12 of this data set, and Figs. 1 and 8."""
         drawn = inversion_figure.picture(self.out, *self._inverted)
-        return [*figures.draw(self.out, results), *drawn]
+        return [*figures.draw(self.out, results, self.bench.raw), *drawn]
 
     def text(self, results: Row) -> str:
         """A line for each network, each printed one, and each inversion."""
@@ -174,7 +199,7 @@ def kinds(settings: ResidualSettings) -> Iterator[tuple[str, Job, int, bool]]:
     for k in settings.sizes[1:]:
         for gamma in (0.0, settings.gamma, *settings.gammas):
             yield f"En{k} ResNet8, gamma {gamma:g}", noisy(gamma), k, False
-        for gamma in settings.multiplicative[-1:]:
+        for gamma in settings.multiplicative:
             yield f"Strategy II, En{k}, gamma {gamma:g}", noisy(gamma, strategy=two), k, False
 
 

@@ -1,4 +1,4 @@
-"""The figures: accuracy and AUC against gamma, thresholds, ROC curves, ensembles."""
+"""The figures of a run: attack and accuracy against gamma, ROC curves, ensembles, pictures."""
 
 from __future__ import annotations
 
@@ -6,72 +6,75 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privet.papers.drawing import panels, save
 
+Row = dict[str, Any]
+STRATEGIES = {"additive": ("I", 1), "multiplicative": ("II", 2)}
 
-def draw(out: Path, results: dict[str, Any]) -> list[Path]:
+
+def draw(out: Path, results: Row, pictures: NDArray[Any]) -> list[Path]:
     """All pictures of a run; returns their paths."""
-    made = {
-        "gamma": _against_gamma(results),
-        "thresholds": _thresholds(results),
-        "roc": _roc(results),
-        "ensembles": _ensembles(results),
-    }
+    made = {"ensembles": _ensembles(results), "pictures": _some(pictures)}
+    for strategy, (_, number) in STRATEGIES.items():
+        made[f"strategy-{number}"] = _performance(results, strategy)
+        made[f"roc-{number}"] = _roc(results, strategy)
     return [
         path for n, figure in made.items() if figure is not None for path in save(figure, out / n)
     ]
 
 
-def _additive(results: dict[str, Any], members: int = 1) -> list[dict[str, Any]]:
+def _rows(results: Row, strategy: str, members: int) -> list[Row]:
+    """The plain network and the perturbed ones of a strategy, by gamma."""
     rows = [
         r for r in results["rows"]
-        if r["members"] == members and r["skip"] and not r["dpsgd"]
-        and (r["strategy"] == "additive" or r["gamma"] == 0.0)
+        if r["skip"] and not r["dpsgd"] and (
+            (r["strategy"] == strategy and r["gamma"] and r["members"] == members)
+            or (not r["gamma"] and r["members"] == 1)
+        )
     ]  # fmt: skip
     return sorted(rows, key=lambda r: r["gamma"])
 
 
-def _against_gamma(results: dict[str, Any]) -> Any:
-    """Figs. 3 and 4: AUC, training and test accuracy."""
-    rows = _additive(results)
-    figure, ((axes,),) = panels(5.5, 3.5)
-    gammas = [r["gamma"] for r in rows]
-    for key, label in (
-        ("train_accuracy", "training accuracy"),
-        ("test_accuracy", "test accuracy"),
-        ("shadow_auc", "AUC of the paper's attack"),
-    ):
-        axes.plot(gammas, [r[key] for r in rows], "o-", label=label)
-    axes.axhline(0.5, color="grey", lw=0.8, ls=":")
-    axes.set_xlabel("gamma (0: plain ResNet8)")
-    axes.set_title(f"{results['settings']['data']}, Strategy I")
-    axes.legend()
-    return figure
+def _largest(results: Row) -> int:
+    return max(int(r["members"]) for r in results["rows"])
 
 
-def _thresholds(results: dict[str, Any]) -> Any:
-    """Figs. 3, 4, 9 and 10: precision and recall of the attack at fixed thresholds."""
-    rows = [r for r in results["rows"] if r["members"] == 1 and r["skip"]]
-    figure, ((left, right),) = panels(9.0, 3.5, columns=2, sharex=True)
+def _performance(results: Row, strategy: str) -> Any:
+    """Figs. 3-5 and 9-11: precision, recall, accuracies and AUC of the largest ensemble."""
+    k = _largest(results)
+    rows = _rows(results, strategy, k)
+    if len(rows) < 2:
+        return None
+    figure, (line,) = panels(15.0, 3.4, columns=4)
     for r in rows:
         at = r["seeds"][0]["shadow"]["thresholds"]
-        t = [a["threshold"] for a in at]
-        for axes, key in ((left, "precision"), (right, "recall")):
+        for axes, key in zip(line, ("precision", "recall"), strict=False):
             values = [np.nan if a[key] is None else a[key] for a in at]
-            axes.plot(t, values, "o-", label=r["name"])
-    for axes, key in ((left, "precision"), (right, "recall")):
-        axes.set_xlabel("threshold")
-        axes.set_title(key)
-        axes.set_ylim(0, 1)
-    right.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            axes.plot([a["threshold"] for a in at], values, "o-", label=f"gamma {r['gamma']:g}")
+            axes.set(xlabel="threshold", title=key, ylim=(0, 1))
+    gammas = [r["gamma"] for r in rows]
+    for key, place in (("train_accuracy", 2), ("test_accuracy", 2), ("shadow_auc", 3)):
+        label = key.replace("_", " ").replace("shadow auc", "AUC of the paper's attack")
+        line[place].plot(gammas, [r[key] for r in rows], "o-", label=label)
+    line[3].axhline(0.5, color="grey", lw=0.8, ls=":")
+    for axes in line:
+        axes.legend(fontsize=7)
+    for axes in line[2:]:
+        axes.set_xlabel("gamma (0: plain ResNet8)")
+    name, _ = STRATEGIES[strategy]
+    figure.suptitle(f"{results['settings']['data']}, Strategy {name}, En{k} ResNet8", fontsize=10)
     return figure
 
 
-def _roc(results: dict[str, Any]) -> Any:
+def _roc(results: Row, strategy: str) -> Any:
     """Figs. 7 and 12, and the same on logarithmic axes with LiRA and RMIA where they were run."""
+    rows = [r for k in {1, _largest(results)} for r in _rows(results, strategy, k)]
+    rows = list({r["name"]: r for r in rows}.values())
+    if len(rows) < 2:
+        return None
     figure, ((left, right),) = panels(9.5, 4.0, columns=2)
-    rows = [r for r in results["rows"] if r["members"] == 1 and r["skip"]]
     for r in rows:
         curve = r["seeds"][0]["shadow"]["roc"]
         left.plot(curve["fpr"], curve["tpr"], label=r["name"])
@@ -81,37 +84,44 @@ def _roc(results: dict[str, Any]) -> Any:
                 right.plot(own["fpr"], own["tpr"], style, label=f"{r['name']}: {attack}")
     for axes in (left, right):
         axes.plot([1e-4, 1], [1e-4, 1], color="grey", lw=0.8, ls=":")
-        axes.set_xlabel("false positives")
-        axes.set_ylabel("true positives")
+        axes.set(xlabel="false positives", ylabel="true positives")
         axes.legend(fontsize=6)
     left.set_title("the paper's attack")
     right.set_title("low false-positive rates")
-    right.set_xscale("log")
-    right.set_yscale("log")
-    right.set_xlim(1e-3, 1)
-    right.set_ylim(1e-3, 1)
+    right.set(xscale="log", yscale="log", xlim=(1e-3, 1), ylim=(1e-3, 1))
     return figure
 
 
-def _ensembles(results: dict[str, Any]) -> Any:
+def _ensembles(results: Row) -> Any:
     """Fig. 6: AUC, training and test accuracy by ensemble size and gamma."""
     sizes = sorted({r["members"] for r in results["rows"]})
     if len(sizes) < 2:
         return None
-    gammas = sorted({r["gamma"] for r in _additive(results, sizes[-1])})
+    additive = [
+        r for r in results["rows"]
+        if r["skip"] and not r["dpsgd"] and (r["strategy"] == "additive" or not r["gamma"])
+    ]  # fmt: skip
+    gammas = sorted({r["gamma"] for r in additive if r["members"] == sizes[-1]})
     figure, (line,) = panels(9.0, 2.8, columns=3)
     for axes, key in zip(line, ("shadow_auc", "train_accuracy", "test_accuracy"), strict=True):
         table = np.full((len(sizes), len(gammas)), np.nan)
-        for i, k in enumerate(sizes):
-            for r in _additive(results, k):
-                if r["gamma"] in gammas:
-                    table[i, gammas.index(r["gamma"])] = r[key]
+        for r in additive:
+            if r["gamma"] in gammas:
+                table[sizes.index(r["members"]), gammas.index(r["gamma"])] = r[key]
         axes.imshow(table, cmap="viridis")
         for (i, j), value in np.ndenumerate(table):
             axes.text(j, i, f"{value:.3f}", ha="center", va="center", color="w", fontsize=8)
         axes.set_xticks(range(len(gammas)), [f"{g:g}" for g in gammas])
         axes.set_yticks(range(len(sizes)), [str(k) for k in sizes])
-        axes.set_xlabel("gamma")
-        axes.set_title(key.replace("_", " "))
+        axes.set(xlabel="gamma", title=key.replace("_", " "))
     line[0].set_ylabel("members")
+    return figure
+
+
+def _some(pictures: NDArray[Any]) -> Any:
+    """Fig. 2: a few of the data set."""
+    figure, (line,) = panels(9.0, 1.4, columns=8)
+    for axes, one in zip(line, pictures, strict=False):
+        axes.imshow(one, cmap="gray" if one.ndim == 2 else None, vmin=0.0, vmax=1.0)
+        axes.set_axis_off()
     return figure

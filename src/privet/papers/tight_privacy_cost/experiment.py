@@ -12,7 +12,7 @@ from privet.loss import SampledGaussian
 from privet.loss.compare import accountants
 from privet.noise import seeded
 from privet.papers.drawing import INK, MUTED, panels, quiet, save
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
 
 PRINTED = {(0.01, 4.0, 10_000): {"closed_form": 1.136, "moments": 1.26}}
 """What the paper prints, by sample rate, noise multiplier and steps, at delta 1e-5."""
@@ -44,6 +44,7 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
     name = "tight-privacy-cost"
     quick: ClassVar = {"digits": TightPrivacyCostSettings()}
+    shows: ClassVar = (Shown(of="Figure 1", picture="epsilon-against-steps", rows="rows"),)
 
     def cells(self) -> Iterator[Cell]:
         """One for each schedule, then the audit."""

@@ -1,0 +1,118 @@
+"""Every table and figure of every paper is made by its command, and has its place on a page.
+
+Each experiment lists them as `shows`. What the papers print stands here once more, read off their
+captions, so that none can be left out of the list. The commands run on few made-up records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privet.cli.main import main
+from privet.data import Dataset
+from privet.papers import experiment_named
+from privet.papers.experiment import Shown
+
+PAGES = Path(__file__).parents[2] / "docs" / "papers"
+PRINTED = {
+    "adaptive-laplace": [
+        "Fig. 1", "Fig. 2", "Fig. 3", "Fig. 4a", "Fig. 4b", "Fig. 4c", "Fig. 5a", "Fig. 5b",
+        "Fig. 5c",
+    ],
+    "residual": [
+        *(f"Table {n}" for n in ("I", "II", "III", "IV", "V")),
+        *(f"Fig. {n}" for n in range(1, 13)),
+    ],
+    "tight-privacy-cost": ["Figure 1"],
+}  # fmt: skip
+"""Captions of the papers; what is not here is printed in their running text."""
+TINY: dict[str, dict[str, Any]] = {
+    "adaptive-laplace": {
+        "records": 160, "epochs": 1, "pretraining_epochs": 1, "psgd_steps": 2, "batch_size": 80,
+        "maps": (2, 2), "kernel": (3, 3), "hidden": 4, "epsilons": (2.0,), "larger": (1e6,),
+        "curves": (2.0,), "audit_trials": 400,
+    },
+    "residual": {
+        "records": 160, "test_records": 40, "epochs": 1, "batch_size": 32, "gammas": (),
+        "multiplicative": (0.5,), "members": (1, 2), "seeds": 1,
+    },
+    "tight-privacy-cost": {
+        "sample_rates": (0.1,), "noise_multipliers": (2.0,), "steps": (10,), "canaries": 0,
+    },
+}  # fmt: skip
+"""Settings in which a command takes seconds."""
+
+
+def _made_up(name: str, folder: Path | None = None) -> Dataset:
+    """Pictures of the shape that the data set has; one class is brighter than the other."""
+    rng = np.random.default_rng(0)
+    shape = (8, 8) if name in ("mnist", "breastmnist") else (8, 8, 3)
+    y = np.arange(200) % 2
+    x = rng.integers(0, 200, size=(200, *shape)) + 40 * y.reshape(-1, *(1 for _ in shape))
+    return Dataset(
+        name=name, about="made up", classes=("dark", "bright"), low=0.0, high=255.0,
+        x_train=x[:160], y_train=y[:160], x_test=x[160:], y_test=y[160:],
+    )  # fmt: skip
+
+
+def stand_in(data: str) -> str:
+    """The data set that is run in its place: coloured pictures are one like the other here."""
+    return {"cifar100": "cifar10", "idc": "cifar10"}.get(data, data)
+
+
+def runs() -> Iterator[tuple[str, str]]:
+    """Each paper with each kind of data that its tables and figures need."""
+    for paper in PRINTED:
+        kind = experiment_named(paper)
+        first = next(iter(kind.quick))
+        needed = dict.fromkeys(stand_in(s.data or first) for s in kind.shows)
+        yield from ((paper, data) for data in needed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("paper", "data"), list(runs()))
+def test_the_command_makes_what_the_paper_prints(
+    paper: str,
+    data: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_thread: None,
+) -> None:
+    kind = experiment_named(paper)
+    tiny = {data: replace(kind.quick[data], **TINY[paper])}
+    monkeypatch.setattr(kind, "quick", tiny | {"other": tiny[data]})  # two, so that --data exists
+    if paper != "tight-privacy-cost":
+        monkeypatch.setattr("privet.data.load", _made_up)
+    with pytest.raises(SystemExit) as leaving:
+        main(["reproduce", paper, "--data", data, "--out", str(tmp_path), "--json"])
+    assert leaving.value.code == 0
+    results = json.loads(capsys.readouterr().out)
+    assert all(Path(p).stat().st_size > 1000 for p in results["pictures"])
+    missing = [s.of for s in kind.shows if stand_in(s.data) in ("", data) and not s.made(results)]
+    assert not missing
+
+
+@pytest.mark.parametrize("paper", PRINTED)
+def test_every_table_and_figure_is_listed_and_has_its_page(paper: str) -> None:
+    kind = experiment_named(paper)
+    listed = [s.of for s in kind.shows]
+    assert set(PRINTED[paper]) == set(listed)
+    assert all(s.picture or s.rows for s in kind.shows)
+    assert all(s.data in ("", *kind.quick) for s in kind.shows)
+    page = (PAGES / f"{paper.replace('-', '_')}.md").read_text(encoding="utf-8")
+    assert not [name for name in listed if f"| {name} |" not in page]
+
+
+def test_what_a_run_lacks_is_noticed() -> None:
+    shown = Shown(of="Table I", picture="curve", rows="rows")
+    whole = {"pictures": ["out/curve.png"], "rows": [1]}
+    assert shown.made(whole)
+    assert not shown.made(whole | {"pictures": []}) and not shown.made(whole | {"rows": []})
