@@ -81,3 +81,16 @@ def test_from_the_command_line(
     assert json.loads(capsys.readouterr().out)["verdict"] in ("consistent", "uninformative")
     run("train", "nearest-mean", "--help")
     assert "What class means are multiplied by" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_in_a_comparison(
+    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("compare", "--data", "digits", "--epsilon", "4", "--methods", "nearest-mean", "--jobs", "1",
+        "--backend", "threading", "--out", str(tmp_path / "out"), "--json")  # fmt: skip
+    rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    row = rows["nearest-mean"]  # beside the non-private limit
+    assert row["accuracy"] > 0.7
+    assert row["proved_epsilon"] <= 4.0 and row["verdict"] in ("consistent", "uninformative")
+    assert (tmp_path / "out" / "report.html").exists()

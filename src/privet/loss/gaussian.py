@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _nudge(root, _GROW, lambda e: log_delta(mu, e) + _log_error(mu, e) <= target)
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu = sensitivity / noise that is (epsilon, delta)-private; rounded down.
 
