@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -15,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from privet import _check
+from privet._workers import workers
 from privet.compare import accounts
 from privet.compare.bench import Bench, View
 from privet.compare.entrants import LIMIT, Entrant, own_entrants
@@ -22,7 +22,6 @@ from privet.compare.trial import Row, audited, trial
 from privet.data import Dataset
 from privet.errors import InvalidArgument
 from privet.kept import kept, path_of
-from privet.methods.pate.asking import cluster
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
@@ -179,7 +178,7 @@ def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total:
     from joblib import Parallel, delayed
 
     done = total - len(missing)
-    with _workers(backend, jobs):
+    with workers(backend, jobs):
         if any(job.entrant.sees is not View.COLUMNS for job in missing):
             progress("public features", done, total)
             missing[0].bench.prepare()
@@ -188,25 +187,6 @@ def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total:
         for name in finished:
             done += 1
             progress(name, done, total)
-
-
-@contextmanager
-def _workers(backend: str, jobs: int) -> Iterator[None]:
-    """joblib's backend by name; Dask gets a cluster on this machine unless there is one."""
-    with ExitStack() as stack:
-        if backend == "dask":
-            import distributed
-
-            here: Any = distributed  # not typed
-            try:
-                here.get_client()
-            except ValueError:
-                local = here.LocalCluster(
-                    n_workers=jobs, threads_per_worker=1, dashboard_address=None
-                )
-                stack.enter_context(here.Client(stack.enter_context(local)))
-        stack.enter_context(cluster(backend, jobs))
-        yield
 
 
 def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -> Row:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from numpy.typing import NDArray
 
-from privet import _check
+from privet._workers import workers
 from privet.errors import InvalidArgument, PrivetError
 from privet.methods.pate.learners import Learner
 
@@ -72,7 +71,7 @@ def ask_teachers(
     )
     found: list[Any] = []
     as_they_come = "list" if where.backend == "ray" else "generator"  # Ray has no generator
-    with cluster(where.backend, where.workers):
+    with workers(where.backend, where.workers):
         for one in Parallel(return_as=as_they_come)(jobs):
             found.append(one)
             if watcher is not None:
@@ -107,32 +106,3 @@ def _one_teacher(
             return read(site, learner.train(*shard, seed=seed)(public_inputs))
     except Exception as e:  # reported by its type, whatever it was
         return _Failure(kind=type(e).__name__)
-
-
-@contextmanager
-def cluster(backend: str, workers: int) -> Iterator[None]:
-    """joblib's backend by name.
-
-    Dask needs a `distributed.Client`. Ray gets a cluster on this machine unless one is running,
-    which ends with the context.
-    """
-    from joblib import parallel_config
-
-    workers = _check.count("workers", workers)
-    with ExitStack() as stack:
-        if backend == "ray":
-            import ray
-            from ray.util import joblib as ray_joblib
-
-            register: Any = ray_joblib.register_ray
-            register()
-            if not ray.is_initialized():
-                ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-                stack.callback(ray.shutdown)
-        try:
-            stack.enter_context(parallel_config(backend=backend, n_jobs=workers))
-        except ValueError as e:
-            raise InvalidArgument(
-                "backend", backend, "loky, threading, ray or dask, and ready to be used", str(e)
-            ) from None
-        yield
