@@ -110,8 +110,9 @@ def test_table_and_edges_from_files(tmp_path: Path) -> None:
     table.write_text("user,day,steps\nann,3,10\nann,4,12\nbob,4,\nbob,5,7\n")
     edges.write_text("a,b\nann,bob\nann,nobody\n")
     panel = load_panel(table, edges, bounds={"steps": (0, 20)}, target="steps")
-    assert panel.users == ("ann", "bob") and panel.edges.tolist() == [[0, 1]]
-    assert panel.observed().tolist() == [[True, True, False], [False, False, True]]
+    assert panel.users == ("ann", "bob", "nobody") and panel.edges.tolist() == [[0, 1], [0, 2]]
+    assert panel.observed()[:2].tolist() == [[True, True, False], [False, False, True]]
+    assert not panel.observed()[2].any()
     with pytest.raises(InvalidArgument, match="no column 'pulse'"):
         load_panel(table, bounds={"pulse": (0, 1)}, target="pulse")
     table.write_text("user,day,steps\nann,monday,10\n")
@@ -122,6 +123,41 @@ def test_table_and_edges_from_files(tmp_path: Path) -> None:
         load_panel(table, bounds={"steps": (0, 20)}, target="steps")
     with pytest.raises(MissingFile):
         load_panel(tmp_path / "none.csv", bounds={}, target="steps")
+
+
+@pytest.mark.parametrize(
+    ("lines", "pairs"),
+    [
+        ("ann,bob\nbob,cem\n", [[0, 1], [1, 2]]),  # no header: the first edge is one
+        ("from,to\nann,bob\n", [[0, 1]]),
+        ("user,friend\nann,bob\nann,dora\n", [[0, 1], [0, 3]]),
+        ("dora,eve\neve,ann\n", [[0, 4], [3, 4]]),  # strangers to the table, one of them again
+        ("", []),
+    ],
+)
+def test_edges_with_a_header_or_without(tmp_path: Path, lines: str, pairs: list[list[int]]) -> None:
+    table, edges = tmp_path / "table.csv", tmp_path / "edges.csv"
+    table.write_text("user,day,steps\nann,3,10\nbob,4,12\ncem,4,1\n")
+    edges.write_text(lines)
+    assert (
+        load_panel(table, edges, bounds={"steps": (0, 20)}, target="steps").edges.tolist() == pairs
+    )
+
+
+def test_dates_and_words(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "user,when,steps,mood,note\n"
+        "ann,2026-02-27,10,good,a\nann,2026-03-01 08:00,12,bad,b\nann,2026-03-02,9,odd,c\n"
+    )
+    panel = load_panel(
+        table, bounds={"steps": (0, 20)}, categories={"mood": ["good", "bad"]}, target="steps",
+        day="when", season=7,
+    )  # fmt: skip
+    assert panel.attributes == ("steps", "mood=good", "mood=bad") and panel.days == 4
+    assert panel.values[0, 0].tolist() == [10.0, 1.0, 0.0]
+    assert panel.observed().tolist() == [[True, False, True, False]]  # "odd" was not declared
+    assert panel.first % 7 == 5  # a Friday: days are counted from a Sunday
 
 
 def test_copenhagen_counts_by_day(tmp_path: Path) -> None:

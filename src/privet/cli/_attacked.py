@@ -49,6 +49,11 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
             "run", str(run.folder), "one of `privet train`, with its data",
             "models saved in Python are attacked there: see the guide on membership attacks",
         )  # fmt: skip
+    if "files" in config:
+        raise InvalidArgument(
+            "run", str(run.folder), "one whose test records are other people's",
+            f"those of {run.method} are later days of the same: try `privet audit`",
+        )  # fmt: skip
     dataset = of_run(run.folder, config, folder)
     public = int(config.get("public", 0))
     n = len(dataset.x_train) - public  # public questions are neither members nor others

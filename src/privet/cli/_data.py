@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from privet.data import Dataset
+    from privet.methods.contract import Files
 
 Label = Annotated[str | None, typer.Option(help="Column to predict, for a CSV file of yours.")]
 Bounds = Annotated[
@@ -34,13 +36,16 @@ def dataset(
     return load(data, folder)
 
 
-def remembered(out: Path, data: str, label: str | None, bounds: Path | None) -> dict[str, Any]:
+def remembered(
+    out: Path, data: str, label: str | None, bounds: Path | None, files: Files | None = None
+) -> dict[str, Any]:
     """What the config of a run says of a file of the user's own; the declaration is copied."""
     if bounds is None:
         return {}
     out.mkdir(parents=True, exist_ok=True)
     (out / DECLARATION).write_bytes(bounds.read_bytes())
-    return {"file": str(Path(data).resolve()), "label": label}
+    told = {} if files is None else {"files": asdict(files)}  # type: ignore[call-overload]
+    return {"file": str(Path(data).resolve()), "label": label, **told}
 
 
 def of_run(run: Path, config: dict[str, Any], folder: Path | None) -> Dataset:

@@ -7,13 +7,16 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privet.cli._data import Folder
 from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from privet.runs import Run
 
 Row = dict[str, Any]
 
@@ -34,6 +37,10 @@ def predict(
         Path | None, typer.Option(help="CSV file to write; standard output unless told.")
     ] = None,
     folder: Folder = None,
+    reading: Annotated[
+        list[str] | None,
+        typer.Option(help="Where the run's own options of reading changed: edges=friends.csv."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the class of every record, with probabilities.
@@ -44,7 +51,11 @@ def predict(
     if out is not None and out.is_dir():
         raise InvalidArgument("--out", str(out), "a file to write, not a folder")
     config = json.loads((run / "config.json").read_text()) if _is_student(run) else None
-    rows = _of_run(run, file, folder) if config is None else _of_student(run, config, file)
+    rows = (
+        _of_run(run, file, folder, reading or [])
+        if config is None
+        else _of_student(run, config, file)
+    )
     if as_json:
         print_json(rows)
     elif out is None:
@@ -65,13 +76,17 @@ def _is_student(run: Path) -> bool:
     return path.exists() and '"input_shape"' in path.read_text()
 
 
-def _of_run(run: Path, file: Path, folder: Path | None) -> list[Row]:
+def _of_run(run: Path, file: Path, folder: Path | None, reading: list[str]) -> list[Row]:
     from privet.cli._data import DECLARATION, of_run
     from privet.data.declared import picture_files, rows_like, rows_of
     from privet.runs import load
 
     found = load(run)
     declared = run / DECLARATION
+    if "files" in found.config:
+        return _of_files(found, file, declared, reading)
+    if reading:
+        raise InvalidArgument("--reading", reading[0], f"left out for a run of {found.method}")
     if declared.exists():
         records = rows_of(file, label=found.config.get("label"), declaration=declared)
     else:
@@ -81,6 +96,24 @@ def _of_run(run: Path, file: Path, folder: Path | None) -> list[Row]:
                               f"its records have shape {records.shape}")  # fmt: skip
     names = [path.name for path in picture_files(file)] if file.is_dir() else None
     return _rows(found.predict_proba(records.x_train), records.classes, names)
+
+
+def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> list[Row]:
+    """A run whose method reads files in its own way."""
+    from privet.cli._options import given_settings
+    from privet.methods.catalogue import method_type
+    from privet.runs.training import method_of
+
+    kind: Any = method_type(found.method).files
+    told = {k: ",".join(v) if isinstance(v, list) else v for k, v in found.config["files"].items()}
+    for one in reading:
+        name, equals, value = one.partition("=")
+        if not equals or name not in told:
+            raise InvalidArgument("--reading", one, f"NAME=VALUE, NAME one of {', '.join(told)}")
+        told[name] = value
+    method = method_of(found.method, found.config["settings"])
+    x, names = kind(**given_settings(kind, told)).asked(file, declared, method, found.domain.shape)
+    return _rows(found.predict_proba(x), tuple(found.classes), names, kind.record)
 
 
 def _of_student(run: Path, config: dict[str, Any], file: Path) -> list[Row]:
@@ -116,9 +149,11 @@ def _softmax(logits: Any) -> Any:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _rows(answers: Any, classes: tuple[str, ...], names: list[str] | None) -> list[Row]:
+def _rows(
+    answers: Any, classes: tuple[str, ...], names: list[str] | None, what: str = "file"
+) -> list[Row]:
     return [
-        ({} if names is None else {"file": names[i]})
+        ({} if names is None else {what: names[i]})
         | {"predicted": classes[int(p.argmax())]}
         | {name: round(float(q), 6) for name, q in zip(classes, p, strict=True)}
         for i, p in enumerate(answers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ from privet.methods.catalogue import method_names, method_type
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.methods.contract import Method, Plan
+    from privet.methods.contract import Files, Method, Plan
     from privet.methods.promise import Trained
 
 
@@ -103,17 +104,20 @@ def _command(name: str) -> Any:
 
     kind = method_type(name)
     own = parameters_of(kind)
+    reading = [] if kind.files is None else parameters_of(kind.files)
     common = inspect.signature(shared, eval_str=True).parameters
 
     def run(**given: Any) -> None:
-        settings = given_settings(kind, {p.name: given.pop(p.name) for p in own})
         with one_line_errors():
-            train(kind, settings, **given)
+            settings = given_settings(kind, {p.name: given.pop(p.name) for p in own})
+            told = {p.name: given.pop(p.name) for p in reading}
+            files = None if kind.files is None else kind.files(**given_settings(kind.files, told))
+            train(kind, settings, files, **given)
 
     told: Any = run
     told.__doc__ = inspect.getdoc(kind)
     told.__signature__ = inspect.Signature(
-        [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in common.values()), *own]
+        [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in common.values()), *own, *reading]
     )
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name, help=_help(kind))(told)
@@ -129,6 +133,7 @@ def _help(kind: type[Any]) -> str:
 def train(
     kind: type[Method[Any]],
     settings: dict[str, Any],
+    files: Files | None = None,
     *,
     data: str,
     epsilon: float,
@@ -164,12 +169,16 @@ def train(
     from privet.methods.promise import train as trained_by
     from privet.runs.training import domain_of, plan_of, records_of
 
-    found = dataset(data, folder, label, bounds)
+    method = kind(**settings)
+    if files is None:
+        found = dataset(data, folder, label, bounds)
+    else:
+        method, found = files.training(Path(data), bounds, method)
     if records is not None:
         found = found.subset(_check.count("--records", records))
     domain = domain_of(found, kind.front, features=features, cache=cache)
     asked, questions = _questions(kind, found, public, own=bounds is not None)
-    method = kind(**settings, **questions).for_domain(domain)
+    method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
     rows = records_of(found, domain, n_public=n_public, public=asked)
     rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta)
     if not anyway:
@@ -191,7 +200,7 @@ def train(
         **({} if label is None else {"label": label}),
     }
     _leave(out, method, done, plan, found, domain, config,
-           remembered(out, data, label, bounds), begun, as_json)  # fmt: skip
+           remembered(out, data, label, bounds, files), begun, as_json)  # fmt: skip
 
 
 def _folder_is_right(out: Path, resume: bool) -> None:

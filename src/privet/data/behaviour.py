@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, final
 
@@ -35,7 +36,8 @@ class Panel:
     - `target`: the attribute whose increase is predicted. `events`: attributes that are events
       around a user (competitions, meetings).
     - `edges`: pairs of user numbers, each friendship once. The graph is taken as public.
-    - `season`: length of a public cycle in days (7 for weeks), 0 for none.
+    - `season`: length of a public cycle in days (7 for weeks), 0 for none. `first`: the number of
+      the first day, from which places in the season are counted.
 
     >>> panel = Panel(
     ...     name="two", about="two friends, three days", attributes=("steps",), target="steps",
@@ -56,6 +58,7 @@ class Panel:
     edges: NDArray[np.int64] = field(repr=False)
     events: tuple[str, ...] = ()
     season: int = 0
+    first: int = 0
 
     def __post_init__(self) -> None:
         x = np.array(self.values, dtype=np.float64)
@@ -191,6 +194,7 @@ def load_panel(
     *,
     bounds: Mapping[str, tuple[float, float]],
     target: str,
+    categories: Mapping[str, Sequence[str]] | None = None,
     user: str = "user",
     day: str = "day",
     events: Sequence[str] = (),
@@ -199,44 +203,72 @@ def load_panel(
 ) -> Panel:
     """A panel from a CSV table (user, day, attributes) and a CSV list of friendships.
 
-    - `bounds` names the attributes to use, each with its declared low and high;
-    - `day` must hold whole numbers; days without a row, and cells that are empty, are not observed;
-    - the first two columns of `edges` are friends; users without a row in the table are left out.
+    - `bounds` names the attributes to use, each with its declared low and high; `categories` those
+      that are words: each declared word becomes an attribute "column=word" of 0 and 1;
+    - `day` holds whole numbers or dates (2026-11-16, with or without a time); days without a row,
+      and with a cell that is empty or no declared word, are not observed;
+    - the first two columns of `edges` are friends, under a header or without one. A friend who has
+      no row in the table is a user who recorded nothing.
 
     **Assumes** that the first and the last day and the list of users are public: they are read from
-    the table, and day numbers, weeks and the panel's length follow from them.
+    the files, and day numbers, weeks and the panel's length follow from them.
     """
-    rows = read_table(Path(table))
-    for column in (user, day, *bounds):
-        if rows and column not in rows[0]:
-            raise damaged(Path(table), f"there is no column {column!r}")
+    words = {} if categories is None else categories
+    path = Path(table)
+    rows = read_table(path)
     if not rows:
-        raise damaged(Path(table), "there are no rows")
-    names = tuple(sorted({r[user] for r in rows}))
+        raise damaged(path, "there are no rows")
+    for column in (user, day, *bounds, *words):
+        if column not in rows[0]:
+            raise damaged(path, f"there is no column {column!r}")
+    pairs = [] if edges is None else read_pairs(Path(edges), known={r[user].strip() for r in rows})
+    names = tuple(sorted({r[user].strip() for r in rows} | {friend for p in pairs for friend in p}))
     place = {u: i for i, u in enumerate(names)}
     try:
-        days = np.array([int(r[day]) for r in rows])
-        cells = np.array([[_number(r[a]) for a in bounds] for r in rows], dtype=np.float64)
+        days = np.array([_day(r[day]) for r in rows])
+        numbers = [[_number(r[a]) for a in bounds] for r in rows]
     except ValueError as error:
-        raise damaged(Path(table), str(error)) from None
-    values = np.full((len(names), int(days.max() - days.min()) + 1, len(bounds)), np.nan)
-    values[[place[r[user]] for r in rows], days - days.min()] = cells
-    pairs = [] if edges is None else [tuple(r.values())[:2] for r in read_table(Path(edges))]
+        raise damaged(path, str(error)) from None
+    columns = [(c, word) for c, allowed in words.items() for word in allowed]
+    told = [
+        [float(r[c].strip() == w) if r[c].strip() in words[c] else np.nan for c, w in columns]
+        for r in rows
+    ]
+    attributes = (*bounds, *(f"{c}={word}" for c, word in columns))
+    values = np.full((len(names), int(days.max() - days.min()) + 1, len(attributes)), np.nan)
+    values[[place[r[user].strip()] for r in rows], days - days.min()] = np.hstack([numbers, told])
+    limits = [*bounds.values(), *[(0.0, 1.0)] * len(columns)]
     return Panel(
-        name=name or Path(table).stem,
-        about=f"{len(names)} users from {Path(table).name}",
+        name=name or path.stem,
+        about=f"{len(names)} users from {path.name}",
         values=values,
-        attributes=tuple(bounds),
+        attributes=attributes,
         target=target,
-        low=np.array([low for low, _ in bounds.values()]),
-        high=np.array([high for _, high in bounds.values()]),
+        low=np.array([low for low, _ in limits]),
+        high=np.array([high for _, high in limits]),
         users=names,
-        edges=np.array(
-            [(place[a], place[b]) for a, b in pairs if a in place and b in place], dtype=np.int64
-        ),
+        edges=np.array([(place[a], place[b]) for a, b in pairs], dtype=np.int64),
         events=tuple(events),
         season=season,
+        first=int(days.min()),
     )
+
+
+def read_pairs(path: Path, *, known: Set[str]) -> list[tuple[str, str]]:
+    """Friends from the first two columns of a CSV file.
+
+    The first line is a header where neither of its cells is a user of the table or occurs again.
+    """
+    if not path.is_file():
+        raise MissingFile(path)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file) if row]
+    if any(len(row) < 2 for row in rows):
+        raise damaged(path, "two columns wanted: friends")
+    pairs = [(row[0].strip(), row[1].strip()) for row in rows]
+    seen = known | {cell for pair in pairs[1:] for cell in pair}
+    header = bool(pairs) and not seen & set(pairs[0])
+    return pairs[header:]
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -252,3 +284,16 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def _number(cell: str) -> float:
     return float(cell) if cell.strip() else float("nan")
+
+
+def _day(cell: str) -> int:
+    """A whole number, or the number of a date."""
+    text = cell.strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).toordinal()
+    except ValueError:
+        raise ValueError(f"{text!r} is no day: a whole number or a date like 2026-11-16") from None

@@ -99,7 +99,17 @@ def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int =
     )  # fmt: skip
 
 
-def read_declaration(path: Path) -> dict[str, Any]:
+def declared_columns(
+    declaration: Path | None,
+) -> tuple[dict[str, tuple[float, float]], dict[str, list[str]]]:
+    """Bounds and categories of columns, where a file declares no classes."""
+    if declaration is None:
+        raise InvalidArgument("--bounds", None, 'a JSON file, {"bounds": {"steps": [0, 30000]}}')
+    told = read_declaration(declaration, classes=False)
+    return _by_column(told["bounds"]), dict(told["categories"])
+
+
+def read_declaration(path: Path, *, classes: bool = True) -> dict[str, Any]:
     """What is public, from its file; null where something was left to fill in is an error."""
     if not path.is_file():
         raise MissingFile(path, "`privet data describe FILE --private` writes one to fill in")
@@ -109,10 +119,10 @@ def read_declaration(path: Path) -> dict[str, Any]:
         raise InvalidArgument("--bounds", str(path), "a JSON file", str(e)) from None
     if not isinstance(told, dict) or not set(told) <= set(KEYS):
         raise InvalidArgument("--bounds", str(path), f"a JSON object with {', '.join(KEYS)}")
-    classes = told.get("classes")
-    if not isinstance(classes, list) or len(classes) < 2:
+    named = told.get("classes")
+    if classes and (not isinstance(named, list) or len(named) < 2):
         raise InvalidArgument(
-            "classes", classes, f"a list in {path.name} of two or more: every label that may occur"
+            "classes", named, f"a list in {path.name} of two or more: every label that may occur"
         )
     whole = {"bounds": {}, "categories": {}, "ignore": [], **told}
     for key, value in whole.items():

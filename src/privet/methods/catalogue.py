@@ -28,6 +28,7 @@ _OWN = {
     ),
     "local-records": "privet.methods.adaptive_laplace.local:LocalRecords",
     "autoencoder": "privet.methods.autoencoder.method:AutoencoderStack",
+    "behaviour": "privet.methods.autoencoder.behaviour.method:Behaviour",
     "residual": "privet.methods.residual.noisy_inputs:NoisyInputs",
     "pate": "privet.methods.pate.mean:MeanPATE",
     "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
@@ -36,6 +37,7 @@ _MODELS = {
     "LinearModel": "privet.methods.models:LinearModel",
     "NetworkModel": "privet.methods.models:NetworkModel",
     "StackModel": "privet.methods.autoencoder.stack:StackModel",
+    "BehaviourNetwork": "privet.methods.autoencoder.behaviour.network:BehaviourNetwork",
     "EnsembleModel": "privet.methods.models:EnsembleModel",
 }
 """Models of our methods, apart from the code that trains them: loading needs no trainer."""

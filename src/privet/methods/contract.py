@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.dataset import Dataset
 from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Protects, Unit
@@ -121,6 +122,26 @@ class Plan(ABC):
         return {}
 
 
+class Files(ABC):
+    """How a method reads the user's own files where a record is more than a row with a label.
+
+    A frozen dataclass: its fields are options of `privet train`, and kept with the run.
+    """
+
+    record: ClassVar[str]
+    """What a record is called where predictions are listed."""
+
+    @abstractmethod
+    def training(self, data: Path, declaration: Path | None, method: Any) -> tuple[Any, Dataset]:
+        """The method with the public facts of these files, and its records."""
+
+    @abstractmethod
+    def asked(
+        self, data: Path, declaration: Path | None, method: Any, shape: tuple[int, ...]
+    ) -> tuple[Array, list[str]]:
+        """Records of this shape to ask a model about, and what each is called."""
+
+
 class Model(ABC):
     """What was released: it answers for rows, and is made of arrays and JSON."""
 
@@ -186,6 +207,10 @@ class Method(ABC, Generic[PlanType]):
 
     smallest: ClassVar[int] = 8
     """Records of the smallest data set that it is tried on."""
+    smallest_shape: ClassVar[tuple[int, ...]] = (2,)
+    """The shape of a row of it."""
+    files: ClassVar[type[Files] | None] = None
+    """How it reads files where a record is more than a row with a label; None: it is not."""
 
     @abstractmethod
     def plan(self, facts: PublicFacts) -> PlanType:

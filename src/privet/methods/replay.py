@@ -312,11 +312,11 @@ def small_facts(method: Method[Any], *, epsilon: float = 1.0, delta: float = 1e-
     """Public facts of a data set that is as small as a method can do with."""
     return PublicFacts(
         records=method.smallest,
-        features=2,
+        features=math.prod(method.smallest_shape),
         outputs=2,
         epsilon=epsilon,
         delta=delta,
-        shape=(2,),
+        shape=method.smallest_shape,
     )
 
 

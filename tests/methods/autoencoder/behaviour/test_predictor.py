@@ -10,6 +10,7 @@ import pytest
 from privet import loss as losses
 from privet.data.behaviour import Panel, rolling
 from privet.data.behaviour_health import health_network
+from privet.data.records import PublicFacts
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Backing, Standing, Unit
 from privet.ledger import Ledger
@@ -20,18 +21,22 @@ from privet.methods.autoencoder.behaviour import (
     FriendshipInfluence,
     PropagationInfluence,
 )
-from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, plan_behaviour
+from privet.methods.autoencoder.behaviour.influence import tie_weights
+from privet.methods.autoencoder.behaviour.plan import Sizes, plan_behaviour
 from privet.noise import secure, seeded
 
 Split = tuple[Examples, Examples]
 
 
-def facts(**changes: object) -> BehaviourFacts:
+def facts(**changes: object) -> tuple[PublicFacts, Sizes]:
     given: dict[str, object] = {
         "users": 254, "days": 236, "friends": 24, "attributes": 30, "events": 3, "lags": 3,
-        "epsilon": 1.0, "delta": 1e-5, "unit": Unit.USER,
+        "epsilon": 1.0,
     }  # fmt: skip
-    return BehaviourFacts(**(given | changes))  # type: ignore[arg-type]
+    told = given | changes
+    epsilon = told.pop("epsilon")
+    public = PublicFacts(records=254, features=30, outputs=2, epsilon=epsilon, delta=1e-5)  # type: ignore[arg-type]
+    return public, Sizes(**told)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,7 @@ def split(panel: Panel) -> Split:
 def test_all_releases_together_cost_the_budget(
     epsilon: float, hidden: tuple[int, ...], influence: FriendshipInfluence | PropagationInfluence
 ) -> None:
-    plan = plan_behaviour(facts(epsilon=epsilon), hidden=hidden, influence=influence)
+    plan = plan_behaviour(*facts(epsilon=epsilon), hidden=hidden, influence=influence)
     assert 0.999 * epsilon < plan.loss.epsilon(1e-5) <= epsilon
     # an independent sum: squares of mu = sensitivity over noise
     bare = [plan.output_moments(20).add_remove.l2 / plan.output.scale]
@@ -63,10 +68,12 @@ def test_all_releases_together_cost_the_budget(
 
 def test_layers_are_learned_where_they_stand_out_of_the_noise() -> None:
     def hidden(**changes: object) -> tuple[int, ...]:
-        return plan_behaviour(facts(**changes), hidden=None, influence=FriendshipInfluence()).hidden
+        return plan_behaviour(
+            *facts(**changes), hidden=None, influence=FriendshipInfluence()
+        ).hidden
 
     assert hidden() == ()
-    assert hidden(unit=Unit.RECORD) == (8, 8)
+    assert hidden(per_user=False) == (8, 8)
     assert hidden(users=20_000) == (8, 8)
 
 
@@ -104,8 +111,8 @@ def test_played_back_without_a_user_the_model_is_the_same(panel: Panel, hidden, 
         made.append(transcript)
     for one, other in zip(made[0].releases, made[1].releases, strict=True):
         assert 0.0 < np.linalg.norm(one.exact - other.exact) <= one.sensitivity
-    assert np.array_equal(fitted[0].weights_, fitted[1].weights_)
-    for one, other in zip(fitted[0].layers_, fitted[1].layers_, strict=True):
+    assert np.array_equal(fitted[0].model_.weights, fitted[1].model_.weights)
+    for one, other in zip(fitted[0].model_.layers, fitted[1].model_.layers, strict=True):
         assert np.array_equal(one.weights, other.weights)
 
 
@@ -128,7 +135,7 @@ def test_the_ledger_is_charged_first_and_can_refuse(split: Split) -> None:
     refused = BehaviourPredictor(epsilon=1.4, ledger=ledger, random_state=0)
     with pytest.raises(BudgetExceeded):
         refused.fit(split[0])
-    assert "weights_" not in vars(refused) and "layers_" not in vars(refused)
+    assert "model_" not in vars(refused)
     wrong = Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5)
     with pytest.raises(InvalidArgument, match="per user"):
         BehaviourPredictor(ledger=wrong).fit(split[0])
@@ -139,10 +146,13 @@ def test_it_learns_and_is_reproducible(split: Split) -> None:
     plenty = BehaviourPredictor(epsilon=200.0, random_state=1).fit(train).score(test)
     assert plenty > 0.70
     one, two = (BehaviourPredictor(random_state=3).fit(train) for _ in range(2))
-    assert np.array_equal(one.weights_, two.weights_)
-    assert not np.array_equal(one.weights_, BehaviourPredictor(random_state=4).fit(train).weights_)
+    assert np.array_equal(one.model_.weights, two.model_.weights)
     assert not np.array_equal(
-        BehaviourPredictor().fit(train).weights_, BehaviourPredictor().fit(train).weights_
+        one.model_.weights, BehaviourPredictor(random_state=4).fit(train).model_.weights
+    )
+    assert not np.array_equal(
+        BehaviourPredictor().fit(train).model_.weights,
+        BehaviourPredictor().fit(train).model_.weights,
     )
     assert BehaviourPredictor(random_state=secure()).fit(train).score(test) > 0.4
 
@@ -150,8 +160,8 @@ def test_it_learns_and_is_reproducible(split: Split) -> None:
 def test_layers_and_probabilities(split: Split, panel: Panel) -> None:
     train, test = split
     model = BehaviourPredictor(epsilon=8.0, unit="record", hidden=(6, 4), random_state=0).fit(train)
-    assert [layer.units for layer in model.layers_] == [6, 4]
-    for layer in model.layers_:
+    assert [layer.units for layer in model.model_.layers] == [6, 4]
+    for layer in model.model_.layers:
         assert np.allclose(layer.weights.T @ layer.weights, np.eye(layer.units))
     p = model.predict_proba(test)
     assert ((p > 0.0) & (p < 1.0)).all() and model.score(test) > 0.68
@@ -170,8 +180,8 @@ def test_influence_is_found_where_it_was_put() -> None:
     assert theta[2] == 1.0 and theta[0] < 0.8
     # with noise far above the counts nothing is believed: all ties alike
     assert (found.strengths(counts.value, 1e6) > 0.999).all()
-    weights = found.weights(made.panel.edges, 254, counts.value, 0.0)
-    alike = FriendshipInfluence().weights(made.panel.edges, 254, None, 0.0)
+    weights = tie_weights(made.panel.edges, 254, found.levels, theta)
+    alike = tie_weights(made.panel.edges, 254, (), FriendshipInfluence().strengths(None, 0.0))
     pairs = made.influence > 0.0
     estimated, public = (
         np.corrcoef(w[pairs], made.influence[pairs])[0, 1] for w in (weights, alike)

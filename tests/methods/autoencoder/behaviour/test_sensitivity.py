@@ -9,13 +9,13 @@ import pytest
 
 from privet.bounds import user_weights
 from privet.data.behaviour import Panel
-from privet.guarantee import Unit
+from privet.data.records import PublicFacts
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.graph import friend_weights, largest_degree
 from privet.methods.autoencoder.behaviour.influence import FriendshipInfluence, PropagationInfluence
 from privet.methods.autoencoder.behaviour.layers import Layer
-from privet.methods.autoencoder.behaviour.plan import CROSS, SECOND, BehaviourFacts, plan_behaviour
-from privet.methods.autoencoder.behaviour.predictor import BehaviourPredictor
+from privet.methods.autoencoder.behaviour.network import own_rows
+from privet.methods.autoencoder.behaviour.plan import CROSS, SECOND, Sizes, plan_behaviour
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
 
 USERS, DAYS = 9, 12
@@ -39,14 +39,13 @@ def random_panel(seed: int, *, star: bool = False, extreme: bool = False) -> Pan
 def packed(panel: Panel, weights: Any = None) -> tuple[Any, Any, float]:
     """The output layer's packed moments, the second moments of layer 1, and what is declared."""
     rows = Examples.of(panel, range(4, DAYS), lags=3)
-    facts = BehaviourFacts(
+    facts = PublicFacts(records=len(panel.users), features=3, outputs=2, epsilon=1.0, delta=1e-5)
+    sizes = Sizes(
         users=len(panel.users), days=DAYS - 4, friends=largest_degree(panel.edges), attributes=3, events=1,
-        lags=3, epsilon=1.0, delta=1e-5, unit=Unit.USER,
+        lags=3,
     )  # fmt: skip
-    plan = plan_behaviour(facts, hidden=(), influence=FriendshipInfluence())
-    model = BehaviourPredictor(hidden=())
-    model.layers_ = ()
-    own = model.own_rows(rows)
+    plan = plan_behaviour(facts, sizes, hidden=(), influence=FriendshipInfluence())
+    own = own_rows(rows, ())
     shape = plan.row_shape(own.shape[1])
     total = plan.output_moments(own.shape[1]).sum()
     friends = friend_weights(panel.edges, len(panel.users)) if weights is None else weights

@@ -6,10 +6,12 @@ from privet.methods.autoencoder.behaviour.influence import (
     Influence,
     PropagationInfluence,
 )
+from privet.methods.autoencoder.behaviour.method import Behaviour
 from privet.methods.autoencoder.behaviour.model import BehaviourModel
 from privet.methods.autoencoder.behaviour.predictor import BehaviourPredictor
 
 __all__ = [
+    "Behaviour",
     "BehaviourModel",
     "BehaviourPredictor",
     "Examples",

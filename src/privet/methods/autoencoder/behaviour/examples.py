@@ -15,8 +15,9 @@ the user, and a user's trace in the examples of others is g alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Self, final
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,45 +73,68 @@ class Examples:
         """
         if not days or days.step != 1 or not 1 <= days.start < days.stop <= panel.days:
             raise InvalidArgument("days", days, f"a range of days between 1 and {panel.days}")
-        statuses = panel.statuses()[:, days.start : days.stop]
-        user, place = np.nonzero(statuses >= 0)
-        if not len(user):
-            raise InvalidArgument("days", days, "days on which somebody has a status")
+        statuses = panel.statuses()
+        statuses[:, : days.start] = -1
+        statuses[:, days.stop :] = -1
         known = panel.before(days.stop - 1) if days.stop > 1 else panel
-        return cls._rows(known, user, place + days.start, statuses[user, place], lags, len(days))
+        return cls.of_series(
+            known.scaled(),
+            _seasons(panel, days.stop)[None],
+            statuses[:, : days.stop],
+            lags=lags,
+            span=len(days),
+            **_public(panel),
+        )
 
     @classmethod
     def tomorrow(cls, panel: Panel, *, lags: int = 3) -> Self:
         """A row for every user, recorded today or not, for the day after the panel's last."""
-        user = np.arange(len(panel.users))
-        unknown = np.full(len(user), -1, dtype=np.int64)
-        return cls._rows(panel, user, np.full(len(user), panel.days), unknown, lags, 1)
+        unknown = np.full((len(panel.users), panel.days + 1), -1)
+        unknown[:, -1] = 0
+        found = cls.of_series(
+            panel.scaled(),
+            _seasons(panel, panel.days + 1)[None],
+            unknown,
+            lags=lags,
+            span=1,
+            **_public(panel),
+        )
+        return replace(found, status=np.full(len(found), -1))
 
     @classmethod
-    def _rows(
-        cls, panel: Panel, user: Whole, day: Whole, status: Whole, lags: int, span: int
+    def of_series(
+        cls,
+        values: Array,
+        calendar: Array,
+        statuses: Whole,
+        *,
+        lags: int,
+        span: int,
+        edges: Whole,
+        target: int,
+        events: tuple[int, ...],
     ) -> Self:
+        """A row for every status of at least 0: users x days, one more than `values` may have.
+
+        `values`: users x days x attributes in [0, 1], NaN where nothing was recorded; `calendar`:
+        the place of each *predicted* day in the season, for all users (1 x days x 2) or by user.
+        """
         lags = _check.count("lags", lags)
-        x = against_own_past(panel.scaled())
-        target = panel.attributes.index(panel.target)
+        user, day = np.nonzero(statuses >= 0)
+        x = against_own_past(values)
         padded = np.concatenate([np.zeros((len(x), lags + 1, x.shape[2])), x], axis=1)
         at = day - 1 + lags + 1
-        past = np.stack([padded[user, at - k] for k in range(1, lags + 1)], axis=1)
-        calendar = np.zeros((len(user), 2))
-        if panel.season:
-            angle = 2.0 * np.pi * (day % panel.season) / panel.season
-            calendar = np.column_stack([np.cos(angle), np.sin(angle)])
         return cls(
             now=padded[user, at],
-            past=past,
-            calendar=calendar,
-            status=status,
+            past=np.stack([padded[user, at - k] for k in range(1, lags + 1)], axis=1),
+            calendar=np.broadcast_to(calendar, (len(x), *calendar.shape[1:]))[user, day],
+            status=statuses[user, day],
             user=user,
             day=day,
             activity=x[:, :, target],
-            edges=panel.edges,
+            edges=edges,
             target=target,
-            events=tuple(panel.attributes.index(name) for name in panel.events),
+            events=events,
             span=span,
         )
 
@@ -129,11 +153,33 @@ class Examples:
 
     def own(self) -> Array:
         """Now, lags and calendar side by side: the user's own part of a row."""
-        return np.hstack([self.now, self.past.reshape(len(self), -1), self.calendar])
+        return np.hstack(
+            [self.now, self.past.reshape(len(self), math.prod(self.past.shape[1:])), self.calendar]
+        )
 
     def social(self, weights: Array) -> Array:
         """sum_v weights[v, u] g_vt for each row: what friends did on the eve."""
         return np.asarray((weights.T @ self.activity)[self.user, self.day - 1])
+
+
+def _public(panel: Panel) -> dict[str, Any]:
+    return {
+        "edges": panel.edges,
+        "target": panel.attributes.index(panel.target),
+        "events": tuple(panel.attributes.index(name) for name in panel.events),
+    }
+
+
+def _seasons(panel: Panel, days: int) -> Array:
+    return season_places(panel.first + np.arange(days), panel.season)
+
+
+def season_places(day: Whole, season: int) -> Array:
+    """Cosine and sine of days' places in the season; zeros without one."""
+    if not season:
+        return np.zeros((len(day), 2))
+    angle = 2.0 * np.pi * (day % season) / season
+    return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def against_own_past(values: Array) -> Array:

@@ -56,8 +56,24 @@ class Influence(ABC):
         """What has to be released, with its sensitivity per user; None if nothing."""
 
     @abstractmethod
-    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
-        """a theta, users x users, from the public graph and what was released (with this noise)."""
+    def strengths(self, released: Array | None, noise: float) -> Array:
+        """theta of each kind of tie, from what was released with this noise: post-processing."""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Kind k of ties has at least `levels[k - 1]` common friends; () for one kind."""
+        return ()
+
+
+def tie_kinds(edges: Edges, users: int, levels: tuple[int, ...]) -> NDArray[np.int64]:
+    """Users x users: the kind of each tie."""
+    graph = adjacency_matrix(edges, users)
+    return np.searchsorted(np.asarray(levels), graph @ graph, side="right")
+
+
+def tie_weights(edges: Edges, users: int, levels: tuple[int, ...], theta: Array) -> Array:
+    """a theta, users x users."""
+    return np.asarray(friend_weights(edges, users) * theta[tie_kinds(edges, users, levels)])
 
 
 @final
@@ -66,7 +82,7 @@ class FriendshipInfluence(Influence):
     """theta = 1: all friendships count alike. Costs nothing: the graph is public.
 
     >>> edges = np.array([(0, 1), (1, 2)])
-    >>> FriendshipInfluence().weights(edges, 3, None, 0.0)[1].tolist()
+    >>> tie_weights(edges, 3, (), FriendshipInfluence().strengths(None, 0.0))[1].tolist()
     [0.5, 0.0, 0.5]
     """
 
@@ -85,8 +101,8 @@ class FriendshipInfluence(Influence):
     def counts(self, activity: Array, edges: Edges) -> Bounded | None:
         return None
 
-    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
-        return friend_weights(edges, users)
+    def strengths(self, released: Array | None, noise: float) -> Array:
+        return np.ones(1)
 
 
 @final
@@ -140,17 +156,12 @@ class PropagationInfluence(Influence):
             l1=2.0 * (1.0 + SQUARES) * slack, l2=2.0 * math.sqrt(1.0 + SQUARES**2) * slack
         )
 
-    def kinds(self, edges: Edges, users: int) -> NDArray[np.int64]:
-        """Users x users: the kind of each tie."""
-        graph = adjacency_matrix(edges, users)
-        return np.searchsorted(np.asarray(self.levels), graph @ graph, side="right")
-
     def counts(self, activity: Array, edges: Edges) -> Bounded | None:
         sign = np.sign(activity)
         users, days = sign.shape
         if days < 2:
             raise InvalidArgument("days", days, "at least 2 to see activity propagate")
-        weights, kinds = friend_weights(edges, users), self.kinds(edges, users)
+        weights, kinds = friend_weights(edges, users), tie_kinds(edges, users, self.levels)
         low = (sign[:, :-1] < 0.0).astype(np.float64)
         propagated = weights * (sign[:, :-1] @ (low * sign[:, 1:]).T) / (days - 1)
         exposed = weights * (sign[:, :-1] ** 2 @ low.T) / (days - 1)
@@ -168,14 +179,10 @@ class PropagationInfluence(Influence):
             unit=Unit.USER,
         )
 
-    def weights(self, edges: Edges, users: int, released: Array | None, noise: float) -> Array:
+    def strengths(self, released: Array | None, noise: float) -> Array:
+        """The strongest is 1."""
         if released is None:
             raise InvalidArgument("released", released, "the released counts")
-        theta = self.strengths(released, noise)
-        return np.asarray(friend_weights(edges, users) * theta[self.kinds(edges, users)])
-
-    def strengths(self, released: Array, noise: float) -> Array:
-        """theta of each kind of tie, the strongest being 1: post-processing."""
         kinds = len(self.levels) + 1
         pushed = np.maximum(released[kinds:] / SQUARES, 0.0)
         spread = noise / SQUARES
@@ -186,26 +193,11 @@ class PropagationInfluence(Influence):
         return np.asarray(np.clip(believed * relative + 1.0 - believed, 0.0, 1.0))
 
 
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReleasedInfluence:
-    """An influence model with what was paid for: gives a theta for any graph."""
-
-    model: Influence
-    counts: Array | None
-    noise: float
-
-    def weights(self, edges: Edges, users: int) -> Array:
-        """a theta, users x users."""
-        return self.model.weights(edges, users, self.counts, self.noise)
-
-
 def release_influence(
     influence: Influence, activity: Array, edges: Edges, *, mechanism: Gaussian | None, rng: Source
-) -> ReleasedInfluence:
-    """Release what the model needs; whoever calls this has charged for it."""
+) -> Array:
+    """theta of each kind, from a release of what it needs; whoever calls this has charged."""
     counts = influence.counts(activity, edges)
     if counts is None or mechanism is None:
-        return ReleasedInfluence(model=influence, counts=None, noise=0.0)
-    noisy = mechanism.release(counts, rng=rng)
-    return ReleasedInfluence(model=influence, counts=noisy, noise=mechanism.scale)
+        return influence.strengths(None, 0.0)
+    return influence.strengths(mechanism.release(counts, rng=rng), mechanism.scale)

@@ -9,6 +9,7 @@ from typing import Any, final
 from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Moments
+from privet.data.records import PublicFacts
 from privet.guarantee import Premise, Unit
 from privet.mechanisms import Gaussian
 from privet.mechanisms.base import ratio_up, smallest_scale
@@ -28,8 +29,8 @@ SOCIAL = 0.3
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class BehaviourFacts:
-    """Public facts: the sizes of the panel and of the graph, and the budget."""
+class Sizes:
+    """Public sizes of the panel and of the graph, and whether a user or a tuple is covered."""
 
     users: int
     days: int
@@ -38,27 +39,12 @@ class BehaviourFacts:
     attributes: int
     events: int
     lags: int
-    epsilon: float
-    delta: float
-    unit: Unit
-
-    @property
-    def declared(self) -> bool:
-        """The graph and its users are public, whoever has records: a user's may come or go."""
-        return True
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        """What the panel states about itself."""
-        people = premises.one_group_each("user")
-        if self.unit is Unit.RECORD:
-            people = premises.tuple_records(self.lags + 2)
-        return premises.PUBLIC_GRAPH, people
+    per_user: bool = True
 
     @property
     def weight(self) -> int:
         """The most that all examples weigh together."""
-        return self.users if self.unit is Unit.USER else self.users * self.days
+        return self.users if self.per_user else self.users * self.days
 
 
 @final
@@ -70,7 +56,8 @@ class BehaviourPlan(Plan):
     stood out of the noise before; the noise does not, so neither does the price.
     """
 
-    facts: BehaviourFacts  # type: ignore[assignment]
+    facts: PublicFacts
+    sizes: Sizes
     hidden: tuple[int, ...]
     influence: Gaussian | None
     layers: tuple[Gaussian, ...]
@@ -88,30 +75,38 @@ class BehaviourPlan(Plan):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        """What bounds a unit, and the law of the noise."""
-        return self.output_moments(self.own_features()).sum().bounded().premise, self.output.law
+        """What bounds a unit, the law of the noise, the public graph, and who is covered."""
+        people = premises.one_group_each("user")
+        if not self.sizes.per_user:
+            people = premises.tuple_records(self.sizes.lags + 2)
+        bound = self.output_moments(self.own_features()).sum().bounded().premise
+        return bound, self.output.law, premises.PUBLIC_GRAPH, people
+
+    @property
+    def unit(self) -> Unit:
+        return Unit.USER if self.sizes.per_user else Unit.RECORD
 
     @property
     def signal(self) -> Signal:
         """All examples, against the numbers of the output layer."""
-        return Signal(units=self.facts.weight, numbers=self.own_features() + 1)
+        return Signal(units=self.sizes.weight, numbers=self.own_features() + 1)
 
     def summary(self) -> dict[str, Any]:
         return {"hidden": list(self.hidden), "noise": self.output.scale}
 
     def own_features(self, codes: int = 0, deeper: int = 0) -> int:
         """Length of the own part: target and lags, events, calendar, constant, codes with lags."""
-        f = self.facts
+        f = self.sizes
         return (f.lags + 1) * (1 + codes) + f.events + 3 + deeper
 
     def layer_moments(self, features: int) -> Moments:
         """The second moments that a layer releases."""
-        bits = RowShape(own=features, social=0.0, friends=0, days=1, weight=self.facts.weight).bits
+        bits = RowShape(own=features, social=0.0, friends=0, days=1, weight=self.sizes.weight).bits
         return Moments(features=features, bits=bits)
 
     def row_shape(self, own: int) -> RowShape:
         """The output layer's rows."""
-        f = self.facts
+        f = self.sizes
         return RowShape(
             own=own,
             social=SOCIAL if f.friends else 0.0,
@@ -122,13 +117,11 @@ class BehaviourPlan(Plan):
 
     def output_moments(self, own: int) -> Moments:
         """The moments that the output layer releases."""
-        return self.row_shape(own).moments(
-            second=SECOND, cross=CROSS, per_user=self.facts.unit is Unit.USER
-        )
+        return self.row_shape(own).moments(second=SECOND, cross=CROSS, per_user=self.sizes.per_user)
 
 
 def plan_behaviour(
-    facts: BehaviourFacts, *, hidden: tuple[int, ...] | None, influence: Influence
+    facts: PublicFacts, sizes: Sizes, *, hidden: tuple[int, ...] | None, influence: Influence
 ) -> BehaviourPlan:
     """Split the budget and set the noise.
 
@@ -136,20 +129,21 @@ def plan_behaviour(
     weight / features, is above what noise alone would show; otherwise the budget is kept for the
     output layer. With 254 users no layer is worth its price at epsilon 1; with 50,000 tuples it is.
     """
-    mu = losses.gaussian_mu(facts.epsilon, facts.delta) * (1.0 - 2.0**-40)
+    mu = facts.mu * (1.0 - 2.0**-40)
     if hidden is None:
-        edge = noise_edge(1.0 / (mu * math.sqrt(LAYER_SHARE)), facts.attributes)
-        hidden = (8, 8) if facts.weight / facts.attributes > edge else ()
+        edge = noise_edge(1.0 / (mu * math.sqrt(LAYER_SHARE)), sizes.attributes)
+        hidden = (8, 8) if sizes.weight / sizes.attributes > edge else ()
     for units in hidden:
         _check.count("hidden", units)
     spent = influence.share + LAYER_SHARE * len(hidden)
     rest = _check.positive("the budget left for the output layer", 1.0 - spent)
     widest = BehaviourPlan(
-        facts=facts, hidden=hidden, influence=None, layers=(), output=Gaussian(scale=1.0), costs=()
-    )
+        facts=facts, sizes=sizes, hidden=hidden, influence=None, layers=(),
+        output=Gaussian(scale=1.0), costs=(),
+    )  # fmt: skip
     codes = hidden[0] if hidden else 0
     deeper = hidden[1] if len(hidden) > 1 else 0
-    inputs = (facts.attributes, widest.own_features(codes))[: len(hidden)]
+    inputs = (sizes.attributes, widest.own_features(codes))[: len(hidden)]
     made = [
         _gaussian(
             widest.layer_moments(d).add_remove.l2, d * (d + 1) // 2, mu * math.sqrt(LAYER_SHARE)
@@ -165,6 +159,7 @@ def plan_behaviour(
         )
     return BehaviourPlan(
         facts=facts,
+        sizes=sizes,
         hidden=hidden,
         influence=None if first is None else first[0],
         layers=tuple(m for m, _ in made),

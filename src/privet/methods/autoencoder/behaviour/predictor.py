@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.bounds import Quadratic, UserWeights, user_weights
+from privet.bounds import Quadratic, user_weights
+from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger
@@ -24,10 +25,13 @@ from privet.methods.autoencoder.behaviour.influence import (
     FriendshipInfluence,
     Influence,
     release_influence,
+    tie_weights,
 )
 from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
 from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
-from privet.methods.autoencoder.behaviour.plan import BehaviourFacts, BehaviourPlan, plan_behaviour
+from privet.methods.autoencoder.behaviour.network import BehaviourNetwork, own_rows
+from privet.methods.autoencoder.behaviour.plan import BehaviourPlan, Sizes, plan_behaviour
+from privet.methods.autoencoder.behaviour.series import Layout
 from privet.methods.contract import Spending
 from privet.methods.promise import check_terms, promise
 from privet.noise import Source
@@ -35,10 +39,50 @@ from privet.noise.source import source_of
 
 Array = NDArray[np.float64]
 
-LAGGED, CALENDAR, CONSTANT, CODES = 0.5, 0.3, 0.1, 0.5
-"""How long lags, calendar, constant and codes are beside today's target: public design."""
 RIDGE = 1.0
 """In units of what noise adds to an eigenvalue."""
+
+
+def learn(
+    examples: Examples, plan: BehaviourPlan, influence: Influence, rng: Source
+) -> BehaviourNetwork:
+    """Release what was planned and solve; whoever calls this has charged for it."""
+    weights = user_weights(examples.user) if plan.sizes.per_user else np.ones(len(examples))
+    theta = release_influence(
+        influence, examples.activity, examples.edges, mechanism=plan.influence,
+        rng=rng.child("influence"),
+    )  # fmt: skip
+    layers: tuple[Layer, ...] = ()
+    for k, (units, mechanism) in enumerate(zip(plan.hidden, plan.layers, strict=True)):
+        inputs = examples.now if k == 0 else own_rows(examples, layers)
+        layer = release_layer(
+            inputs,
+            weights,
+            units=units,
+            moments=plan.layer_moments(inputs.shape[1]),
+            mechanism=mechanism,
+            rng=rng.child(f"layer {k}"),
+        )
+        layers = (*layers, layer)
+    own = own_rows(examples, layers)
+    shape = plan.row_shape(own.shape[1])
+    total = plan.output_moments(own.shape[1]).sum()
+    social = examples.social(tie_weights(examples.edges, examples.users, influence.levels, theta))
+    total.add(shape.rows(own, social), examples.signs[:, None], weights)
+    found = release_moments(total, plan.output, rng=rng.child("output"))
+    return BehaviourNetwork(
+        layout=Layout(
+            attributes=plan.sizes.attributes,
+            target=examples.target,
+            events=examples.events,
+            levels=influence.levels,
+        ),
+        lags=plan.sizes.lags,
+        social=shape.social,
+        theta=theta,
+        layers=layers,
+        weights=_solve(found),
+    )
 
 
 @final
@@ -82,6 +126,7 @@ class BehaviourPredictor(BehaviourModel):
 
     guarantee_: Guarantee
     ledger_entry_: Entry
+    model_: BehaviourNetwork
 
     def __init__(
         self,
@@ -109,94 +154,45 @@ class BehaviourPredictor(BehaviourModel):
         self.random_state = random_state
         self.claim_ = None
 
-    def plan(self, facts: BehaviourFacts) -> BehaviourPlan:
-        """Releases, noise and price, from public facts."""
-        return plan_behaviour(facts, hidden=self.hidden, influence=self.influence)
-
     def fit(self, examples: Examples) -> Self:
         """Charge, release and solve; the whole budget is spent."""
         if examples.past.shape[1] != self.lags:
             raise InvalidArgument("examples", examples.past.shape[1], f"with {self.lags} lags")
         if (examples.status < 0).any():
             raise InvalidArgument("examples", examples, "examples whose statuses are known")
-        plan = self.plan(self._facts(examples))
+        plan = self.plan(examples)
         rng = source_of(self.random_state)
         spending = self._spending(plan, rng)
         self.ledger_entry_ = spending.charge(what="behaviour prediction (dPAH)")
-        weights = user_weights(examples.user) if self.unit is Unit.USER else np.ones(len(examples))
-        self.influence_ = release_influence(
-            self.influence,
-            examples.activity,
-            examples.edges,
-            mechanism=plan.influence,
-            rng=rng.child("influence"),
-        )
-        self._learn_layers(examples, weights, plan, rng)
-        own = self.own_rows(examples)
-        self.shape_ = plan.row_shape(own.shape[1])
-        total = plan.output_moments(own.shape[1]).sum()
-        rows = self.shape_.rows(own, self._social(examples))
-        total.add(rows, examples.signs[:, None], weights)
-        found = release_moments(total, plan.output, rng=rng.child("output"))
-        self.weights_ = _solve(found)
+        self.model_ = learn(examples, plan, self.influence, rng)
         self.plan_ = plan
         self.guarantee_ = promise(plan, spending.loss, rng)
         return self
 
     def predict_proba(self, examples: Examples) -> Array:
-        rows = self.shape_.rows(self.own_rows(examples), self._social(examples))
-        return sigmoid(rows @ self.weights_)
+        model = self.model_
+        ties = tie_weights(examples.edges, examples.users, self.influence.levels, model.theta)
+        return sigmoid(model.logits(examples, examples.social(ties)))
 
-    def _social(self, examples: Examples) -> Array:
-        return examples.social(self.influence_.weights(examples.edges, examples.users))
-
-    def own_rows(self, examples: Examples) -> Array:
-        """The own part of each row before it is brought to length: a function of own records."""
-        target, n = examples.target, len(examples)
-        parts = [
-            examples.now[:, [target]],
-            LAGGED * examples.past[:, :, target],
-            examples.now[:, list(examples.events)],
-            CALENDAR * examples.calendar,
-            np.full((n, 1), CONSTANT),
-        ]
-        if self.layers_:
-            first = self.layers_[0]
-            lagged = first.codes(examples.past) * LAGGED * CODES
-            parts += [CODES * first.codes(examples.now), lagged.reshape(n, -1)]
-        rows = np.hstack(parts)
-        if len(self.layers_) > 1:
-            rows = np.hstack([rows, CODES * self.layers_[1].codes(rows)])
-        return rows
-
-    def _learn_layers(
-        self, examples: Examples, weights: UserWeights | Array, plan: BehaviourPlan, rng: Source
-    ) -> None:
-        self.layers_: tuple[Layer, ...] = ()
-        for k, (units, mechanism) in enumerate(zip(plan.hidden, plan.layers, strict=True)):
-            inputs = examples.now if k == 0 else self.own_rows(examples)
-            layer = release_layer(
-                inputs,
-                weights,
-                units=units,
-                moments=plan.layer_moments(inputs.shape[1]),
-                mechanism=mechanism,
-                rng=rng.child(f"layer {k}"),
-            )
-            self.layers_ = (*self.layers_, layer)
-
-    def _facts(self, examples: Examples) -> BehaviourFacts:
-        return BehaviourFacts(
+    def plan(self, examples: Examples) -> BehaviourPlan:
+        """Releases, noise and price, from what is public about the examples."""
+        sizes = Sizes(
             users=examples.users,
             days=examples.span,
             friends=largest_degree(examples.edges),
             attributes=examples.now.shape[1],
             events=len(examples.events),
             lags=self.lags,
+            per_user=self.unit is Unit.USER,
+        )
+        facts = PublicFacts(
+            records=sizes.users,
+            features=sizes.attributes,
+            outputs=2,
             epsilon=self.epsilon,
             delta=self.delta,
-            unit=self.unit,
         )
+        return plan_behaviour(facts, sizes, hidden=self.hidden, influence=self.influence)
 
     def _spending(self, plan: BehaviourPlan, rng: Source) -> Spending:
         """Who pays: the ledger that was given, if its terms fit, or one that only records."""

@@ -101,9 +101,14 @@ class RowShape:
         )
 
     def rows(self, own: Array, social: Array) -> Array:
-        """Rows (o, s): own parts brought to their full length, social parts in [-1, 1] scaled."""
-        length = math.sqrt(1.0 - self.social**2) * (1.0 - _MARGIN)
-        norms = np.linalg.norm(own, axis=1, keepdims=True)
-        o = own * (length / np.maximum(norms, 1e-12))
-        s = self.social * (1.0 - _MARGIN) * np.clip(social, -1.0, 1.0)
-        return np.hstack([o, s[:, None]])
+        """Rows (o, s) of this shape."""
+        return social_rows(own, social, self.social)
+
+
+def social_rows(own: Array, social: Array, c: float) -> Array:
+    """Rows (o, s): own parts brought to their full length, social parts in [-1, 1] scaled to c."""
+    length = math.sqrt(1.0 - c**2) * (1.0 - _MARGIN)
+    norms = np.linalg.norm(own, axis=1, keepdims=True)
+    o = own * (length / np.maximum(norms, 1e-12))
+    s = c * (1.0 - _MARGIN) * np.clip(social, -1.0, 1.0)
+    return np.hstack([o, s[:, None]])
