@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -158,6 +160,9 @@ def test_own_tables_by_command(panel: Panel, tmp_path: Path) -> None:
     series = Layout.of(read).series(read)[:, -loaded.domain.shape[0] :]
     rises = loaded.predict_proba(series)[:, 1]
     assert [r["rises"] for r in rows] == [round(float(p), 6) for p in rises]
+
+    loading = "import privet, sys; privet.load(sys.argv[1]); assert not [m for m in sys.modules if m.endswith(('behaviour.method', 'behaviour.predictor'))]"
+    subprocess.run([sys.executable, "-c", loading, str(run)], check=True, timeout=100)
 
     (tmp_path / "other.csv").write_text("user1,user2\n")
     changed = command(

@@ -1,4 +1,11 @@
-"""dPAH: predicting behaviour in a social network under a guarantee for users."""
+"""dPAH: predicting behaviour in a social network under a guarantee for users.
+
+What trains is imported on first use: a saved model is loaded without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.influence import (
@@ -6,9 +13,11 @@ from privet.methods.autoencoder.behaviour.influence import (
     Influence,
     PropagationInfluence,
 )
-from privet.methods.autoencoder.behaviour.method import Behaviour
 from privet.methods.autoencoder.behaviour.model import BehaviourModel
-from privet.methods.autoencoder.behaviour.predictor import BehaviourPredictor
+
+if TYPE_CHECKING:
+    from privet.methods.autoencoder.behaviour.method import Behaviour
+    from privet.methods.autoencoder.behaviour.predictor import BehaviourPredictor
 
 __all__ = [
     "Behaviour",
@@ -19,3 +28,11 @@ __all__ = [
     "Influence",
     "PropagationInfluence",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from privet.methods.autoencoder.behaviour import method, predictor
+
+    return getattr(method if name == "Behaviour" else predictor, name)
