@@ -11,16 +11,14 @@ import pytest
 from privet.noise import seeded
 from privet.papers.adaptive_laplace import audit_record, figures
 from privet.papers.adaptive_laplace.cells import METHODS, PROVED, Bench
-from privet.papers.adaptive_laplace.experiment import (
-    QUICK,
-    AdaptiveLaplaceExperiment,
-    summary,
-)
+from privet.papers.adaptive_laplace.experiment import QUICK, AdaptiveLaplaceExperiment
 from privet.papers.adaptive_laplace.features import sound_rows
+from privet.papers.adaptive_laplace.findings import summary, t_tests
 
 TINY = replace(
     QUICK, data="digits", records=400, epochs=1, pretraining_epochs=1, psgd_steps=3,
-    batch_size=100, units=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
+    batch_size=100, maps=(2, 2), hidden=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
+    methods=METHODS,
 )  # fmt: skip
 
 
@@ -34,7 +32,7 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     told = []
     again = AdaptiveLaplaceExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()} == cells
-    assert again["rows"] == first["rows"] and told[0][1:] == (0, 14)
+    assert again["rows"] == first["rows"] and told[0][1:] == (0, 19)
     assert {r["method"] for r in first["rows"]} == set(METHODS)
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
     assert by["AdLM", 2.0]["proved"] == by["AdLM as released", 2.0]["proved"] == "inf"
@@ -115,6 +113,20 @@ def test_seeds_are_summed_up():
     assert sound["accuracy"] == 85.0 and sound["seeds"] == 2 and sound["standing"] == "proved"
     assert sound["std"] == pytest.approx(7.07, abs=0.01)
     assert ilm["std"] is None and ilm["standing"] == "claimed"
+
+
+def test_t_tests_tell_a_difference_from_chance():
+    def rows(*gaps):
+        return [
+            {"method": m, "epsilon": 0.5, "seed": k, "accuracy": 0.5 + (g if m == "AdLM" else 0.0)}
+            for k, g in enumerate(gaps)
+            for m in ("AdLM", "ILM")
+        ]
+
+    (clear,), (chance,) = t_tests(rows(0.1, 0.11, 0.09)), t_tests(rows(0.1, -0.11, 0.02))
+    assert clear["p"] < 0.01 < 0.3 < chance["p"] and clear["printed"] == "p < .05"
+    assert clear["difference"] == pytest.approx(10.0)
+    assert t_tests(rows(0.1)) == []  # one seed is no test
 
 
 def test_the_papers_settings_are_the_papers():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from privet.audit import Finding, OneShotAudit, laplace_score
 from privet.noise import Source
 from privet.papers.adaptive_laplace import noise as noise
+from privet.papers.adaptive_laplace.released import SENSITIVITY
 
 
 def audit_record(
@@ -45,3 +47,31 @@ def audit_record(
         proved=noise.local_feature_epsilon(epsilon=epsilon, batch_size=batch_size, neurons=h0),
         rng=rng,
     )
+
+
+def audit_shared(
+    *, epsilon: float, trials: int, rng: Source, confidence: float = 0.999, batch_size: int = 1800,
+    features: int = 784,
+) -> Finding:  # fmt: skip
+    """The claim eps_2 of the released code against the difference of two records of a batch.
+
+    Record 0 is white or black, record 1 black; the score is their largest difference.
+
+    **Guarantee** as for `audit_record`.
+    """
+    scales = np.full(features, SENSITIVITY[1] / (batch_size * epsilon))
+
+    def draw(pixel: float, factor: float) -> Callable[[int, Source], NDArray[np.float64]]:
+        batch = np.stack([np.full(features, pixel), np.zeros(features)])
+
+        def scores(n: int, own: Source) -> NDArray[np.float64]:
+            seen = (noise.share_one_draw(batch, factor * scales, own.child(i)) for i in range(n))
+            return np.array([round(float((first - second).max()), 3) for first, second in seen])
+
+        return scores
+
+    return OneShotAudit(trials=trials, pilot=max(trials // 4, 100), confidence=confidence).run(
+        what=f"two records of a batch of the released AdLM, |L|={batch_size}, d={features}",
+        with_record=draw(1.0, 1.0), without_record=draw(0.0, 1.0),
+        control=(draw(1.0, 1e-6), draw(0.0, 1e-6)), claimed=epsilon, proved=math.inf, rng=rng,
+    )  # fmt: skip

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from privet.errors import InvalidArgument
 from privet.noise import Source
 from privet.papers.adaptive_laplace.networks import PublishedNet
-from privet.papers.adaptive_laplace.published import Published, Reading
+from privet.papers.adaptive_laplace.published import Published
+from privet.papers.adaptive_laplace.released import Released, ReleasedNet
 from privet.papers.classifier import Array, Facts, PublishedClassifier, Release
 
 
@@ -25,11 +27,8 @@ class _Published(PublishedClassifier):
     network: PublishedNet | None = None
 
     adaptive: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading.PAPER
 
-    def _release(
-        self, rows: Array, labels: NDArray[np.int64], rng: Source
-    ) -> Release[PublishedNet]:
+    def _release(self, rows: Array, labels: NDArray[np.int64], rng: Source) -> Release[Any]:
         facts = Facts(
             records=len(rows),
             features=rows.shape[1],
@@ -39,7 +38,6 @@ class _Published(PublishedClassifier):
         method = Published(
             network=self._network(facts, rng),
             adaptive=self.adaptive,
-            reading=self.reading,
             epochs=self.epochs,
         )
         self.plan_ = method.plan(facts)
@@ -88,9 +86,27 @@ class PublishedILM(_Published):
 @final
 @dataclass(kw_only=True, eq=False)
 class ReleasedAdLM(_Published):
-    """AdLM as the authors' code had it, as we read it: one draw of noise for a whole batch.
+    """AdLM as its authors' script has it (`released`): one draw of noise for a whole batch.
+
+    `network` is the one that relevance comes from. Predictions depend on the rows that are asked
+    together: the hidden layer is normalised by their moments.
 
     **Guarantee** none: differences of two records of a batch carry no noise.
     """
 
-    reading: ClassVar[Reading] = Reading.RELEASED
+    def _release(self, rows: Array, labels: NDArray[np.int64], rng: Source) -> Release[Any]:
+        if self.ledger is not None:
+            raise InvalidArgument("ledger", self.ledger, "None: nothing finite can be charged")
+        facts = Facts(
+            records=len(rows), features=rows.shape[1], outputs=len(self.classes_),
+            epsilon=self.epsilon,
+        )  # fmt: skip
+        relevant = self._network(facts, rng)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(rng.child("released weights").integers(2**31, 1)[0]))
+            net = ReleasedNet(
+                relevant.shape, classes=facts.outputs, hidden=relevant.hidden,
+                maps=() if len(relevant.shape) == 1 else (32, 64),
+            )  # fmt: skip
+        method = Released(network=net, relevance_network=relevant, epochs=self.epochs)
+        return method.fit(rows, labels, epsilon=self.epsilon, rng=rng)

@@ -18,6 +18,7 @@ from privet.nets.relevance import (
 )
 from privet.noise import seeded
 from privet.papers.adaptive_laplace.cells import PROVED
+from privet.papers.adaptive_laplace.networks import pretrained
 from privet.papers.drawing import panels, quiet, save
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "AdLM": "#b2182b", "ILM": "#ef8a62", "AdLM, |h0| = 1": "#762a83", "AdLM as released": "#999999",
+    "ILM as released": "#cccccc",
     "pSGD": "#2166ac", "sound": "#1b7837", "sound network": "#5aae61",
 }  # fmt: skip
 PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},
@@ -109,7 +111,8 @@ def _against_epochs(results: dict[str, Any]) -> Figure:
 def _relevance(out: Path, bench: Bench) -> list[Path]:
     """Figs. 1 and 3: relevance of single records, and the average, exact and with noise."""
     made, _ = bench.published("AdLM", 1.0, 0)
-    model = made.pretrained(bench.rows, bench.labels, seeded(0))
+    epochs = bench.settings.pretraining_epochs
+    model = pretrained(made.network, bench.rows, bench.labels, epochs, seeded(0))
     rows = torch.from_numpy(bench.rows[:4000]).reshape(-1, *bench.shape)
     labels = torch.from_numpy(bench.labels[:4000].copy())
     first = [int((labels == k).nonzero()[0]) for k in range(bench.data.n_classes)]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet.bounds.polynomial import taylor_error
 from privet.errors import InvalidArgument
 from privet.nets.bounded_layers import LocalResponseNorm, MinMax
+from privet.noise import Source
 from privet.papers.checks import counts
+
+Array = NDArray[Any]
+Watcher = Callable[[int, nn.Module], None]
+"""Called after every epoch with its number and the model."""
+
+
+def nobody(epoch: int, model: nn.Module) -> None:
+    """Watches nothing."""
 
 
 @final
@@ -53,6 +66,7 @@ class PublishedNet(nn.Module):
     `maps` are the feature maps of the convolutions (each followed by ReLU, LRN and 2x2 max
     pooling); with none the first layer is dense with `units` neurons. `hidden` is |h|.
     Dense layers are bounded by LRN over neighbouring units, or by min-max with `min_max`.
+    `activation` is any without negative values (`nn.Sigmoid`), or with `min_max` any at all.
 
     >>> net = PublishedNet((1, 28, 28), classes=10, maps=(32, 64))
     >>> net(torch.rand(2, 1, 28, 28)).shape, net.feature_maps, net.first_layer_neurons
@@ -69,6 +83,7 @@ class PublishedNet(nn.Module):
         units: int = 64,
         hidden: int = 25,
         min_max: bool = False,
+        activation: type[nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
         counts(hidden=hidden, units=units)
@@ -83,9 +98,9 @@ class PublishedNet(nn.Module):
             if len(kernels) != len(maps):
                 raise InvalidArgument("kernel", kernel, f"a number, or one for each of {maps}")
             self.first = FirstConvolution(shape[0], maps[0], kernels[0], kernels[0] // 2)
-            layers = [nn.ReLU(), LocalResponseNorm(), nn.MaxPool2d(2)]
+            layers = [activation(), LocalResponseNorm(), nn.MaxPool2d(2)]
             for (before, after), size in zip(pairwise(maps), kernels[1:], strict=True):
-                layers += [nn.Conv2d(before, after, size, padding=size // 2), nn.ReLU()]
+                layers += [nn.Conv2d(before, after, size, padding=size // 2), activation()]
                 layers += [LocalResponseNorm(), nn.MaxPool2d(2)]
             side = [size // 2 ** len(maps) for size in shape[1:]]
             wide = maps[-1] * side[0] * side[1]
@@ -95,10 +110,12 @@ class PublishedNet(nn.Module):
             wide = units
             inputs = int(torch.Size(shape).numel())
             self.first = FirstLinear(inputs, wide)
-            layers = [nn.ReLU(), MinMax(wide) if min_max else LocalResponseNorm()]
+            layers = [activation(), MinMax(wide) if min_max else LocalResponseNorm()]
             self.feature_maps = self.first_layer_neurons = wide
         last = MinMax(hidden) if min_max else LocalResponseNorm()
-        self.body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(wide, hidden), nn.ReLU(), last)
+        self.body = nn.Sequential(
+            *layers, nn.Flatten(), nn.Linear(wide, hidden), activation(), last
+        )
         self.output = nn.Linear(hidden, classes, bias=False)
         self.shape = shape
         self._start_at_the_base_rate()
@@ -127,6 +144,22 @@ class PublishedNet(nn.Module):
         x = x.flatten(1) if isinstance(self.first, FirstLinear) else x.reshape(-1, *self.shape)
         z: Tensor = self.output(self.body(self.first(x)))
         return z
+
+
+def pretrained(
+    network: PublishedNet, rows: Array, labels: Array, epochs: int, rng: Source
+) -> nn.Module:
+    """The paper's well-trained network, a copy: it sees the records; nothing accounts for that."""
+    model = copy.deepcopy(network)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for epoch in range(epochs):
+        order = rng.child("pretraining", epoch).permutation(len(rows))
+        for chosen in np.array_split(order, max(1, len(rows) // 200)):
+            optimizer.zero_grad()
+            out = model(torch.from_numpy(rows[chosen]))
+            F.cross_entropy(out, torch.from_numpy(labels[chosen])).backward()
+            optimizer.step()
+    return model.eval()
 
 
 def taylor_loss(z: Tensor, coefficients: Tensor) -> Tensor:

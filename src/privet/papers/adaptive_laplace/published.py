@@ -1,8 +1,7 @@
 """The Adaptive Laplace Mechanism as published: Algorithm 1, its claim, and what can be proved.
 
-    reading        noise                                             proved
-    PAPER          each record and its coefficients once             local: eps_x + eps_y (ILM)
-    RELEASED       one image a batch, drawn anew at every step       nothing (epsilon infinite)
+Each record and its coefficients get noise once. What is proved is local, eps_x + eps_y, for ILM and
+for relevance from a public model. What the authors released is another system: `released`.
 
 For users who want the paper's idea under a guarantee there is `privet.methods.adaptive_laplace`;
 this is the system that is compared and attacked.
@@ -10,7 +9,6 @@ this is the system that is compared and attacked.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +17,6 @@ from typing import Any, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -31,22 +28,18 @@ from privet.loss import Pure
 from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
 from privet.noise import Source, grid
 from privet.papers.adaptive_laplace import noise as noise
-from privet.papers.adaptive_laplace.networks import PublishedNet, hold_outputs, taylor_loss
+from privet.papers.adaptive_laplace.networks import (
+    PublishedNet,
+    Watcher,
+    hold_outputs,
+    nobody,
+    pretrained,
+    taylor_loss,
+)
 from privet.papers.checks import counts, positive
 from privet.papers.classifier import Facts, Release
 
 Array = NDArray[Any]
-Watcher = Callable[[int, nn.Module], None]
-"""Called after every epoch with its number and the model."""
-RELEASED_SENSITIVITY = 2.0 * 14 * 14 * 25
-"""The Delta_h0 in the authors' own code for MNIST."""
-
-
-class Reading(Enum):
-    """Which of the two systems: the paper's text, or the code its authors put out."""
-
-    PAPER = "paper"
-    RELEASED = "released"
 
 
 class Count(Enum):
@@ -54,10 +47,6 @@ class Count(Enum):
 
     FEATURE_MAPS = "feature maps"
     NEURONS = "neurons"
-
-
-def nobody(epoch: int, model: nn.Module) -> None:
-    """Watches nothing."""
 
 
 @final
@@ -94,7 +83,7 @@ class Published:
 
     **Guarantee** `Release.claim` is the paper's, eps_1 + eps_2 + eps_3, as a claim.
     `Release.guarantee` is what we can prove: for ILM, and for relevance from a public model, the
-    local eps_1 + eps_x + eps_y; infinite for a model that saw the records and for RELEASED.
+    local eps_1 + eps_x + eps_y; infinite for a model that saw the records.
 
     **Assumes** rows in [0, 1] (others are held there) and labels 0 to M - 1.
 
@@ -109,11 +98,10 @@ class Published:
 
     network: PublishedNet
     adaptive: bool = True
-    reading: Reading = Reading.PAPER
     count: Count | int = Count.FEATURE_MAPS
     relevance_model: nn.Module | None = None
     origin: Origin | None = None
-    shares: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    shares: tuple[float, ...] = (1.0, 1.0, 1.0)
     batch_size: int = 1800
     epochs: int = 10
     learning_rate: float = 2e-3
@@ -146,12 +134,7 @@ class Published:
         total = facts.epsilon
         shares = self.shares if self.adaptive else (0.0, *self.shares[1:])
         e1, e2, e3 = (total * s / sum(shares) for s in shares)
-        released = self.reading is Reading.RELEASED
-        first = (
-            RELEASED_SENSITIVITY
-            if released
-            else noise.first_layer_sensitivity(self.h0, facts.features)
-        )
+        first = noise.first_layer_sensitivity(self.h0, facts.features)
         second = self.loss.sensitivity(facts.outputs, self.network.hidden)
         return PublishedPlan(
             facts=facts,
@@ -159,20 +142,16 @@ class Published:
             h0=self.h0,
             first_layer_sensitivity=first,
             loss_sensitivity=second,
-            local_features=math.inf
-            if released
-            else noise.local_feature_epsilon(
+            local_features=noise.local_feature_epsilon(
                 epsilon=e2, batch_size=self.batch_size, neurons=self.h0
             ),
-            local_labels=math.inf
-            if released
-            else noise.local_label_epsilon(
+            local_labels=noise.local_label_epsilon(
                 epsilon=e3,
                 batch_size=self.batch_size,
                 sensitivity=second,
                 change=self.loss.label_change,
             ),
-            claim=_claim(total, adaptive=self.adaptive),
+            claim=claim(total, adaptive=self.adaptive),
         )
 
     def guarantee(self, plan: PublishedPlan) -> Guarantee:
@@ -205,8 +184,6 @@ class Published:
 
     def _unproved(self) -> str | None:
         """Why nothing is proved, or None."""
-        if self.reading is Reading.RELEASED:
-            return "records of a batch share one draw, so their differences carry no noise"
         if self.adaptive and not isinstance(self.origin, PublicModel):
             return "relevance comes from a network that saw the records, so Lemma 1 does not hold"
         return None
@@ -256,47 +233,23 @@ class Published:
             return np.ones(rows.shape[1])
         model = self.relevance_model
         if model is None:
-            model = self.pretrained(rows, labels, rng)
+            model = pretrained(self.network, rows, labels, self.pretraining_epochs, rng)
         shaped = rows.reshape(-1, *self.network.shape)
         exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
         drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
         step = grid.spacing(plan.relevance_scale)
         return budget_ratios(grid.add(exact.reshape(-1), grid.to_units(drawn, step), step=step))
 
-    def pretrained(self, rows: Array, labels: Array, rng: Source) -> nn.Module:
-        """The paper's well-trained network: it sees the records, which nothing accounts for."""
-        model = copy.deepcopy(self.network)
-        optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-        for epoch in range(self.pretraining_epochs):
-            order = rng.child("pretraining", epoch).permutation(len(rows))
-            for chosen in np.array_split(order, max(1, len(rows) // 200)):
-                optimizer.zero_grad()
-                out = model(torch.from_numpy(rows[chosen]))
-                F.cross_entropy(out, torch.from_numpy(labels[chosen])).backward()
-                optimizer.step()
-        return model.eval()
-
     def _batches(
         self, rows: Array, labels: Array, scales: Array, label_scale: float, rng: Source
     ) -> Callable[[int], Iterator[tuple[Tensor, Tensor]]]:
-        """Noisy records and coefficients of an epoch, under the reading chosen."""
+        """Noisy records and coefficients of an epoch."""
         size = min(self.batch_size, len(rows))
         exact = self.loss.coefficients(labels, self.network.classes)
 
         def orders(epoch: int) -> Iterator[Array]:
             order = rng.child("order", epoch).permutation(len(rows))
             return (order[i : i + size] for i in range(0, len(rows) - size + 1, size))
-
-        if self.reading is Reading.RELEASED:
-
-            def shared(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-                for i, chosen in enumerate(orders(epoch)):
-                    own = rng.child("shared", epoch, i)
-                    x_bar = noise.share_one_draw(rows[chosen], scales, own)
-                    phi = exact[chosen] + own.laplace(exact.shape[1:], label_scale)
-                    yield torch.from_numpy(x_bar), torch.from_numpy(phi.astype(np.float32))
-
-            return shared
 
         x_bar = noise.perturb_records(rows, scales, rng.child("features"))
         phi = noise.perturb_coefficients(exact, label_scale, rng.child("labels"))
@@ -322,7 +275,7 @@ class Published:
             self.watcher(epoch + 1, self.network)
 
 
-def _claim(epsilon: float, *, adaptive: bool) -> Guarantee:
+def claim(epsilon: float, *, adaptive: bool) -> Guarantee:
     """What Theorem 1 (appendix C for ILM) states, with the premises it rests on."""
     doubtful = [
         (
