@@ -47,6 +47,16 @@ ledger = Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5)
 ledger.charge(SampledGaussian(sample_rate=q, noise_multiplier=z, steps=300), what="earlier steps")
 Path("ledger.json").write_text(json.dumps(ledger.export()))
 """,
+    "docs/guide/regression.md": """
+from pathlib import Path
+import numpy as np
+draw = np.random.default_rng(0)
+lines = ["id,age,marker,sex,cost"]
+for i in range(600):
+    age, marker = draw.integers(20, 90), draw.normal()
+    lines.append(f"{i},{age},{marker:.3f},{'fm'[i % 2]},{20 * age + 300 * marker + 1000:.0f}")
+Path("visits.csv").write_text("\\n".join(lines))
+""",
     "docs/guide/your_own_data.md": """
 from pathlib import Path
 import numpy as np

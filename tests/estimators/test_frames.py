@@ -43,3 +43,61 @@ def test_a_column_without_bounds_is_named():
         fitted(pandas.DataFrame(columns), y, {"age": (0, 120)})
     with pytest.raises(InvalidArgument, match="without column names"):
         fitted(np.column_stack(list(columns.values())), y, BOUNDS)
+
+
+def test_a_dict_of_columns_is_a_table():
+    columns, y = table()
+    common = {"bounds": BOUNDS, "classes": ["ill", "well"], "random_state": 0}
+    frame = privet.DPSGDClassifier(**common).fit(pandas.DataFrame(columns), y[:, None])
+    asked = dict(reversed(columns.items()))  # by name, in any order
+    clf = privet.DPSGDClassifier(**common).fit(columns, y[:, None])  # labels in a column
+    np.testing.assert_array_equal(
+        clf.predict_proba(asked), frame.predict_proba(pandas.DataFrame(columns))
+    )
+    with pytest.raises(InvalidArgument, match="also 'marker'"):
+        clf.predict({"age": columns["age"]})
+
+
+def test_missing_cells_count_as_declared(tmp_path):
+    """Without `fill` a third of the records is lost, and it warns; with it none is."""
+    columns, y = table()
+    holes = {
+        k: np.where(np.arange(300) % 6 == i, np.nan, v) for i, (k, v) in enumerate(columns.items())
+    }
+    common = {"bounds": BOUNDS, "classes": ["ill", "well"], "random_state": 0, "epsilon": 8.0}
+    with pytest.warns(UserWarning, match=r"100 with .* fill= declares"):
+        privet.DPSGDClassifier(**common).fit(holes, y)
+    clf = privet.DPSGDClassifier(**common, fill={"age": 50.0, "marker": 0.0}).fit(holes, y)
+    filled = {
+        "age": np.nan_to_num(holes["age"], nan=50.0),
+        "marker": np.nan_to_num(holes["marker"]),
+    }
+    same = privet.DPSGDClassifier(**common).fit(filled, y)
+    np.testing.assert_array_equal(clf.predict_proba(holes), same.predict_proba(filled))
+    middle = privet.DPSGDClassifier(**common, fill="middle").fit(holes, y)
+    assert middle.domain_.fill.tolist() == [60.0, 0.0]
+    clf.save(tmp_path / "run")
+    table_ = np.column_stack(list(holes.values()))
+    np.testing.assert_array_equal(privet.load(tmp_path / "run").predict(table_), clf.predict(holes))
+    with pytest.raises(InvalidArgument, match="fill"):
+        privet.DPSGDClassifier(**common, fill=np.nan).fit(holes, y)
+
+
+def test_class_weights_move_the_threshold_and_nothing_else(tmp_path):
+    columns, _ = table()
+    rare = np.where(columns["marker"] > 1.2, "ill", "well")
+    common = {"bounds": BOUNDS, "classes": ["ill", "well"], "random_state": 0}
+    plain = privet.DPSGDClassifier(**common).fit(columns, rare)
+    clf = privet.DPSGDClassifier(**common, class_weight={"ill": 20.0}).fit(columns, rare)
+    assert clf.guarantee_ == plain.guarantee_
+    gap = clf.decision_function(columns) - plain.decision_function(columns)
+    np.testing.assert_allclose(gap, -np.log(20.0))
+    assert (clf.predict(columns) == "ill").sum() > (plain.predict(columns) == "ill").sum()
+    clf.save(tmp_path / "run")
+    table_ = np.column_stack(list(columns.values()))
+    np.testing.assert_array_equal(
+        privet.load(tmp_path / "run").predict(table_), clf.predict(columns)
+    )
+    for wrong in ("balanced", {"healthy": 2.0}, {"ill": 0.0}):
+        with pytest.raises(InvalidArgument, match="class_weight"):
+            privet.DPSGDClassifier(**common, class_weight=wrong).fit(columns, rare)

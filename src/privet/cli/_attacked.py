@@ -26,7 +26,8 @@ class Attacked:
     x: Any
     y: Any
     members: Any
-    classes: tuple[str, ...]
+    classes: Any
+    """The class of each record by its name; None for numbers to predict."""
     answer: Callable[[Any], Any]
     train: Train
     """The same recipe on other records, for reference models."""
@@ -37,7 +38,7 @@ class Attacked:
 
 def attacked_run(run: Run, folder: Path | None) -> Attacked:
     """The run with its data, its released model and its recipe."""
-    from privet.data.records import Records
+    from privet.data.records import Records, to_unit
     from privet.methods.catalogue import method_type
     from privet.methods.promise import planned, train
     from privet.noise import seeded
@@ -62,18 +63,32 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
     more = {} if asked is None else {asked: dataset.x_train[n:]}
     method = method_of(run.method, config["settings"], **more).for_domain(run.domain)
 
+    y, outputs, read = (
+        np.concatenate([dataset.y_train[:n], dataset.y_test]),
+        dataset.n_classes,
+        None,
+    )
+    if dataset.target_bounds is not None:
+        y, outputs, read = to_unit(y, dataset.target_bounds), 1, _small_errors
+
     def train_reference(places: Any, y: Any, seed: int) -> Callable[[Any], Any]:
-        records = Records(rows=rows.part(places), targets=np.asarray(y), outputs=dataset.n_classes)
+        records = Records(rows=rows.part(places), targets=np.asarray(y), outputs=outputs)
         plan = planned(method, records, epsilon=config["epsilon"], delta=config["delta"])
         model = train(method, records, plan, rng=seeded(seed)).model
         return lambda asked: model.outputs(rows.part(asked))
 
     return Attacked(
         x=np.arange(len(rows)),
-        y=np.concatenate([dataset.y_train[:n], dataset.y_test]),
+        y=y,
         members=np.arange(len(rows)) < n,
-        classes=dataset.classes,
+        classes=np.array(dataset.classes)[y] if read is None else None,
         answer=lambda asked: run.model.outputs(rows.part(asked)),
         train=train_reference,
         name=dataset.fingerprint[:16],
+        read=read or confidence_of_logits,
     )
+
+
+def _small_errors(answers: Any, y: Any) -> Any:
+    """What speaks for a member of a regression: minus the logarithm of its squared error."""
+    return -np.log(np.square(np.asarray(answers) - np.asarray(y)) + 1e-12)

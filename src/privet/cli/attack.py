@@ -75,8 +75,6 @@ def _attack(
     attacked: Attacked, count: int, seed: int, jobs: int | None, cache: Path | None
 ) -> tuple[MembershipFinding, ...]:
     """All attacks, the one that gives the headline last."""
-    import numpy as np
-
     from privet.audit import membership as m
 
     references = None
@@ -99,5 +97,5 @@ def _attack(
         attacked.members,
         references=references,
         read=attacked.read,
-        classes=np.array(attacked.classes)[attacked.y],
+        classes=attacked.classes,
     )

@@ -11,6 +11,7 @@ from privet._files import write_json
 from privet.cli import _folder
 from privet.cli._data import Bounds, Folder, Label, dataset
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from privet.compare import Entrant
@@ -49,6 +50,10 @@ def compare(
     from privet.report import page
 
     chosen = dataset(data, folder, label, bounds)
+    if chosen.target_bounds is not None:
+        raise InvalidArgument(
+            "--data", data, "data with classes", "numbers go through privet train"
+        )
     if records is not None:
         chosen = chosen.subset(records)
     if not anyway:

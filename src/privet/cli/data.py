@@ -75,6 +75,7 @@ def describe(
         raise InvalidArgument("--out", str(out), "a file that does not exist yet")
     out.write_text(text + "\n")
     typer.echo(
-        f"{out}: fill in every null and list the labels in `classes`; in a table, move text "
-        "columns to `categories` with all their values, columns not to be used to `ignore`"
+        f"{out}: fill in the ranges and list the labels in `classes` (for a number to predict give "
+        "its range in `target_bounds` instead); in a table, move text columns to `categories` with "
+        'all their values, columns not to be used to `ignore`; "fill": "middle" takes missing cells'
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privet._files import write_json
 from privet.cli._data import Folder
 from privet.cli._run import Json, one_line_errors, print_json
 from privet.errors import InvalidArgument
@@ -36,6 +37,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; standard output unless told.")
     ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="JSON file for how good they are, where labels are there.")
+    ] = None,
     folder: Folder = None,
     reading: Annotated[
         list[str] | None,
@@ -43,19 +47,24 @@ def predict(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of every record, with probabilities.
+    """Predict the class of every record, with probabilities; or its number.
 
-    The model was released, so asking it costs nothing more. The training file is not needed: all
-    that is public about it is kept in the folder of the run.
+    Where the file has the column to predict, how good the predictions are is told as well. The
+    model was released, so asking it costs nothing more. The training file is not needed: all that
+    is public about it is kept in the folder of the run.
     """
     if out is not None and out.is_dir():
         raise InvalidArgument("--out", str(out), "a file to write, not a folder")
     config = json.loads((run / "config.json").read_text()) if _is_student(run) else None
-    rows = (
-        _of_run(run, file, folder, reading or [])
-        if config is None
-        else _of_student(run, config, file)
-    )
+    measured = None
+    if config is None:
+        rows, measured = _of_run(run, file, folder, reading or [])
+    else:
+        rows = _of_student(run, config, file)
+    if metrics is not None:
+        if measured is None:
+            raise InvalidArgument("--metrics", str(metrics), "left out: the file has no labels")
+        write_json(metrics, measured)
     if as_json:
         print_json(rows)
     elif out is None:
@@ -68,6 +77,10 @@ def predict(
         except OSError as e:
             raise InvalidArgument("--out", str(out), "a file that can be written", str(e)) from None
         typer.echo(f"{out}: {len(rows)} predictions")
+    if measured is not None and not as_json:
+        from privet.report.measures import in_words
+
+        typer.echo(f"{in_words(measured)} (exact, not private)".replace("test ", "", 1), err=True)
 
 
 def _is_student(run: Path) -> bool:
@@ -76,26 +89,37 @@ def _is_student(run: Path) -> bool:
     return path.exists() and '"input_shape"' in path.read_text()
 
 
-def _of_run(run: Path, file: Path, folder: Path | None, reading: list[str]) -> list[Row]:
+def _of_run(
+    run: Path, file: Path, folder: Path | None, reading: list[str]
+) -> tuple[list[Row], Row | None]:
     from privet.cli._data import DECLARATION, of_run
     from privet.data.declared import picture_files, rows_like, rows_of
+    from privet.report.measures import from_unit, measures_of
     from privet.runs import load
 
     found = load(run)
-    declared = run / DECLARATION
+    declared, labels = run / DECLARATION, None
     if "files" in found.config:
-        return _of_files(found, file, declared, reading)
+        return _of_files(found, file, declared, reading), None
     if reading:
         raise InvalidArgument("--reading", reading[0], f"left out for a run of {found.method}")
     if declared.exists():
-        records = rows_of(file, label=found.config.get("label"), declaration=declared)
+        records, labels = rows_of(file, label=found.config.get("label"), declaration=declared)
     else:
         records = rows_like(of_run(run, found.config, folder), file)
     if records.shape != found.domain.shape:
         raise InvalidArgument("file", str(file), f"one with records of shape {found.domain.shape}",
                               f"its records have shape {records.shape}")  # fmt: skip
     names = [path.name for path in picture_files(file)] if file.is_dir() else None
-    return _rows(found.predict_proba(records.x_train), records.classes, names)
+    outputs, range_ = found.outputs(records.x_train), found.config.get("target_bounds")
+    measured = None
+    if labels is not None:
+        measured = measures_of(
+            outputs, labels, classes=records.classes, target_bounds=range_ and tuple(range_)
+        )
+    if range_ is not None:
+        return [{"predicted": float(v)} for v in from_unit(outputs, range_)], measured
+    return _rows(_softmax(outputs), records.classes, names), measured
 
 
 def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> list[Row]:

@@ -76,6 +76,10 @@ def shared(
         str, typer.Option(help="Public front end of pictures: auto, plain, scattering, strokes.")
     ] = "auto",
     cache: Annotated[bool, typer.Option("--cache", help="Keep features, unprotected.")] = False,
+    class_weights: Annotated[
+        str | None,
+        typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -145,6 +149,7 @@ def train(
     public: int | None,
     features: str,
     cache: bool,
+    class_weights: str | None,
     ledger: Path | None,
     seed: int | None,
     secure: bool,
@@ -168,6 +173,7 @@ def train(
     from privet.methods.enough import check_enough
     from privet.methods.promise import train as trained_by
     from privet.runs.training import domain_of, plan_of, records_of
+    from privet.runs.weights import class_offsets, read_weights
 
     method = kind(**settings)
     if files is None:
@@ -176,6 +182,9 @@ def train(
         method, found = files.training(Path(data), bounds, method)
     if records is not None:
         found = found.subset(_check.count("--records", records))
+    _can_predict(kind, found)
+    weights = read_weights(class_weights)
+    class_offsets(weights, found.classes)
     domain = domain_of(found, kind.front, features=features, cache=cache)
     asked, questions = _questions(kind, found, public, own=bounds is not None)
     method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
@@ -198,9 +207,18 @@ def train(
         "features": features,
         **({"public": asked} if asked else {}),
         **({} if label is None else {"label": label}),
+        **({} if weights is None else {"class_weight": weights}),
     }
     _leave(out, method, done, plan, found, domain, config,
            remembered(out, data, label, bounds, files), begun, as_json)  # fmt: skip
+
+
+def _can_predict(kind: type[Method[Any]], found: Dataset) -> None:
+    """Refuse numbers to predict where a method knows classes only."""
+    if found.target_bounds is None or kind.regression:
+        return
+    can = ", ".join(name for name in method_names() if method_type(name).regression)
+    raise InvalidArgument("method", kind.name, f"one that predicts numbers: {can}")
 
 
 def _folder_is_right(out: Path, resume: bool) -> None:
@@ -256,15 +274,24 @@ def _leave(
     """Write the folder and say what came out."""
     from privet.guarantee import Standing
     from privet.methods.contract import settings_of
+    from privet.report.measures import in_words, measures_of
     from privet.runs.folder import write_run
+    from privet.runs.weights import class_offsets
 
     outputs = done.model.outputs(domain.rows(found.x_test))
-    metrics = {
-        "test_accuracy": float((outputs.argmax(axis=1) == found.y_test).mean()),
+    offsets = class_offsets(config.get("class_weight"), found.classes)
+    metrics: dict[str, Any] = {
+        **measures_of(
+            outputs if offsets is None else outputs + offsets, found.y_test,
+            classes=found.classes, target_bounds=found.target_bounds,
+        ),
         "seconds": time.perf_counter() - begun,
         "steps": done.steps,
         "stopped_early": done.steps < plan.steps,
-    }
+    }  # fmt: skip
+    target: dict[str, Any] = {"classes": list(found.classes)}
+    if found.target_bounds is not None:
+        target = {"target_bounds": list(found.target_bounds)}
     answer = write_run(
         out,
         model=done.model,
@@ -272,7 +299,7 @@ def _leave(
         config={
             "method": method.name,
             "settings": settings_of(method),
-            "classes": list(found.classes),
+            **target,
             "noise": "secure" if config["seed"] is None else "seeded",
             **config,
             "plan": plan.summary(),
@@ -288,4 +315,4 @@ def _leave(
     claim = done.claim
     is_claim = claim is not None and claim.standing is Standing.CLAIMED
     claimed = f"; {claim}" if is_claim else ""
-    typer.echo(f"{out}: test accuracy {metrics['test_accuracy']:.2%}, {done.guarantee}{claimed}")
+    typer.echo(f"{out}: {in_words(metrics)}, {done.guarantee}{claimed}")

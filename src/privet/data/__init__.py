@@ -15,12 +15,12 @@ from privet.data.adult import adult
 from privet.data.dataset import Dataset
 from privet.data.files import data_folder
 from privet.data.idc import idc
-from privet.data.table import load_csv, load_npz
+from privet.data.table import from_arrays, load_csv, load_npz
 from privet.errors import InvalidArgument
 
 NAMES = ("digits", "breast_cancer", "blobs", "mnist", "cifar10", "adult", "breastmnist", "idc")
 
-__all__ = ["NAMES", "Dataset", "load", "load_csv", "load_npz"]
+__all__ = ["NAMES", "Dataset", "from_arrays", "load", "load_csv", "load_npz"]
 
 
 def load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,27 +44,23 @@ class Dataset:
     low: NDArray[Any]
     high: NDArray[Any]
     feature_names: tuple[str, ...] = ()
+    target_bounds: tuple[float, float] | None = None
+    """The declared range of a number to predict; None where classes are predicted."""
     split_assumes: str = FIXED_SPLIT
     """What must be public about the split; empty where each record goes its way by itself."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
-            x, y = np.array(getattr(self, f"x_{part}")), np.array(getattr(self, f"y_{part}"))
+            x, y = _own(getattr(self, f"x_{part}")), np.array(getattr(self, f"y_{part}"))
             if x.ndim < 2:
                 raise InvalidArgument(f"x_{part}", x.shape, "an array of records, one row each")
             if y.shape != (len(x),):
                 raise InvalidArgument(
                     f"y_{part}", y.shape, f"one label for each of {len(x)} records"
                 )
-            if len(y) and not (np.issubdtype(y.dtype, np.integer) and 0 <= y.min() <= y.max()):
-                raise InvalidArgument(f"y_{part}", y.dtype, "whole numbers from 0")
-            if len(y) and y.max() >= len(self.classes):
-                expected = f"labels below {len(self.classes)}, the number of declared classes"
-                raise InvalidArgument(f"y_{part}", int(y.max()), expected)
-            x.flags.writeable = False
-            y = y.astype(np.int64)
-            y.flags.writeable = False
+            y = self._checked_labels(f"y_{part}", y)
+            x.flags.writeable = y.flags.writeable = False
             object.__setattr__(self, f"x_{part}", x)
             object.__setattr__(self, f"y_{part}", y)
         if self.x_train.shape[1:] != self.x_test.shape[1:]:
@@ -71,6 +68,19 @@ class Dataset:
             raise InvalidArgument("x_test", self.x_test.shape[1:], expected)
         self._set_bounds()
         object.__setattr__(self, "fingerprint", self._digest())
+
+    def _checked_labels(self, name: str, y: NDArray[Any]) -> NDArray[Any]:
+        """Class numbers, or finite numbers where `target_bounds` are declared."""
+        if self.target_bounds is not None:
+            if not np.issubdtype(y.dtype, np.number) or not np.isfinite(y).all():
+                raise InvalidArgument(name, y.dtype, "finite numbers")
+            return y.astype(np.float64)
+        if len(y) and not (np.issubdtype(y.dtype, np.integer) and 0 <= y.min() <= y.max()):
+            raise InvalidArgument(name, y.dtype, "whole numbers from 0")
+        if len(y) and y.max() >= len(self.classes):
+            expected = f"labels below {len(self.classes)}, the number of declared classes"
+            raise InvalidArgument(name, int(y.max()), expected)
+        return y.astype(np.int64)
 
     def _set_bounds(self) -> None:
         for side in ("low", "high"):
@@ -94,6 +104,8 @@ class Dataset:
             digest.update(f"{array.dtype.str} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array).data)
         digest.update("\n".join(self.classes).encode())
+        if self.target_bounds is not None:
+            digest.update(repr(self.target_bounds).encode())
         return digest.hexdigest()
 
     @property
@@ -131,17 +143,11 @@ class Dataset:
         n = _check.count("n", n)
         if n > len(self.x_train):
             raise InvalidArgument("n", n, f"at most the {len(self.x_train)} training records")
-        return Dataset(
+        return dataclasses.replace(
+            self,
             name=f"{self.name}[:{n}]",
-            about=self.about,
-            classes=self.classes,
-            low=self.low,
-            high=self.high,
-            feature_names=self.feature_names,
             x_train=self.x_train[:n],
             y_train=self.y_train[:n],
-            x_test=self.x_test,
-            y_test=self.y_test,
             split_assumes=FIRST_ONES,
         )
 
@@ -149,5 +155,11 @@ class Dataset:
         return (
             f"Dataset({self.name!r}: {len(self.x_train)} + {len(self.x_test)} records "
             f"of shape {self.shape}, "
-            f"{self.n_classes} classes, {self.fingerprint[:12]})"
+            f"{self.n_classes or 'no'} classes, {self.fingerprint[:12]})"
         )
+
+
+def _own(x: Any) -> NDArray[Any]:
+    """A copy that nobody else writes to; an array of its own that is sealed already is kept."""
+    sealed = isinstance(x, np.ndarray) and x.base is None and not x.flags.writeable
+    return x if sealed else np.array(x)

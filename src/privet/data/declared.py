@@ -1,7 +1,10 @@
 """The user's own files, with what is public about them written down in a file beside them.
 
 {"bounds": {"age": [0, 120]}, "categories": {"sex": ["f", "m"]},
- "classes": ["no", "yes"], "ignore": ["patient"]}
+ "classes": ["no", "yes"], "ignore": ["patient"], "fill": {"age": 50}}
+
+`classes` are the labels that may occur; `target_bounds` [low, high], instead, the range of a number
+to predict. `fill` is what a missing cell counts as: a value a column, or "middle".
 """
 
 from __future__ import annotations
@@ -15,18 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.columns import Columns
 from privet.data.dataset import Dataset
 from privet.data.files import damaged
 from privet.data.pictures import read_npz
 from privet.data.split import BY_CONTENT, kept_for_tests
-from privet.data.table import Columns, check_labels, check_parts, load_csv, load_npz
+from privet.data.table import check_labels, check_parts, load_csv, load_npz
 from privet.errors import InvalidArgument, MissingFile
 
 KINDS: dict[str, tuple[type, ...]] = {
     "bounds": (dict, list), "categories": (dict,), "classes": (list,), "ignore": (list,),
-    "shape": (list,),
+    "shape": (list,), "target_bounds": (list,), "fill": (dict, str),
 }  # fmt: skip
 KEYS = tuple(KINDS)
+WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a word"}
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 
@@ -56,7 +61,10 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         return load_pictures(path, classes=told["classes"], shape=told.get("shape"))
     if path.suffix == ".npz":
         low, high = _pair(told["bounds"])
-        return load_npz(path, bounds=(low, high), classes=told["classes"])
+        return load_npz(
+            path, bounds=(low, high), classes=told["classes"],
+            target_bounds=told.get("target_bounds"),
+        )  # fmt: skip
     if label is None:
         raise InvalidArgument(
             "--label", None, "the column to predict", f"one of those in the first line of {path}"
@@ -65,9 +73,11 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         path,
         label=label,
         classes=told["classes"],
+        target_bounds=told.get("target_bounds"),
         bounds=_by_column(told["bounds"]),
         categories=told["categories"],
         ignore=told["ignore"],
+        fill=told.get("fill"),
     )
 
 
@@ -91,7 +101,7 @@ def load_pictures(path: Path, *, classes: Sequence[str], shape: Any, seed: int =
     rows, labels, names = np.stack(x), np.array(y), tuple(map(str, classes))
     check_labels(path, labels, names)
     tests = kept_for_tests((picture.tobytes() for picture in x), share=0.2, seed=seed)
-    check_parts(path, tests)
+    check_parts(path, int((~tests).sum()), int(tests.sum()))
     return Dataset(
         name=path.name, about=f"pictures in {path.name}", classes=names, low=np.array(0.0),
         high=np.array(255.0), x_train=rows[~tests], y_train=labels[~tests], x_test=rows[tests],
@@ -119,34 +129,46 @@ def read_declaration(path: Path, *, classes: bool = True) -> dict[str, Any]:
         raise InvalidArgument("--bounds", str(path), "a JSON file", str(e)) from None
     if not isinstance(told, dict) or not set(told) <= set(KEYS):
         raise InvalidArgument("--bounds", str(path), f"a JSON object with {', '.join(KEYS)}")
-    named = told.get("classes")
-    if classes and (not isinstance(named, list) or len(named) < 2):
+    told = {k: v for k, v in told.items() if v is not None or k not in ("target_bounds", "fill")}
+    named = told.get("classes", [])
+    if "target_bounds" in told:
+        _pair(told["target_bounds"])
+    right = isinstance(named, list) and (len(named) < 2) is ("target_bounds" in told)
+    if classes and not right:
         raise InvalidArgument(
-            "classes", named, f"a list in {path.name} of two or more: every label that may occur"
-        )
-    whole = {"bounds": {}, "categories": {}, "ignore": [], **told}
+            "classes",
+            named, f"a list in {path.name} of two or more: every label that may occur",
+            "for a number to predict give target_bounds [low, high] and no classes",
+        )  # fmt: skip
+    whole = {"bounds": {}, "categories": {}, "ignore": [], "classes": [], **told}
     for key, value in whole.items():
         kinds = KINDS[key]
         if not isinstance(value, kinds):
-            expected = " or ".join("an object" if kind is dict else "a list" for kind in kinds)
+            expected = " or ".join(WORDS[kind] for kind in kinds)
             raise InvalidArgument(key, value, f"{expected} in {path.name}")
     return whole
 
 
-def rows_of(path: Path, *, label: str | None, declaration: Path) -> Dataset:
-    """New records as declared, without labels: a data set to ask a model about."""
+def rows_of(
+    path: Path, *, label: str | None, declaration: Path
+) -> tuple[Dataset, NDArray[Any] | None]:
+    """New records as declared: a data set to ask a model about; and their labels if they have."""
     told = read_declaration(declaration)
-    classes = tuple(map(str, told["classes"]))
+    classes = tuple(map(str, told["classes"])) or ("number",)
     if path.is_dir():
         x = np.array([_picture(file, told.get("shape")) for file in picture_files(path)])
-        return _unlabelled(path, x, classes, low=0.0, high=255.0)
+        return _unlabelled(path, x, classes, low=0.0, high=255.0), None
     if isinstance(told["bounds"], list):
         low, high = _pair(told["bounds"])
-        return _unlabelled(path, array_of(path), classes, low=low, high=high)
-    bounds = _by_column(told["bounds"])
-    columns = Columns(label or "", classes, bounds, told["categories"], tuple(told["ignore"]))
+        return _unlabelled(path, array_of(path), classes, low=low, high=high), None
+    range_ = told.get("target_bounds")
+    columns = Columns(
+        label or "", classes, _by_column(told["bounds"]), told["categories"],
+        tuple(told["ignore"]), fill=told.get("fill"), target_bounds=range_ and _pair(range_),
+    )  # fmt: skip
     limits = columns.limits()
-    return _unlabelled(path, columns.read_features(path), classes, low=limits[0], high=limits[1])
+    x, labels = columns.read_features(path)
+    return _unlabelled(path, x, classes, low=limits[0], high=limits[1]), labels
 
 
 def rows_like(known: Dataset, path: Path) -> Dataset:
@@ -226,7 +248,9 @@ def template(path: Path, *, label: str | None) -> dict[str, Any]:
         "bounds": {name: [None, None] for name in columns if name != label},
         "categories": {},
         "classes": [],
+        "target_bounds": None,
         "ignore": [],
+        "fill": None,
     }
 
 

@@ -119,10 +119,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return body.reshape(shape)
 
 
-def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file; objects (pickles) are refused."""
+def read_npz(path: Path, names: tuple[str, ...] | None) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file, or all; objects (pickles) are refused."""
     try:
         with np.load(path, allow_pickle=False) as archive:
+            names = tuple(archive.files) if names is None else names
             missing = [name for name in names if name not in archive.files]
             if missing:
                 raise damaged(

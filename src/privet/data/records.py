@@ -146,6 +146,8 @@ class Domain:
       [0, 1];
     - `bounds` a number c: rows x / max(||x||, c);
     - `features`: a public extractor of `privet.nets.features`, after the bounds if there are any.
+    - `fill`: what a missing number (NaN) counts as, one value or one a column, declared like the
+      bounds; "middle" is the middle of every range. Without it such a record counts for nothing.
 
     >>> domain = Domain(shape=(2,), bounds=([0, 0], [1, 100]))
     >>> domain.rows(np.array([[0.5, 900.0], [np.nan, 1.0]])).values.tolist()
@@ -159,6 +161,7 @@ class Domain:
     shape: tuple[int, ...]
     bounds: Bounds = None
     features: Features | None = None
+    fill: Any = None
 
     def __post_init__(self) -> None:
         if self.bounds is None and self.features is None:
@@ -173,6 +176,23 @@ class Domain:
             object.__setattr__(self, "bounds", column_bounds(self.bounds, self.shape))
         elif self.bounds is not None:
             object.__setattr__(self, "bounds", _check.positive("bounds", self.bounds))
+        if self.fill is not None:
+            object.__setattr__(self, "fill", self._filled_with())
+
+    def _filled_with(self) -> Array:
+        """A finite number a column, in the record's shape."""
+        told: Any = self.fill
+        if isinstance(told, str):
+            if told != "middle" or not isinstance(self.bounds, tuple):
+                raise InvalidArgument("fill", told, 'a number, one a column, or "middle" of bounds')
+            told = (self.bounds[0] + self.bounds[1]) / 2.0
+        try:
+            flat = np.broadcast_to(np.asarray(told, dtype=np.float64).ravel(), self.columns)
+        except (TypeError, ValueError):
+            flat = np.array([np.nan])
+        if not np.isfinite(flat).all():
+            raise InvalidArgument("fill", self.fill, f"a finite number, or {self.columns} of them")
+        return flat.reshape(self.shape)
 
     @property
     def columns(self) -> int:
@@ -189,6 +209,8 @@ class Domain:
         x = np.asarray(x)
         if x.shape[1:] != self.shape:
             x = self._reshaped(x)
+        if self.fill is not None and np.issubdtype(x.dtype, np.floating):
+            x = np.where(np.isnan(x), self.fill, x)
         null = ~finite(x)
         if self.features is not None:
             inside = x if self.bounds is None else self._bounded(x, null).values
@@ -343,11 +365,9 @@ class Records:
         n_public: int | None = None,
     ) -> Self:
         """Records with a number each, brought to [-1, 1] by its declared bounds."""
-        low, high = target_bounds
         rows, y = domain.rows(x), np.asarray(y, dtype=np.float64)
         bad = ~np.isfinite(y)
-        inside = np.clip(np.where(bad, low, y), low, high)
-        scaled = 2.0 * (inside - low) / (high - low) - 1.0
+        scaled = to_unit(np.where(bad, target_bounds[0], y), target_bounds)
         return cls._of(
             _without(rows, bad, "a target that is not finite"),
             np.where(rows.null | bad, 0.0, scaled),
@@ -403,10 +423,11 @@ def _without(rows: Rows, wrong: NDArray[np.bool_], what: str) -> Rows:
     more = int((wrong & ~rows.null).sum())
     told = [f"{bad} with a value that is not finite"] if bad else []
     told += [f"{more} with {what}"] if more else []
+    hint = "; fill= declares what a missing number counts as" if bad else ""
     if told:
         warnings.warn(
-            f"{' and '.join(told)} of {len(rows)} records count for nothing (exact: for the owner "
-            "of the data only)",
+            f"{' and '.join(told)} of {len(rows)} records count for nothing{hint} (exact: for the "
+            "owner of the data only)",
             UnprotectedDiagnostic,
             stacklevel=4,
         )
@@ -425,6 +446,16 @@ def class_list(classes: Any) -> Array:
     if len(names) < 2:
         raise InvalidArgument("classes", names.tolist(), "at least two; y has only one class in it")
     return names
+
+
+def to_unit(y: Array, target_bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """Numbers in declared bounds, clipped and brought to [-1, 1].
+
+    >>> to_unit(np.array([0.0, 5.0, 99.0]), (0.0, 10.0)).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    low, high = target_bounds
+    return np.asarray(2.0 * (np.clip(y, low, high) - low) / (high - low) - 1.0)
 
 
 def class_numbers(y: Array, classes: Any) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,17 @@ def kept_for_tests(contents: Iterable[bytes], *, share: float, seed: int = 0) ->
     >>> int(tests.sum()), bool((kept_for_tests(people[1:], share=0.2) == tests[1:]).all())
     (199, True)
     """
+    goes = sent_to_tests(share=share, seed=seed)
+    return np.array([goes(c) for c in contents], dtype=bool)
+
+
+def sent_to_tests(*, share: float, seed: int = 0) -> Callable[[bytes], bool]:
+    """The rule of `kept_for_tests` for one record at a time."""
     key = _check.count("seed", seed, minimum=0).to_bytes(8, "little")
     limit = round(_check.open_unit("share", share) * 2**64)
-    hashes = (hashlib.blake2b(c, digest_size=8, key=key).digest() for c in contents)
-    return np.array([int.from_bytes(h, "little") < limit for h in hashes], dtype=bool)
+
+    def goes(content: bytes) -> bool:
+        digest = hashlib.blake2b(content, digest_size=8, key=key).digest()
+        return int.from_bytes(digest, "little") < limit
+
+    return goes

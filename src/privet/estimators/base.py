@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from pathlib import Path
@@ -30,6 +30,8 @@ from privet.methods.promise import Trained, planned, train
 from privet.nets.features import Features
 from privet.noise import Source
 from privet.noise.source import source_of
+from privet.report.measures import from_unit
+from privet.runs.weights import class_offsets
 
 Array = NDArray[Any]
 
@@ -44,6 +46,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
       column; a dict of pairs by the names of a frame's columns; or a number that bounds the length
       of a row. Never read from the data.
     - `features`: a public extractor of `privet.nets.features` in front of the method.
+    - `fill`: what a missing number (NaN) counts as, declared: a number, one a column, a dict by the
+      names of columns, or "middle" of the bounds. Without it such a record counts for nothing.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
     - `random_state`: None draws secret noise; a number the same noise every time, for experiments.
@@ -55,6 +59,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     delta: float = 1e-5
     bounds: Bounds | dict[str, tuple[float, float]] = None
     features: Features | None = None
+    fill: Any = None
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
     random_state: int | Source | None = None
@@ -72,23 +77,45 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _declared(self, shape: tuple[int, ...]) -> Domain:
         """What is declared about a record of this shape."""
-        bounds = self.bounds
+        bounds, fill = self.bounds, self.fill
         if isinstance(bounds, dict):
-            bounds = self._by_column(bounds)
-        return Domain(shape=shape, bounds=bounds, features=self.features)
+            low, high = zip(*self._by_column("bounds", bounds), strict=True)
+            bounds = (list(low), list(high))
+        if isinstance(fill, dict):
+            fill = self._by_column("fill", fill)
+        return Domain(shape=shape, bounds=bounds, features=self.features, fill=fill)
 
-    def _by_column(self, bounds: dict[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
-        """(low, high) of every column of a frame, by its name."""
-        names = getattr(self, "feature_names_in_", None)
+    def _by_column(self, what: str, told: dict[str, Any]) -> list[Any]:
+        """What is declared of every column of a frame, by its name."""
+        names = getattr(self, "feature_names_in_", getattr(self, "columns_", None))
         if names is None:
-            raise InvalidArgument("bounds", bounds, "a pair or a number for X without column names")
-        missing = [name for name in names if name not in bounds]
+            raise InvalidArgument(what, told, "a pair or a number for X without column names")
+        missing = [name for name in names if name not in told]
         if missing:
-            raise InvalidArgument(
-                "bounds", list(bounds), f"one for each column, also {missing[0]!r}"
-            )
-        low, high = zip(*(bounds[name] for name in names), strict=True)
-        return list(low), list(high)
+            raise InvalidArgument(what, list(told), f"one for each column, also {missing[0]!r}")
+        return [told[name] for name in names]
+
+    def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
+        """Records and labels as arrays; a dict of columns and labels in a column are taken too."""
+        self.columns_ = list(X) if isinstance(X, Mapping) else None
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        found: tuple[Array, Array] = validate_data(
+            self, self._stacked(X), y, dtype="numeric", ensure_all_finite=False, allow_nd=True,
+            **how,
+        )  # fmt: skip
+        return found
+
+    def _stacked(self, X: Any) -> Any:
+        """A dict of columns as an array, in the order of those that were fitted."""
+        if not isinstance(X, Mapping):
+            return X
+        names = getattr(self, "columns_", None) or list(getattr(self, "feature_names_in_", X))
+        missing = [name for name in names if name not in X]
+        if missing:
+            raise InvalidArgument("X", list(X), f"columns as fitted, also {missing[0]!r}")
+        return np.column_stack([np.asarray(X[name]) for name in names])
 
     def _learn(self, records: Records, domain: Domain) -> Self:
         ledger = self.ledger
@@ -113,7 +140,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = np.asarray(
             validate_data(
-                self, X, reset=False, dtype="numeric", ensure_all_finite=False, allow_nd=True
+                self,
+                self._stacked(X),
+                reset=False,
+                dtype="numeric",
+                ensure_all_finite=False,
+                allow_nd=True,
             )
         )
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
@@ -139,21 +171,22 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     Settings as for `PrivateEstimator`, and `classes`: the public list of labels. None takes it from
     y, which the guarantee then marks as assumed public. A record with another label counts for
-    nothing.
+    nothing. `class_weight`: what missing a class costs, {class: weight}, declared; it moves the
+    released logits and costs nothing.
 
     **Guarantee** `guarantee_`; what a paper claims for the same settings is in `claim_`.
     """
 
     _: KW_ONLY
     classes: Any = None
+    class_weight: Any = None
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget; `groups` names each record's user."""
-        X, y = validate_data(
-            self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=False
-        )
+        X, y = self._checked(X, y, y_numeric=False)
         check_classification_targets(y)
         self.classes_ = class_list(y if self.classes is None else self.classes)
+        class_offsets(self.class_weight, self.classes_)
         domain = self._domain(X)
         records = Records.classified(
             X,
@@ -165,6 +198,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             n_public=self.n_public,
         )
         return self._learn(records, domain)
+
+    def _outputs(self, X: Array) -> NDArray[np.float64]:
+        found = super()._outputs(X)
+        offsets = class_offsets(self.class_weight, self.classes_)
+        return found if offsets is None else found + offsets
 
     def decision_function(self, X: Array) -> Array:
         """Logits: one column a class, or one number (for the second class) when there are two."""
@@ -195,9 +233,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget."""
-        X, y = validate_data(
-            self, X, y, dtype="numeric", ensure_all_finite=False, allow_nd=True, y_numeric=True
-        )
+        X, y = self._checked(X, y, y_numeric=True)
         method = self._method()
         if not method.regression:
             raise InvalidArgument("method", method.name, "one that can predict numbers")
@@ -214,9 +250,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: Array) -> Array:
         """Numbers within `target_bounds`."""
-        low, high = self._range()
-        inside = np.clip(self._outputs(X), -1.0, 1.0)
-        return np.asarray(low + (inside + 1.0) / 2.0 * (high - low))
+        return from_unit(self._outputs(X), self._range())
 
     def _range(self) -> tuple[float, float]:
         expected = "two finite numbers, low first"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from privet.report.measures import in_markdown
+
 Facts = Mapping[str, Any]
 
 
@@ -56,6 +58,4 @@ def _premises(p: Facts) -> str:
 
 
 def _measured(metrics: Facts) -> str:
-    accuracy = metrics.get("test_accuracy")
-    told = "" if accuracy is None else f"Test accuracy {accuracy:.2%}. "
-    return f"{told}Trained by privet."
+    return "\n\n".join(filter(None, (in_markdown(metrics), "Trained by privet.")))

@@ -62,7 +62,9 @@ def save(estimator: Any, folder: Path) -> Path:
 def target_of(estimator: Any) -> dict[str, Any]:
     """What is predicted: classes by name, or numbers in a range; nothing by a transformer."""
     if hasattr(estimator, "classes_"):
-        return {"classes": np.asarray(estimator.classes_).tolist()}
+        weights = {str(k): float(w) for k, w in (estimator.class_weight or {}).items()}
+        told = {"classes": np.asarray(estimator.classes_).tolist()}
+        return told | ({"class_weight": weights} if weights else {})
     if not hasattr(estimator, "_range"):
         return {}
     low, high = estimator._range()
@@ -124,6 +126,7 @@ def domain_to_dict(domain: Domain) -> dict[str, Any]:
     return {
         "shape": list(domain.shape),
         "bounds": bounds,
+        "fill": None if domain.fill is None else _shortest(domain.fill),
         "features": None if features is None else features_to_dict(features),
         "has_features": features is not None,
     }

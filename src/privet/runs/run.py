@@ -17,7 +17,9 @@ from privet.guarantee import Guarantee
 from privet.methods.catalogue import model_type
 from privet.methods.contract import Model
 from privet.nets.features import Features
+from privet.report.measures import from_unit
 from privet.runs.folder import CONFIG, FORMAT, GUARANTEE, METRICS, MODEL
+from privet.runs.weights import class_offsets
 
 Array = NDArray[Any]
 
@@ -49,7 +51,9 @@ class Run:
         """Logits, or numbers in [-1, 1]."""
         X = np.asarray(X)
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
-        return np.concatenate([self.model.outputs(self.domain.rows(part)) for part in parts])
+        found = np.concatenate([self.model.outputs(self.domain.rows(part)) for part in parts])
+        offsets = class_offsets(self.config.get("class_weight"), self.classes)
+        return found if offsets is None else found + offsets
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes."""
@@ -62,8 +66,7 @@ class Run:
         z = self.outputs(X)
         if "classes" in self.config:
             return np.asarray(self.classes[z.argmax(axis=1)])
-        low, high = self.config["target_bounds"]
-        return np.asarray(low + (np.clip(z, -1.0, 1.0) + 1.0) / 2.0 * (high - low))
+        return from_unit(z, self.config["target_bounds"])
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: {self.method}, {self.guarantee})"
@@ -135,4 +138,4 @@ def _domain(d: dict[str, Any], features: Features | None) -> Domain:
             )  # fmt: skip
         features = features_from_dict(d["features"])
     bounds = tuple(d["bounds"]) if isinstance(d["bounds"], list) else d["bounds"]
-    return Domain(shape=tuple(d["shape"]), bounds=bounds, features=features)
+    return Domain(shape=tuple(d["shape"]), bounds=bounds, features=features, fill=d.get("fill"))

@@ -64,13 +64,14 @@ def records_of(
 ) -> Records:
     """The training records, without the last `public` ones, whose inputs are asked about."""
     end = len(dataset.x_train) - public
-    found = Records.classified(
-        dataset.x_train[:end],
-        dataset.y_train[:end],
-        domain=domain,
-        classes=np.arange(dataset.n_classes),
-        n_public=n_public,
-    )
+    x, y = dataset.x_train[:end], dataset.y_train[:end]
+    if dataset.target_bounds is not None:
+        found = Records.measured(
+            x, y, domain=domain, target_bounds=dataset.target_bounds, n_public=n_public
+        )
+    else:
+        names = np.arange(dataset.n_classes)
+        found = Records.classified(x, y, domain=domain, classes=names, n_public=n_public)
     if not dataset.split_assumes:
         return found
     return dataclasses.replace(

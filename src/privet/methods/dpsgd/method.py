@@ -87,7 +87,8 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         _check.open_unit("delta", facts.delta)
         signal = max(facts.mu * facts.records, 1.0)
         steps = self.steps or int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
-        rate = self.learning_rate or max(0.1, chosen.LINEAR_RATE * signal / steps)
+        rule = max(0.1, chosen.LINEAR_RATE * signal / steps)
+        rate = self.learning_rate or (rule if facts.outputs > 1 else chosen.SQUARES_RATE)
         centre_mu = facts.mu * math.sqrt(self.centre) if self.centre > 0.0 else 0.0
         schedule = Schedule.for_budget(
             epsilon=facts.epsilon,

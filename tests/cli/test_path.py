@@ -1,0 +1,141 @@
+"""What new users stumbled over on their way to a first model: docs/stumbles.md names these tests."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privet.cli.main import main
+from privet.data import from_arrays, load_csv
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    out, err = capsys.readouterr()
+    assert int(left.value.code or 0) == code, err
+    return out, err
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """700 patients of whom one in seven is ill; a twentieth of the cells is missing."""
+    rng = np.random.default_rng(0)
+    n = 700
+    ill, age = rng.random(n) < 1 / 7, rng.integers(20, 90, n)
+    marker = rng.normal(size=n) + 2.5 * ill
+    cost = 20 * age + 300 * marker + 100 * rng.normal(size=n) + 1000
+    cells = [["id", "age", "marker", "sex", "outcome", "cost"]]
+    for i in range(n):
+        row = [
+            i,
+            age[i],
+            f"{marker[i]:.3f}",
+            "fm"[i % 2],
+            "ill" if ill[i] else "well",
+            f"{cost[i]:.0f}",
+        ]
+        cells.append(
+            ["" if 1 <= k <= 3 and rng.random() < 0.05 else str(c) for k, c in enumerate(row)]
+        )
+    (tmp_path / "patients.csv").write_text("\n".join(map(",".join, cells)) + "\n")
+    declared = {
+        "bounds": {"age": [0, 120], "marker": [-5, 7]}, "categories": {"sex": ["f", "m"]},
+        "ignore": ["id", "cost"], "fill": {"age": 50, "marker": 0, "sex": None},
+    }  # fmt: skip
+    (tmp_path / "classes.json").write_text(json.dumps(declared | {"classes": ["ill", "well"]}))
+    number = declared | {"target_bounds": [0, 6000], "ignore": ["id", "outcome"], "fill": "middle"}
+    (tmp_path / "number.json").write_text(json.dumps(number))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+TRAIN = ("--data", "patients.csv", "--epsilon", "4", "--seed", "0")
+
+
+def test_metrics_say_what_accuracy_hides(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (*TRAIN, "--label", "outcome", "--bounds", "classes.json", "--out")
+    _, err = run(capsys, "train", "dpsgd", *words, "plain", "--json")
+    assert not err
+    plain = json.loads(Path("plain/metrics.json").read_text())
+    confusion = np.array(plain["confusion"])
+    assert plain["test_accuracy"] == pytest.approx(np.trace(confusion) / confusion.sum())
+    assert plain["balanced_accuracy"] == pytest.approx(
+        (np.diag(confusion) / confusion.sum(1)).mean()
+    )
+    assert plain["per_class"]["ill"]["records"] == confusion[0].sum() and plain["auroc"] > 0.9
+    assert sum(b["records"] for b in plain["calibration"]["bins"]) == confusion.sum()
+    card = Path("plain/README.md").read_text()
+    assert "balanced" in card and "| ill |" in card and "calibration error" in card
+    # missing the ill costs ten times more: more of them are found, at the same price in privacy
+    out, _ = run(capsys, "train", "dpsgd", *words, "weighted", "--class-weights", "ill=10")
+    assert "balanced" in out and "AUROC" in out
+    weighted = json.loads(Path("weighted/metrics.json").read_text())
+    assert weighted["per_class"]["ill"]["recall"] > plain["per_class"]["ill"]["recall"]
+    assert weighted["auroc"] == pytest.approx(plain["auroc"])
+    told = [
+        json.loads(Path(f"{f}/guarantee.json").read_text())["guarantee"]
+        for f in ("plain", "weighted")
+    ]
+    assert told[0]["epsilon"] == told[1]["epsilon"]
+    # predict answers like the run it is of, and measures where labels are there
+    out, err = run(capsys, "predict", "weighted", "patients.csv", "--metrics", "m.json")
+    assert "balanced" in err and len(list(csv.DictReader(io.StringIO(out)))) == 700
+    assert json.loads(Path("m.json").read_text())["per_class"]["ill"]["recall"] > 0.7
+    _, err = run(capsys, "train", "dpsgd", *words, "w", "--class-weights", "sick=2", code=2)
+    assert "one of ill, well" in err
+
+
+def test_a_number_to_predict(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (*TRAIN, "--label", "cost", "--bounds", "number.json", "--out", "run")
+    out, _ = run(capsys, "train", "dpsgd", *words)
+    assert "mean absolute" in out and "R2" in out
+    found = json.loads(Path("run/metrics.json").read_text())
+    assert found["r2"] > 0.4 and found["mean_absolute_error"] < 300
+    out, err = run(capsys, "predict", "run", "patients.csv")
+    said = [float(row["predicted"]) for row in csv.DictReader(io.StringIO(out))]
+    assert len(said) == 700 and min(said) >= 0 and max(said) <= 6000 and "R2" in err
+    out, _ = run(capsys, "attack", "run", "--references", "2", "--json")
+    assert 0.4 < json.loads(out)["auc"] < 0.6
+    _, err = run(capsys, "train", "pate", *words[:-1], "other", code=2)
+    assert "one that predicts numbers: dpsgd" in err
+    _, err = run(capsys, "compare", "--data", "patients.csv", "--label", "cost", "--bounds",
+                 "number.json", code=2)  # fmt: skip
+    assert "data with classes" in err
+    Path("number.json").write_text(json.dumps({"bounds": {"age": [0, 120]}}))
+    _, err = run(capsys, "train", "dpsgd", *words[:-1], "none", code=2)
+    assert "target_bounds" in err
+
+
+def test_missing_cells_are_filled_as_declared_or_told(clinic: Path) -> None:
+    told = json.loads(Path("classes.json").read_text())
+    whole = load_csv("patients.csv", label="outcome", **told)
+    lines = list(csv.DictReader(io.StringIO(Path("patients.csv").read_text())))
+    x = np.concatenate([whole.x_train, whole.x_test])
+    assert (x[:, 0] == 50).sum() >= sum(line["age"] == "" for line in lines) > 10
+    assert (x[:, 2:].sum(axis=1) == 0).sum() == sum(line["sex"] == "" for line in lines) > 10
+    told["fill"] = None
+    with pytest.raises(ValueError, match=r"'' is not a number; .*`fill`"):
+        load_csv("patients.csv", label="outcome", **told)
+    told["fill"] = {"sex": "x"}
+    with pytest.raises(ValueError, match="a value that the column can have"):
+        load_csv("patients.csv", label="outcome", **told)
+
+
+def test_arrays_with_the_names_of_medmnist() -> None:
+    x = np.arange(12 * 4, dtype=np.uint8).reshape(12, 2, 2)
+    y = (np.arange(12) % 2)[:, None]
+    parts = {"train": slice(0, 6), "val": slice(6, 8), "test": slice(8, 12)}
+    theirs = {f"{k}_{w}": a[s] for k, s in parts.items() for w, a in (("images", x), ("labels", y))}
+    found = from_arrays(theirs, bounds=(0, 255), classes=("no", "yes"))
+    assert found.x_train.shape == (8, 2, 2) and found.y_test.shape == (4,)
+    with pytest.raises(ValueError, match="no array 'y_test'"):
+        from_arrays(
+            {"x_train": x, "y_train": y, "x_test": x}, bounds=(0, 255), classes=("no", "yes")
+        )
