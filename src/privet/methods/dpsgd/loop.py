@@ -26,11 +26,12 @@ from privet.ledger import Entry, Ledger
 from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
 from privet.loss.closed_form import closed_form_claim
 from privet.methods.dpsgd import checkpoint as saved
+from privet.methods.dpsgd.agreement import AgreementCheck, Weighing
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
-from privet.methods.dpsgd.mixing import MixingCheck
+from privet.methods.dpsgd.mixing import Company, MixingCheck
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
 from privet.methods.dpsgd.run import (
@@ -50,7 +51,7 @@ from privet.methods.dpsgd.summing import (
     ExactSummation,
     Summation,
 )
-from privet.nets import ClippedSum, PerExampleGradients
+from privet.nets import ClippedSum, Clipping, PerExampleGradients
 from privet.noise import Source
 
 ClosedForm = Callable[[Batch, float, ClippedSum], float]
@@ -88,6 +89,7 @@ class Training:
         self._step = 0
         self._batch: Batch | None = None
         self._mixing: MixingCheck | None = None
+        self._agreement = AgreementCheck(model, views=settings.views)
         self._guard = StateGuard(model)
         self._recording: AbstractContextManager[None] | None = None
         self._size = settings.micro_batch
@@ -146,10 +148,17 @@ class Training:
         empty = self._records.take(np.zeros(0, dtype=np.int64))
         check = self._mixing = MixingCheck(empty, views=self._settings.views)
         for company in check:
-            self._guard.begin_step()
-            torch.default_generator.manual_seed(company.seed)
-            rows = self._engine.arranged(*company.tensors)
-            yield from self._given(Batch(tensors=rows, step=self._step, last=False, made_up=True))
+            yield from self._made_up(company)
+        self._mixing = None
+        for company in self._agreement.passes(check.first):
+            yield from self._made_up(company)
+
+    def _made_up(self, company: Company) -> Iterator[Batch]:
+        self._guard.begin_step()
+        torch.default_generator.manual_seed(company.seed)
+        rows = self._engine.arranged(*company.tensors)
+        batch = self._records.batch(rows, step=self._step, last=False, made_up=True)
+        yield from self._given(batch, plain=company.plain)
 
     def _batches(self) -> Iterator[Batch]:
         while self._step < self.schedule.steps and self._paid(self._step):
@@ -166,13 +175,14 @@ class Training:
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
                 rows = self._rows(indices, t, k)
                 torch.default_generator.manual_seed(self._seed("torch", t, k))
-                yield from self._given(Batch(tensors=rows, step=t, last=last))
+                yield from self._given(self._records.batch(rows, step=t, last=last))
 
-    def _given(self, batch: Batch) -> Iterator[Batch]:
+    def _given(self, batch: Batch, *, plain: bool = False) -> Iterator[Batch]:
         self._batch = batch
         self._guard.begin_part()
-        self._recording = self._engine.recording()
-        self._recording.__enter__()
+        if not plain:
+            self._recording = self._engine.recording(len(batch))
+            self._recording.__enter__()
         yield batch
         if self._batch is not None:
             raise PrivetError("training.step(losses) must be called once for every batch")
@@ -184,6 +194,7 @@ class Training:
 
     def step(self, losses: Tensor) -> None:
         """Take the losses of the batch just given, one a row; its last part completes the step."""
+        recorded = self._recording is not None
         batch = self._taken()
         if losses.shape[:1] != (len(batch),):
             raise InvalidArgument(
@@ -193,26 +204,38 @@ class Training:
                 "reduction='none'",
             )
         s = self._settings
-        if self._size is None:
+        if self._size is None and recorded:
             fitting = self._engine.fitting_micro_batch(views=s.views)
             self._size = min(fitting, LARGEST_MICRO_BATCH)
         self._guard.check_part()
-        into = self._engine.zeros() if batch.made_up else self._sum
-        if len(losses):
-            with torch.autocast("cpu", enabled=False):  # norms are never taken in bfloat16
-                self._engine.clipped_sum(
-                    losses, clipping=s.clipping(self._bound), views=s.views, into=into
-                )
         if batch.made_up:
-            assert self._mixing is not None
             self._guard.check_step()
-            self._mixing.saw(losses, into.norms_unprotected)
+            self._answer(losses, recorded)
             return
+        if len(losses):
+            self._add(losses, s.clipping(self._bound), self._sum)
         self._loss_sum += float(losses.detach().double().sum())
         if batch.last:
             self._guard.check_step()
-        if batch.last:
             self._finish(batch.step)
+
+    def _add(self, losses: Tensor, clipping: Clipping, into: ClippedSum) -> None:
+        with torch.autocast(losses.device.type, enabled=False):  # no norms in bfloat16
+            self._engine.clipped_sum(
+                losses, clipping=clipping, views=self._settings.views, into=into
+            )
+
+    def _answer(self, losses: Tensor, recorded: bool) -> None:
+        """Losses of made-up rows, for the checks that asked for them."""
+        if not recorded:
+            self._agreement.saw_plain(losses)
+            return
+        into, first = self._engine.zeros(), self._mixing is not None and not self._mixing.answered
+        self._add(losses, Weighing(), into)
+        if self._mixing is not None:
+            self._mixing.saw(losses, into.norms_unprotected)
+        if first or self._mixing is None:
+            self._agreement.saw_engine(losses, into)
 
     def step_in_closed_form(self, add: ClosedForm) -> None:
         """The same for a model whose clipped sum has a formula: `add(batch, bound, total)`.

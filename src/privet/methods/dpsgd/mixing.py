@@ -23,7 +23,7 @@ from torch import Tensor
 from privet.errors import InvalidArgument
 
 EXAMPLES = 8
-"""Made-up examples of a whole batch; the first half of them is watched."""
+"""Made-up examples of a whole batch, or a few more; the first half of them is watched."""
 _TOLERATED = 1e-3
 """Largest change, relative to the largest value, that rounding may explain."""
 _SEED = 20
@@ -35,6 +35,12 @@ class Company:
 
     tensors: tuple[Tensor, ...]
     seed: int
+    plain: bool = False
+    """Whether the engine stays out of this pass."""
+
+    def but(self, *, plain: bool = False, seed: int | None = None) -> Company:
+        """The same rows in another way."""
+        return Company(tensors=self.tensors, seed=self.seed if seed is None else seed, plain=plain)
 
 
 @final
@@ -46,12 +52,14 @@ class MixingCheck:
 
     def __init__(self, like: tuple[Tensor, ...], *, views: int) -> None:
         self._like, self._views = like, views
+        self._half = _apart_from(like, views)
         self._seen: list[Tensor] = []
 
     def __iter__(self) -> Iterator[Company]:
-        half = EXAMPLES // 2 * self._views
+        half = self._half * self._views
         rows = tuple(_made_up(t, 2 * half) for t in self._like)
-        yield Company(tensors=rows, seed=_SEED)
+        self.first = Company(tensors=rows, seed=_SEED)
+        yield self.first
         if not self._seen:
             return  # the clipped sum has a closed form: there is nothing to ask
         yield Company(tensors=tuple(_other_company(t, half) for t in rows), seed=_SEED)
@@ -62,9 +70,14 @@ class MixingCheck:
             if not self._differs(3):
                 self._compare(2, "the number of rows in a batch")
 
+    @property
+    def answered(self) -> bool:
+        """Whether any company was answered."""
+        return bool(self._seen)
+
     def saw(self, losses: Tensor, norms: Tensor) -> None:
         """The losses of the rows, and the gradient norms of the examples, of the last company."""
-        half = EXAMPLES // 2
+        half = self._half
         apart = losses.detach().double().view(-1, self._views)[:half]
         self._seen.append(torch.cat([apart, norms.double()[:half, None]], 1))
 
@@ -84,8 +97,20 @@ class MixingCheck:
             )
 
 
+def _apart_from(like: tuple[Tensor, ...], views: int) -> int:
+    """Half the number of made-up examples: no length of the data is the number of rows.
+
+    So that a table of positions, say, is told from rows.
+    """
+    lengths = {length for t in like for length in t.shape[1:]}
+    half = EXAMPLES // 2
+    while lengths & {half * views, 2 * half * views}:
+        half += 1
+    return half
+
+
 def _made_up(like: Tensor, rows: int) -> Tensor:
-    """Numbers between 0 and 1; zeros for integers, which may be classes or words."""
+    """Numbers between 0 and 1; zeros (and ones, for company) for classes or words."""
     if not like.is_floating_point():
         return like.new_zeros(rows, *like.shape[1:])
     generator = torch.Generator().manual_seed(_SEED)
@@ -97,6 +122,5 @@ def _other_company(rows: Tensor, half: int) -> Tensor:
     """The first half as it was, the second one replaced: ones, then zeros."""
     out = rows.clone()
     out[half:] = 0
-    if rows.is_floating_point():
-        out[half : half + half // 2] = 1
+    out[half : half + half // 2] = 1
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import nn
@@ -23,6 +24,7 @@ from privet.methods.dpsgd.schedule import Schedule, Values, values
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
 from privet.nets.per_example import wide
 from privet.nets.per_example.choice import KernelChoice
+from privet.nets.per_example.layers import Rule
 from privet.noise import Source
 from privet.noise.tensor import make_ready
 
@@ -52,6 +54,8 @@ def private(
     checkpoints: Checkpoints | None = None,
     charge_block: int | None = None,
     kernel_choice: KernelChoice | None = None,
+    layers: Mapping[type[nn.Module], Rule] | None = None,
+    through_func: Collection[str] = (),
     processes: Processes | None = None,
     run: str | None = None,
     check_mixing: bool = True,
@@ -93,9 +97,14 @@ def private(
       bit for bit as if it had never stopped.
     - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
       secure one, unless told.
-    - `check_mixing`: before the first step the loop is given up to four small batches of made-up
-      rows (`batch.made_up`), and what it answers shows whether examples mix; see `mixing`. Without
-      the check that premise is assumed.
+    - `layers`: per-example gradients of layers of your own, `{MyLayer: rule}` where
+      `rule(module, x, g)` gives the gradient of every row by parameter name (docs/extending.md).
+    - `through_func`: names of modules to run by torch.func though the engine knows their kind, for
+      those that use the parameters of other layers; '' is the whole model.
+    - `check_mixing`: before the first step the loop is given a few small batches of made-up rows
+      (`batch.made_up`), and what it answers shows whether examples mix (see `mixing`) and whether
+      every parameter's gradient is what plain autograd says (`agreement`). Without the check the
+      first is assumed.
     - `batch_invariant`: every example is computed by itself, in shapes that are always the same, so
       that its gradient cannot depend on who else was drawn, to the last bit; several times slower.
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
@@ -153,7 +162,9 @@ def private(
     if batch_invariant and micro_batch not in (None, 1):
         raise InvalidArgument("micro_batch", micro_batch, "1, or none, with batch_invariant=True")
     shifts = sampler.relation is Adjacency.ADD_REMOVE
-    engine = PerExampleGradients(model, kernel_choice=how, wide=shifts)
+    engine = PerExampleGradients(
+        model, kernel_choice=how, wide=shifts, layers=layers, through_func=through_func
+    )
     engine.prepare()
     make_ready()
     wide.make_ready()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import TensorDataset, default_collate
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
@@ -31,6 +32,17 @@ class Batch:
     last: bool
     made_up: bool = False
     """Rows that nobody owns, given before the first step to see whether examples mix."""
+    names: tuple[str, ...] = ()
+    """The columns of a data set that has names: `batch["labels"]`, `model(**batch)`."""
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.names
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.names:
+            raise InvalidArgument("the column of a batch", name, f"one of {list(self.names)}")
+        return self.tensors[self.names.index(name)]
 
     @property
     def x(self) -> Tensor:
@@ -47,10 +59,18 @@ class Batch:
 
 
 class Records(ABC):
-    """Rows by number."""
+    """Rows by number; `names` are those of the columns, if they have any."""
+
+    names: tuple[str, ...] = ()
 
     @abstractmethod
     def __len__(self) -> int: ...
+
+    def batch(
+        self, tensors: tuple[Tensor, ...], *, step: int, last: bool, made_up: bool = False
+    ) -> Batch:
+        """Rows of these records as a batch."""
+        return Batch(tensors=tensors, step=step, last=last, made_up=made_up, names=self.names)
 
     @abstractmethod
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
@@ -63,10 +83,16 @@ class Records(ABC):
 
 @final
 class TensorRecords(Records):
-    """Tensors (or arrays) of equal length; full batches are views, not copies."""
+    """Tensors (or arrays) of equal length; full batches are views, not copies.
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    Arrays that must not be written to, such as files mapped into memory, are read where they lie;
+    their batches are always copies.
+    """
+
+    def __init__(self, tensors: Sequence[Any], names: tuple[str, ...] = ()) -> None:
         self.tensors = tuple(tensor_of(t) for t in tensors)
+        self._fixed = [isinstance(t, np.ndarray) and not t.flags.writeable for t in tensors]
+        self.names = names
         lengths = {len(t) for t in self.tensors}
         if len(lengths) != 1:
             raise InvalidArgument(
@@ -82,21 +108,25 @@ class TensorRecords(Records):
             return tuple(t[:0] for t in self.tensors)
         first, last = int(indices[0]), int(indices[-1])
         if last - first + 1 == count:
-            return tuple(t[first : last + 1] for t in self.tensors)
+            parts = [t[first : last + 1] for t in self.tensors]
+            pairs = zip(parts, self._fixed, strict=True)
+            return tuple(t.clone() if fixed else t for t, fixed in pairs)
         rows = torch.from_numpy(indices)
-        return tuple(t.index_select(0, rows) for t in self.tensors)
+        return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
 
     def fingerprint(self, key: bytes) -> str:
-        return fingerprint(*(t.detach().numpy() for t in self.tensors), key=key)
+        return fingerprint(*(t.detach().cpu().numpy() for t in self.tensors), key=key)
 
 
 @final
 class DatasetRecords(Records):
-    """A map-style torch data set, collated row by row."""
+    """Rows by `dataset[i]`: a map-style torch data set, or a table whose rows are dicts."""
 
-    def __init__(self, dataset: Dataset[Any]) -> None:
+    def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self._length = len(dataset)  # type: ignore[arg-type]
+        self._length = len(dataset)
+        first = dataset[0] if self._length else None
+        self.names = tuple(first) if isinstance(first, Mapping) else ()
 
     def __len__(self) -> int:
         return self._length
@@ -106,9 +136,10 @@ class DatasetRecords(Records):
             return tuple(t[:0] for t in self._collate([self.dataset[0]]))
         return self._collate([self.dataset[int(i)] for i in indices])
 
-    @staticmethod
-    def _collate(rows: list[Any]) -> tuple[Tensor, ...]:
-        parts = default_collate(rows)
+    def _collate(self, rows: list[Any]) -> tuple[Tensor, ...]:
+        parts = collated(rows)
+        if isinstance(parts, Mapping):
+            return tuple(parts[name] for name in self.names)
         return (parts,) if isinstance(parts, Tensor) else tuple(parts)
 
     def fingerprint(self, key: bytes) -> str:
@@ -116,32 +147,47 @@ class DatasetRecords(Records):
         return fingerprint(np.array(self._length), key=key)
 
 
+def collated(rows: list[Any]) -> Any:
+    """Rows as one batch; lists of numbers within a row are taken for vectors."""
+    if isinstance(rows[0], Mapping):
+        return {name: collated([row[name] for row in rows]) for name in rows[0]}
+    if isinstance(rows[0], list):
+        return torch.tensor(rows)
+    return default_collate(rows)
+
+
 def tensor_of(values: Any) -> Tensor:
-    """A tensor of the same memory where that may be written to, else of a copy."""
+    """A tensor of the same memory, without a copy."""
     if isinstance(values, Tensor):
         return values
-    array = np.asarray(values)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of memory that must not be written to
+        return torch.from_numpy(np.asarray(values))
 
 
 def records_of(dataset: Any) -> Records:
-    """Tensors, arrays or a torch data set as `Records`.
+    """Tensors, arrays, columns by name, or whatever gives rows by number, as `Records`.
 
     >>> len(records_of((torch.zeros(3, 2), torch.zeros(3))))
     3
+    >>> records_of({"x": torch.zeros(3, 2), "labels": torch.zeros(3)}).names
+    ('x', 'labels')
     """
     if isinstance(dataset, Records):
         return dataset
     if isinstance(dataset, TensorDataset):
         return TensorRecords(dataset.tensors)
-    if isinstance(dataset, Dataset):
-        return DatasetRecords(dataset)
     if isinstance(dataset, Tensor | np.ndarray):
         return TensorRecords([dataset])
-    if isinstance(dataset, tuple | list) and dataset:
+    if isinstance(dataset, Mapping) and dataset:
+        return TensorRecords(list(dataset.values()), names=tuple(dataset))
+    if isinstance(dataset, tuple | list) and dataset and not isinstance(dataset[0], Mapping):
         return TensorRecords(dataset)
+    kind = type(dataset)
+    if all(callable(getattr(kind, name, None)) for name in ("__len__", "__getitem__")) and dataset:
+        return DatasetRecords(dataset)
     raise InvalidArgument(
-        "dataset", type(dataset).__name__, "tensors or arrays of equal length, or a torch Dataset"
+        "dataset", kind.__name__, "tensors or arrays of equal length, or rows by number"
     )
 
 

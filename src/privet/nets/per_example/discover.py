@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -10,7 +10,7 @@ from torch import nn
 from privet.errors import InvalidArgument
 from privet.nets.per_example import attention, layers, recurrent
 from privet.nets.per_example.fallback import fallback
-from privet.nets.per_example.layers import Recorded
+from privet.nets.per_example.layers import Recorded, Rule
 from privet.nets.per_example.sites import Site
 
 
@@ -30,7 +30,25 @@ class Plan:
     signature: tuple[int, ...]
 
     def component(self, site: Site) -> int:
-        return self.components[id(site)]
+        if self.knows(site):
+            return self.components[id(site)]
+        (target,) = site.targets  # of a shared value, found during a pass
+        found = {
+            self.components[id(s)]
+            for _, recorded in self.modules
+            for s in recorded.sites
+            if any(t.parameter is target.parameter for t in s.targets)
+        }
+        if len(found) != 1:
+            raise InvalidArgument(
+                "a parameter that makes a value all rows share", tuple(target.parameter.shape),
+                "one whose gradient is taken as a whole", "name its module in through_func=[...]",
+            )  # fmt: skip
+        return found.pop()
+
+    def knows(self, site: Site) -> bool:
+        """Whether the site was there when the model was walked."""
+        return id(site) in self.components
 
     def layer_of(self, site: Site) -> int:
         return self.layer_by_component[self.components[id(site)]]
@@ -49,10 +67,14 @@ def _signature(model: nn.Module) -> tuple[int, ...]:
     return tuple(id(p) for p in model.parameters() if p.requires_grad)
 
 
-def discover(model: nn.Module, through_func: Collection[str] = ()) -> Plan:
+def discover(
+    model: nn.Module,
+    through_func: Collection[str] = (),
+    rules: Mapping[type[nn.Module], Rule] | None = None,
+) -> Plan:
     """Walk the model once and decide how each trainable parameter is handled."""
     _check_names(model, through_func)
-    modules = tuple(_walk("", model, through_func, set()))
+    modules = tuple(_walk("", model, through_func, rules or {}, set()))
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     sites = [site for _, recorded in modules for site in recorded.sites]
     components = _components(sites)
@@ -75,7 +97,11 @@ def discover(model: nn.Module, through_func: Collection[str] = ()) -> Plan:
 
 
 def _walk(
-    name: str, module: nn.Module, through_func: Collection[str], done: set[int]
+    name: str,
+    module: nn.Module,
+    through_func: Collection[str],
+    rules: Mapping[type[nn.Module], Rule],
+    done: set[int],
 ) -> Iterator[tuple[nn.Module, Recorded]]:
     if id(module) in done or not any(p.requires_grad for p in module.parameters()):
         return
@@ -83,6 +109,10 @@ def _walk(
     shown = name or type(module).__name__
     if name in through_func:
         yield module, fallback(shown, module)
+        return
+    rule = next((rules[kind] for kind in type(module).__mro__ if kind in rules), None)
+    if rule is not None:
+        yield module, layers.by_rule(shown, module, rule)
         return
     known = layers.build(shown, module)
     if known is None and isinstance(module, nn.RNN | nn.GRU | nn.LSTM) and _plain_recurrent(module):
@@ -102,7 +132,7 @@ def _walk(
         return
     for child_name, child in module.named_children():
         full = f"{name}.{child_name}" if name else child_name
-        yield from _walk(full, child, through_func, done)
+        yield from _walk(full, child, through_func, rules, done)
 
 
 def _check_names(model: nn.Module, through_func: Collection[str]) -> None:

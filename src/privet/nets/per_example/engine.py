@@ -18,19 +18,19 @@ from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument
+from privet.nets.per_example import fitting
 from privet.nets.per_example.choice import Chooser, KernelChoice
 from privet.nets.per_example.clipped_sum import ClippedSum
 from privet.nets.per_example.clipping import Clipping, FlatClipping
 from privet.nets.per_example.convolution import ConvolutionSite
 from privet.nets.per_example.discover import Plan, discover
 from privet.nets.per_example.joint import measure_together
-from privet.nets.per_example.measured import KEEP_BYTES, Captured, Measured, Target
+from privet.nets.per_example.layers import Rule
+from privet.nets.per_example.measured import Captured, Measured, Target
+from privet.nets.per_example.recording import Recorder
+from privet.nets.per_example.shared import Shared
 from privet.nets.per_example.tape import Tape, Use
 from privet.nets.ready import refuse_cross_example
-
-_MICRO_BATCH_BYTES = 8 * 2**20
-_MICRO_BATCH_OF_IMAGES = 64
-_IMAGE_BYTES = 16 * 2**10
 
 
 class PerExampleGradients:
@@ -47,8 +47,9 @@ class PerExampleGradients:
     decides from shapes alone. `choices` restores what another engine had chosen, so that a resumed
     run repeats the interrupted one bit for bit. `through_func` names modules ('' is the whole
     model) to run by torch.func though the engine knows their kind, for those that read the
-    parameters of other layers; unknown kinds go that way by themselves. `wide` makes products of
-    matrices in float64, for neighbours that shift everybody's place (docs/theory/summation.md).
+    parameters of other layers; unknown kinds go that way by themselves. `layers` maps kinds of
+    modules to rules of your own (see `Rule`). `wide` makes products of matrices in float64, for
+    neighbours that shift everybody's place (docs/theory/summation.md).
 
     **Guarantee**: see `ClippedSum`. A row whose gradient is not finite adds nothing and is counted.
     **Assumes** that a row's loss depends on that row only. Layers that mix rows are refused by
@@ -63,23 +64,25 @@ class PerExampleGradients:
         kernel_choice: KernelChoice = "measured",
         choices: Mapping[str, str] | None = None,
         through_func: Collection[str] = (),
+        layers: Mapping[type[nn.Module], Rule] | None = None,
         wide: bool = False,
     ) -> None:
-        _keep_freed_memory()
+        fitting.keep_freed_memory()
         self.wide = wide
         self.model = model
-        self._through_func = frozenset(through_func)
+        self._through_func, self._rules = frozenset(through_func), dict(layers or {})
         self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
         self._chooser = Chooser(kernel_choice, choices or {})
         self._tape: Tape | None = None
-        self._checked: set[int] = set()
+        self._checked: set[Any] = set()
         self._suggested: dict[Any, int] = {}
+        self._recorder = Recorder()
         self._plan = self._discover()
 
     def _discover(self) -> Plan:
         refuse_cross_example(self.model)
-        self._checked = set()
-        return discover(self.model, self._through_func)
+        self._checked, self._recorder = set(), Recorder()
+        return discover(self.model, self._through_func, self._rules)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -106,22 +109,11 @@ class PerExampleGradients:
 
     def arranged(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Inputs in the layout of a model that was prepared before."""
-        for dimensions, layout in self._layouts:
-            tensors = tuple(
-                t.contiguous(memory_format=layout) if t.dim() == dimensions else t for t in tensors
-            )
-        return tensors
+        return fitting.arranged(tensors, self._layouts)
 
     @functools.cached_property
     def _layouts(self) -> list[tuple[int, torch.memory_format]]:
-        """Which inputs, by their number of dimensions, are better in another layout."""
-        kinds = {type(m) for m in self.model.modules()}
-        out = []
-        if kinds & {nn.Conv2d, nn.ConvTranspose2d}:
-            out.append((4, torch.channels_last))
-        if kinds & {nn.Conv3d, nn.ConvTranspose3d}:
-            out.append((5, torch.channels_last_3d))
-        return out
+        return fitting.layouts(self.model)
 
     def zeros(self, *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum, for accumulation, or for a step whose batch came out empty."""
@@ -140,21 +132,19 @@ class PerExampleGradients:
         return torch.float64 if wide else torch.float32
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record the forward pass made inside: the layers' forwards are swapped meanwhile."""
+    def recording(self, rows: int | None = None) -> Iterator[None]:
+        """Record the forward pass made inside: the layers' forwards are swapped meanwhile.
+
+        `rows` is the number of rows of the batch; that of the first layer's input, unless told.
+        """
         if self._tape is not None and self._tape.uses:
             self._tape = None
         refuse_cross_example(self.model)
         if not self._plan.is_current(self.model):
             self._plan = self._discover()
-        tape = Tape()
-        try:
-            for module, recorded in self._plan.modules:
-                module.__dict__["forward"] = functools.partial(recorded.forward, tape)
+        tape = Tape(rows)
+        with self._recorder.swapped(self._plan, tape):
             yield
-        finally:
-            for module, _ in self._plan.modules:
-                module.__dict__.pop("forward", None)
         self._tape = tape
 
     def clipped_sum(
@@ -231,20 +221,10 @@ class PerExampleGradients:
         return self._suggested[key]
 
     def fitting_micro_batch(self, *, views: int = 1) -> int:
-        """The power of two of examples whose largest layer input or output is about 8 MB.
-
-        At most 64 where a row is an image's worth (16 kB) or more, and no more than what lets every
-        layer keep its per-example gradients where it has to instantiate them; all figures were
-        measured. It is a function of the shapes seen in the last recorded pass, which may be one of
-        no rows.
-        """
+        """How many examples at a time suit the shapes of the last recorded pass."""
         if self._tape is None:
             raise InvalidArgument("engine", "no recorded pass", "one made inside `recording()`")
-        largest = max(1, self._tape.largest_row * views)
-        size = _power_of_two(_MICRO_BATCH_BYTES // largest)
-        size = min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
-        instances = [s.instance_size(a, y, views) for s, a, y in self._tape.shapes]
-        return min(size, _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0))))
+        return fitting.micro_batch(self._tape, views)
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
         tape, self._tape = self._tape, None
@@ -259,7 +239,9 @@ class PerExampleGradients:
             )  # fmt: skip
         if losses.numel() and not losses.requires_grad:
             raise InvalidArgument("losses", "no gradient", "a differentiable function of the model")
-        for use in tape.uses:
+        if isinstance(losses, Shared):
+            raise InvalidArgument("losses", "values that all rows share", "one loss a row")
+        for use in tape.uses if losses.numel() else ():
             if use.rows != losses.shape[0]:
                 raise InvalidArgument(
                     f"the input of layer {use.site.name!r}", f"{use.rows} rows",
@@ -269,8 +251,12 @@ class PerExampleGradients:
         return tape
 
     def _check_independence(self, tape: Tape, losses: Tensor, views: int) -> None:
-        """Once per site: the losses of the first half must not send gradients to other rows."""
-        new = {id(use.site) for use in tape.uses} - self._checked
+        """The losses of the first half must not send gradients to other rows.
+
+        Once for each site, and once for each way in which shared values met rows.
+        """
+        sites = {id(use.site) for use in tape.uses if self._plan.knows(use.site)}
+        new = (sites | ({tuple(tape.events)} if tape.events else set())) - self._checked
         rows = losses.shape[0]
         half = rows // views // 2 * views
         if not new or half == 0:
@@ -288,8 +274,17 @@ class PerExampleGradients:
         tape.arrived = arrived
         upstream = torch.zeros_like(losses)
         upstream[:half] = 1.0
-        torch.autograd.grad(losses, tape.anchor, upstream, retain_graph=True, allow_unused=True)
+        with self._replaying(tape):
+            torch.autograd.grad(losses, tape.anchor, upstream, retain_graph=True, allow_unused=True)
         self._checked |= new
+
+    @contextmanager
+    def _replaying(self, tape: Tape) -> Iterator[None]:
+        """Checkpointed activations are computed again as they were: by the recorded layers."""
+        tape.replaying = True
+        with self._recorder.swapped(self._plan, tape):
+            yield
+        tape.replaying = False
 
     def _backward(self, tape: Tape, losses: Tensor, views: int) -> dict[int, list[_Part]]:
         """Run the backward pass; measured parts by index of the layer."""
@@ -310,7 +305,7 @@ class PerExampleGradients:
                 targets = seen[0][0].targets
             else:
                 measured, targets = measure_together(seen)
-            layer = self._plan.layer_of(seen[0][0])
+            layer = self._plan.layer_by_component[component]
             parts.setdefault(layer, []).append((measured, targets))
 
         def arrived(use: Use, g: Tensor) -> None:
@@ -323,7 +318,8 @@ class PerExampleGradients:
         if losses.requires_grad:
             upstream = torch.full_like(losses, 1.0 / views)
             inputs = [tape.anchor, *self._plan.parameters.values()]
-            direct = torch.autograd.grad(losses, inputs, upstream, allow_unused=True)[1:]
+            with self._replaying(tape):
+                direct = torch.autograd.grad(losses, inputs, upstream, allow_unused=True)[1:]
             self._refuse_outside_use([g is not None for g in direct])
         for component in list(waiting):  # sites some of whose uses do not reach the loss
             finish(component)
@@ -370,21 +366,6 @@ class PerExampleGradients:
 
 
 _Part = tuple[Measured, tuple[Target, ...]]
-
-
-def _power_of_two(at_most: int) -> int:
-    return 1 << max(0, at_most.bit_length() - 1)
-
-
-def _keep_freed_memory() -> None:
-    """Make the allocator keep what a step frees, some 60 MB, for the next step.
-
-    Activations live until the weighted sums here, and are then freed all at once. glibc gives more
-    than its trim threshold back to the system, and every step pays for fresh pages: 7% on an MLP.
-    That threshold becomes twice the size of a freed block that had been mapped, up to 32 MB; so
-    map one, without touching it. Elsewhere this does nothing.
-    """
-    torch.empty(30 * 2**20, dtype=torch.uint8)
 
 
 def _claim(total: ClippedSum, name: str, target: Target) -> tuple[Tensor, bool]:

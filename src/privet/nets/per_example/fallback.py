@@ -19,8 +19,6 @@ from privet.nets.per_example.layers import Recorded
 from privet.nets.per_example.sites import InstantiatedSite
 from privet.nets.per_example.tape import Tape
 
-_DROPOUTS = (nn.modules.dropout._DropoutNd,)
-
 
 def fallback(name: str, module: nn.Module) -> Recorded:
     """The recorded form of a module the engine has no kernels for."""
@@ -104,10 +102,8 @@ class _Runner:
 
     def _check(self, args: Any, kwargs: Any, rows: int) -> None:
         """Refuse a module whose output for a row depends on the other rows."""
-        random = any(isinstance(m, _DROPOUTS) and m.p > 0 for m in self.module.modules())
         training = [m for m in self.module.modules() if m.training]
-        if random:
-            self.module.eval()
+        self.module.eval()  # nothing may be drawn at random
         try:
             with torch.no_grad():
                 expected = self.module(*args, **kwargs)

@@ -7,19 +7,20 @@ not override `forward` and its parameters are the plain ones (no parametrisation
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from privet.errors import InvalidArgument
 from privet.nets.per_example.conv_kernels import Geometry
 from privet.nets.per_example.convolution import ConvolutionSite
 from privet.nets.per_example.group_norm import GroupNormSite, normalised
 from privet.nets.per_example.layer_norm import LayerNormSite
-from privet.nets.per_example.sites import EmbeddingSite, LinearSite, Site
+from privet.nets.per_example.sites import EmbeddingSite, LinearSite, RuleSite, Site
 from privet.nets.per_example.tape import Tape
 
 Forward = Callable[..., Any]
@@ -196,6 +197,31 @@ def rms_norm(name: str, module: nn.RMSNorm) -> Recorded:
         with torch.no_grad():
             rstd = (x.square().mean(axes, keepdim=True) + eps).rsqrt()
         return tape.tap(y, site, x, (rstd,))
+
+    return recorded(forward, site)
+
+
+Rule = Callable[[Any, Tensor, Tensor], Mapping[str, Tensor]]
+"""`rule(module, x, g)`: per-row gradients of a layer, (rows, *shape of the parameter), by name.
+
+x is the layer's input and g the gradient of its output, both with rows in front. The gradient of
+row i may depend on row i only; the checks before the first step look at that, and at the values.
+"""
+
+
+def by_rule(name: str, module: nn.Module, rule: Rule) -> Recorded:
+    """A layer whose per-row gradients somebody's rule gives; its forward is its own."""
+    site = RuleSite(name, module, rule)
+    own = module.forward
+
+    def forward(tape: Tape, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        values = {key: constant(p) for key, p in module.named_parameters()}
+        held, module.__dict__["forward"] = module.__dict__.get("forward"), own
+        try:
+            y = functional_call(module, values, (input, *args), kwargs)
+        finally:
+            module.__dict__["forward"] = held
+        return tape.tap(y, site, input)
 
     return recorded(forward, site)
 

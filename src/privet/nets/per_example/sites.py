@@ -8,13 +8,14 @@ output, every per-example gradient. `kernels` lists the ways to get norms and th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
+from privet.errors import InvalidArgument
 from privet.nets.per_example.measured import (
     Captured,
     Kernel,
@@ -224,3 +225,33 @@ class InstantiatedSite(Site):
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         return [fold_views(seen.g, seen.views)]
+
+
+@final
+class RuleSite(Site):
+    """The trainable parameters of a layer, with per-row gradients by somebody's own rule."""
+
+    def __init__(self, name: str, module: nn.Module, rule: Callable[..., Any]) -> None:
+        trained = {key: p for key, p in module.named_parameters() if p.requires_grad}
+        super().__init__(name, [Target(p) for p in trained.values()])
+        self.module, self.rule, self.parameters = module, rule, trained
+
+    def kernels(self, seen: Captured) -> list[Kernel]:
+        def run() -> Measured:
+            values = torch.cat([g.flatten(1) for g in self.per_example(seen)], 1)
+            return kept(values[None], self._apart)
+
+        return [Kernel("rule", 0.0, run)]
+
+    def _apart(self, total: Tensor) -> list[Tensor]:
+        parts = total[0].split([p.numel() for p in self.parameters.values()])
+        return [t.view(p.shape) for t, p in zip(parts, self.parameters.values(), strict=True)]
+
+    def per_example(self, seen: Captured) -> list[Tensor]:
+        with torch.no_grad():
+            found = self.rule(self.module, seen.a, seen.g)
+        expected = {key: (len(seen.g), *p.shape) for key, p in self.parameters.items()}
+        shapes = {key: tuple(found[key].shape) for key in expected if key in found}
+        if shapes != expected:
+            raise InvalidArgument(f"the rule for layer {self.name!r}", shapes, f"{expected}")
+        return [fold_views(found[key], seen.views) for key in expected]

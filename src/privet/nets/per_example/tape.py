@@ -43,11 +43,16 @@ class Use:
 class Tape:
     """The uses of one forward pass, and the function that receives their gradients.
 
-    `largest_row` is the size in bytes of the largest row of any input or output of a layer;
-    `shapes` are the sites with the shapes of their inputs and outputs.
+    `rows` is the number of rows of the batch, by the first layer unless told. `largest_row` is the
+    size in bytes of the largest row of any input or output of a layer; `shapes` are the sites with
+    the shapes of their inputs and outputs. `events` tells how shared values met rows. A `replaying`
+    tape serves checkpointed activations, which are computed again during the backward pass.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int | None = None) -> None:
+        self.rows = rows
+        self.replaying = False
+        self.events: list[tuple[Any, ...]] = []
         self.uses: list[Use] = []
         self.anchor = torch.zeros((), requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
@@ -62,7 +67,7 @@ class Tape:
         self.saw(a)
         if site is not None:
             self.shapes.append((site, a.shape, y.shape))
-        if site is None or not torch.is_grad_enabled():
+        if site is None or not torch.is_grad_enabled() or self.replaying:
             return y
         use = self.note(site, a, statistics, rows=y.shape[0])
         tapped: Tensor = _Tap.apply(y, self.anchor, self, use)  # type: ignore[no-untyped-call]
@@ -76,13 +81,17 @@ class Tape:
         """Add a use; its input may be filled in later."""
         a = a.detach()
         use = Use(site, a, statistics, a._version, rows)
-        self.uses.append(use)
+        if not self.replaying:
+            self.uses.append(use)
         return use
 
     def copies(self, parameter: Tensor, site: Site, rows: int) -> Tensor:
         """A copy of a parameter for each row, (rows, *shape); its gradient is the per-row one."""
-        use = self.note(site, parameter, (), rows)
-        out: Tensor = _Copies.apply(parameter, self.anchor, self, use)  # type: ignore[no-untyped-call]
+        return self.copied(parameter, [self.note(site, parameter, (), rows)])
+
+    def copied(self, value: Tensor, uses: list[Use]) -> Tensor:
+        """A copy of a value for each row; all the uses get the gradient."""
+        out: Tensor = _Copies.apply(value, self.anchor, self, uses)  # type: ignore[no-untyped-call]
         return out
 
 
@@ -106,14 +115,15 @@ class _Tap(torch.autograd.Function):
 
 
 class _Copies(torch.autograd.Function):
-    """A parameter expanded over the rows."""
+    """A value expanded over the rows."""
 
     @staticmethod
-    def forward(ctx: Any, parameter: Tensor, anchor: Tensor, tape: Tape, use: Use) -> Tensor:
-        ctx.tape, ctx.use = tape, use
-        return parameter.detach().expand(use.rows, *parameter.shape)
+    def forward(ctx: Any, value: Tensor, anchor: Tensor, tape: Tape, uses: list[Use]) -> Tensor:
+        ctx.tape, ctx.uses = tape, uses
+        return value.detach().expand(uses[0].rows, *value.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
-        ctx.tape.arrived(ctx.use, gradients[0])
+        for use in ctx.uses:
+            ctx.tape.arrived(use, gradients[0])
         return None, None, None, None

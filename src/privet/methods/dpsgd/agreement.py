@@ -1,0 +1,155 @@
+"""Per-example gradients must be the model's own: a check against plain autograd, on made-up rows.
+
+Before the first step the loop body runs once more on the made-up rows, without the engine. Every
+trainable parameter's gradient of a weighted sum of the losses, and the gradient norms of a handful
+of examples taken one after the other, must be what the engine gave. A layer of a new kind, a rule
+of one's own or an adapter that goes another way than the engine thinks is found here, before
+anything is spent. Where a network draws at random in another order than the engine does, both run
+once more in evaluation mode; where that does not help there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from privet.errors import InvalidArgument
+from privet.methods.dpsgd.mixing import Company
+from privet.nets import ClippedSum, Clipping
+
+HANDFUL = 3
+"""Examples whose gradient is taken by itself."""
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Weighing(Clipping):
+    """Example i weighs 1 / (i + 1), whatever its norm: for made-up rows only."""
+
+    def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
+        return weights_of(squared_norms.shape[1]).expand_as(squared_norms)
+
+    def sensitivity(self, layers: Sequence[str]) -> float:
+        return float("inf")
+
+
+def weights_of(examples: int) -> Tensor:
+    """1, 1/2, 1/3, ..."""
+    return 1.0 / torch.arange(1, examples + 1, dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Gradients:
+    """Losses, the weighted sum of gradients by parameter, and some norms."""
+
+    losses: Tensor
+    total: dict[str, Tensor]
+    norms: Tensor
+
+
+@final
+class AgreementCheck:
+    """Asks for plain passes over made-up rows and compares; use it like a `MixingCheck`."""
+
+    def __init__(self, model: nn.Module, *, views: int) -> None:
+        self._model, self._views = model, views
+        self._seen: list[_Gradients] = []
+
+    def passes(self, first: Company) -> Iterator[Company]:
+        """The passes to make; the engine has answered `first` already."""
+        if not self._seen:
+            return
+        yield first.but(plain=True)
+        if self._same_losses(0, 1):
+            self._compare(0, 1)
+            return
+        yield first.but(plain=True, seed=first.seed + 1)
+        if self._same_losses(1, 2):
+            raise _disagreement("losses", "the model's own forward pass gives others")
+        with _evaluating(self._model):
+            yield first.but(plain=True)
+            yield first
+        if self._same_losses(3, 4):
+            self._compare(4, 3)
+
+    def saw_engine(self, losses: Tensor, total: ClippedSum) -> None:
+        """What the engine gave, with the weights of `Weighing`."""
+        gradients = {name: g.clone() for name, g in total.gradients.items()}
+        norms = total.norms_unprotected[:HANDFUL].clone()
+        self._seen.append(_Gradients(losses=losses.detach(), total=gradients, norms=norms))
+
+    def saw_plain(self, losses: Tensor) -> None:
+        """The losses of a pass without the engine."""
+        named = {n: p for n, p in self._model.named_parameters() if p.requires_grad}
+        examples = losses.view(-1, self._views).mean(1)
+
+        def gradient(of: Tensor) -> dict[str, Tensor]:
+            found = torch.autograd.grad(
+                of, list(named.values()), retain_graph=True, allow_unused=True
+            )
+            pairs = zip(named.items(), found, strict=True)
+            return {n: torch.zeros_like(p) if g is None else g for (n, p), g in pairs}
+
+        norms = []
+        for one in examples[:HANDFUL]:
+            squares = [g.double().square().sum() for g in gradient(one).values()]
+            norms.append(torch.stack(squares).sum().sqrt().cpu())
+        weights = weights_of(len(examples)).to(examples.device, examples.dtype)
+        total = gradient((weights * examples).sum())
+        self._seen.append(_Gradients(losses=losses.detach(), total=total, norms=torch.stack(norms)))
+
+    def _same_losses(self, one: int, other: int) -> bool:
+        a, b = self._seen[one].losses.double(), self._seen[other].losses.double()
+        size = a.nan_to_num(0.0, 0.0, 0.0).abs().amax()
+        return torch.allclose(a, b, rtol=0.0, atol=float(self._room * size), equal_nan=True)
+
+    @property
+    def _room(self) -> float:
+        """What rounding may explain, relative to the size of a value."""
+        narrow = any(p.dtype in _NARROW for p in self._model.parameters())
+        devices = {p.device.type for p in self._model.parameters()}
+        autocast = any(torch.is_autocast_enabled(d) for d in devices)
+        return 0.1 if narrow or autocast else 1e-3
+
+    def _compare(self, engine: int, plain: int) -> None:
+        found, own = self._seen[engine], self._seen[plain]
+        whole = torch.stack([g.double().norm().cpu() for g in own.total.values()]).norm()
+        if not bool(whole.isfinite()) or not bool(own.losses.isfinite().all()):
+            return
+        for name, expected in own.total.items():
+            off = (found.total[name].to(expected.device) - expected.double()).norm()
+            room = self._room * float(expected.double().norm()) + 0.01 * self._room * float(whole)
+            if not float(off) <= room:
+                raise _disagreement(f"the gradient of parameter {name!r}", "that of plain autograd")
+        if not torch.allclose(
+            found.norms.cpu(), own.norms, rtol=self._room, atol=self._room * float(whole)
+        ):
+            raise _disagreement("gradient norms of single examples", "those of plain autograd")
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = [m for m in model.modules() if m.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for m in training:
+            m.training = True
+
+
+def _disagreement(what: str, expected: str) -> InvalidArgument:
+    return InvalidArgument(
+        what,
+        "as the per-example engine computes it",
+        expected,
+        "name the module that differs in through_func=[...], or mend its rule in layers={...} "
+        "(seen on made-up rows, before anything was released)",
+    )

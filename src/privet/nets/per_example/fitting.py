@@ -1,0 +1,64 @@
+"""What suits a processor: the memory layout of a model, and how many examples at a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from privet.nets.per_example.measured import KEEP_BYTES
+from privet.nets.per_example.tape import Tape
+
+_MICRO_BATCH_BYTES = 8 * 2**20
+_MICRO_BATCH_OF_IMAGES = 64
+_IMAGE_BYTES = 16 * 2**10
+
+
+def micro_batch(tape: Tape, views: int) -> int:
+    """The power of two of examples whose largest layer input or output is about 8 MB.
+
+    At most 64 where a row is an image's worth (16 kB) or more, and no more than what lets every
+    layer keep its per-example gradients where it has to instantiate them; all figures were
+    measured. It is a function of the shapes on the tape, which may be of no rows.
+    """
+    largest = max(1, tape.largest_row * views)
+    size = _power_of_two(_MICRO_BATCH_BYTES // largest)
+    size = min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
+    instances = [s.instance_size(a, y, views) for s, a, y in tape.shapes]
+    return min(size, _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0))))
+
+
+def _power_of_two(at_most: int) -> int:
+    return 1 << max(0, at_most.bit_length() - 1)
+
+
+def layouts(model: nn.Module) -> list[tuple[int, torch.memory_format]]:
+    """Which inputs, by their number of dimensions, are better in another layout."""
+    kinds = {type(m) for m in model.modules()}
+    out = []
+    if kinds & {nn.Conv2d, nn.ConvTranspose2d}:
+        out.append((4, torch.channels_last))
+    if kinds & {nn.Conv3d, nn.ConvTranspose3d}:
+        out.append((5, torch.channels_last_3d))
+    return out
+
+
+def arranged(
+    tensors: tuple[Tensor, ...], wanted: list[tuple[int, torch.memory_format]]
+) -> tuple[Tensor, ...]:
+    """The tensors in the layouts that are wanted for their number of dimensions."""
+    for dimensions, layout in wanted:
+        tensors = tuple(
+            t.contiguous(memory_format=layout) if t.dim() == dimensions else t for t in tensors
+        )
+    return tensors
+
+
+def keep_freed_memory() -> None:
+    """Make the allocator keep what a step frees, some 60 MB, for the next step.
+
+    Activations live until the weighted sums here, and are then freed all at once. glibc gives more
+    than its trim threshold back to the system, and every step pays for fresh pages: 7% on an MLP.
+    That threshold becomes twice the size of a freed block that had been mapped, up to 32 MB; so
+    map one, without touching it. Elsewhere this does nothing.
+    """
+    torch.empty(30 * 2**20, dtype=torch.uint8)

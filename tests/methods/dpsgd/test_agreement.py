@@ -1,0 +1,138 @@
+"""Before anything is spent: the engine's gradients are the model's own."""
+
+import pytest
+import torch
+from torch import nn
+
+from privet.dpsgd import Schedule
+from privet.errors import InvalidArgument
+from privet.nets.per_example.sites import RuleSite
+from tests.methods.dpsgd.helpers import data, losses_of, start
+
+
+class Scale(nn.Module):
+    """y = w x, number by number."""
+
+    def __init__(self, width=5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, width))
+
+    def forward(self, x):
+        return self.weight * x
+
+
+def right(module, x, g):
+    return {"weight": x * g}
+
+
+def doubled(module, x, g):
+    return {"weight": 2.0 * x * g}
+
+
+def of_the_next(module, x, g):
+    """Attack: everybody's gradient is their neighbour's."""
+    return {"weight": (x * g).roll(1, 0)}
+
+
+def only_sums(module, x, g):
+    return {"weight": (x * g).sum(0)}
+
+
+def run(rule, **kw):
+    model = nn.Sequential(Scale(), nn.Linear(5, 2), *kw.pop("more", ()))
+    schedule = Schedule(steps=2, sample_rate=0.5, noise_multiplier=1.0)
+    with start(model=model, layers={Scale: rule}, schedule=schedule, **kw) as training:
+        for batch in training:
+            training.step(losses_of(model, batch))
+    return training
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_a_rule_of_ones_own(views):
+    training = run(right, views=views)
+    assert training.steps_done == 2
+    assert isinstance(training._engine._plan.modules[0][1].sites[0], RuleSite)
+
+
+@pytest.mark.parametrize("rule", [doubled, of_the_next])
+def test_a_wrong_rule_is_found_before_anything_is_charged(rule):
+    with pytest.raises(InvalidArgument, match=r"'0.weight'|values that depend on|norms of single"):
+        run(rule)
+
+
+def test_a_rule_must_give_a_gradient_a_row():
+    with pytest.raises(InvalidArgument, match="the rule for layer '0'"):
+        run(only_sums)
+
+
+@pytest.mark.parametrize("rule", [right, doubled])
+def test_dropout_does_not_hide_it(rule):
+    class Odd(nn.Module):
+        """Draws in another order when the engine runs it row by row."""
+
+        def __init__(self):
+            super().__init__()
+            self.shift = nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            return nn.functional.dropout(x + self.shift, 0.5, self.training)
+
+    if rule is right:
+        assert run(rule, more=(Odd(),)).steps_done == 2
+    else:
+        with pytest.raises(InvalidArgument, match=r"'0.weight'"):
+            run(rule, more=(Odd(),))
+
+
+def test_modes_come_back():
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    model[0].eval()
+    with start(model=model) as training:
+        for batch in training:
+            training.step(losses_of(model, batch))
+    assert [m.training for m in model] == [False, True, True]
+
+
+def test_integers_that_mix_are_found():
+    """A batch of words or classes can mix as well as one of numbers."""
+    x, y = data()
+
+    def weighed():
+        with start(tensors=(x, y)) as training:
+            for batch in training:
+                classes = 1.0 + batch.y.float().mean()
+                training.step(losses_of(training.model, batch) * classes)
+
+    with pytest.raises(InvalidArgument, match="depend on the other rows"):
+        weighed()
+
+
+@pytest.mark.parametrize("kind", ["columns", "rows", "memory map"])
+def test_columns_by_name(kind, tmp_path):
+    x, y = data()
+    columns = {"x": x, "labels": y}
+    dataset = columns
+    if kind == "rows":
+        dataset = [
+            {"x": row.tolist(), "labels": int(label)} for row, label in zip(x, y, strict=True)
+        ]
+    if kind == "memory map":
+        import numpy as np
+
+        np.save(tmp_path / "x.npy", x.numpy())
+        dataset = {"x": np.load(tmp_path / "x.npy", mmap_mode="r"), "labels": y.numpy()}
+    seen = []
+    with start(tensors=dataset) as training:
+        for batch in training:
+            both = dict(**batch)
+            seen.append(both["x"].clone())
+            out = training.model(both["x"].add_(0.0))
+            training.step(nn.functional.cross_entropy(out, batch["labels"], reduction="none"))
+    with start(tensors=(x, y)) as training:
+        expected = []
+        for batch in training:
+            expected.append(batch.x.clone())
+            training.step(losses_of(training.model, batch))
+    assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
+    with pytest.raises(InvalidArgument, match="'labels'"):
+        batch["labels"]
