@@ -300,3 +300,36 @@ def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Pa
     )
     assert three["accuracy"] == one["accuracy"]
     assert three["accuracy_interval"] == one["accuracy_interval"]
+
+
+def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
+    """Curves have every budget of the folder; features of pictures are gone at the end."""
+    from privet.compare import export, sweep
+
+    how = {"delta": 1e-5, "methods": ["adaptive-laplace"], "seeds": 2, "jobs": 1}
+    first = sweep(load("blobs").subset(300), tmp_path, epsilons=[2.0], **how)
+    before = (tmp_path / "budgets" / "2-1e-05.json").read_text()
+    both = sweep(load("blobs").subset(300), tmp_path, epsilons=[8.0], **how)
+    assert (tmp_path / "budgets" / "2-1e-05.json").read_text() == before
+    mine = [r for r in both["curves"] if r["method"] == "adaptive-laplace"]
+    assert [r["epsilon"] for r in mine] == [2.0, 8.0] and all(r["seeds"] == 2 for r in mine)
+    assert mine[0] == next(r for r in first["curves"] if r["method"] == "adaptive-laplace")
+    for row in mine:
+        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
+    told = export(both["curves"], tmp_path / "c.csv").read_text().splitlines()
+    assert len(told) == 1 + 4 and told[0].startswith("method,epsilon,delta,seeds,accuracy")
+    assert r"$\varepsilon = 8$" in export(both["curves"], tmp_path / "c.tex").read_text()
+    with pytest.raises(InvalidArgument, match=r"ends in \.csv"):
+        export(both["curves"], tmp_path / "c.xls")
+    from privet.report.page import html
+
+    assert "accuracy over epsilon" in html(both) and "accuracy over epsilon" not in html(first)
+
+
+def test_features_are_kept_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVET_CACHE", str(tmp_path / "cache"))
+    how = {"epsilon": 4.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1}
+    compare(pictures(), tmp_path / "a", **how)
+    assert not (tmp_path / "a" / "features").exists() and not (tmp_path / "cache").exists()
+    compare(pictures(), tmp_path / "b", cache=True, **how)
+    assert list((tmp_path / "b" / "features").glob("*.npy"))

@@ -1,7 +1,19 @@
-"""Every method at one budget, on one split: trained, attacked, audited."""
+"""Every method at one budget or several, on one split: trained, attacked, audited."""
 
 from privet.compare.bench import Bench, View
 from privet.compare.entrants import LIMIT, Entrant, method_entrant, own_entrants
 from privet.compare.run import compare
+from privet.compare.sweep import curves, export, sweep
 
-__all__ = ["LIMIT", "Bench", "Entrant", "View", "compare", "method_entrant", "own_entrants"]
+__all__ = [
+    "LIMIT",
+    "Bench",
+    "Entrant",
+    "View",
+    "compare",
+    "curves",
+    "export",
+    "method_entrant",
+    "own_entrants",
+    "sweep",
+]

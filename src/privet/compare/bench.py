@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -58,6 +59,8 @@ class Bench:
     dataset: Dataset
     epsilon: float
     delta: float
+    features_folder: Path | None = None
+    """Where features are kept for other processes; None: made anew whenever they are asked for."""
 
     @property
     def classes(self) -> list[int]:
@@ -140,19 +143,20 @@ class Bench:
         return rows if view is View.FEATURES else self._few(rows)
 
     def _features(self, rows: Rows) -> Rows:
-        """From the disk, where they are kept by recipe and content; else made block by block."""
-        from privet.nets.features.base import cache_folder, content_key, stored
+        """From their folder, kept by recipe and content; else made, block by block."""
+        from privet.nets.features.base import content_key, stored
 
         front = self.front
         if front is None:
             return rows
-        path = cache_folder() / "features" / f"{content_key(front.recipe, rows)}.npy"
-        return stored(
-            path,
-            lambda: np.concatenate(
-                [front.transform(rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
-            ),
-        )
+
+        def made() -> Rows:
+            blocks = range(0, len(rows), _BLOCK)
+            return np.concatenate([front.transform(rows[i : i + _BLOCK]) for i in blocks])
+
+        if self.features_folder is None:
+            return made()
+        return stored(self.features_folder / f"{content_key(front.recipe, rows)}.npy", made)
 
     def _few(self, rows: Rows) -> Rows:
         from privet.nets.features import RandomProjection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from privet.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 8
+VERSION = 9
 """Of what a cell means: cells kept by another version are run again."""
 
 
@@ -100,6 +101,7 @@ def compare(
     seeds: int = 1,
     jobs: int = 2,
     backend: str = "loky",
+    cache: bool = False,
     progress: Progress = lambda what, done, of: None,
 ) -> dict[str, Any]:
     """Train, attack and audit every method on the same split; returns the results.
@@ -108,10 +110,12 @@ def compare(
 
     Cells are kept in OUT/cells: the same call goes on after a crash and repeats nothing finished.
     What they spend is charged in OUT/ledgers before it is released. Noise is seeded by the cell,
-    so that a cell run again is the same release; it is charged again all the same.
+    so that a cell run again is the same release; it is charged again all the same. Features of
+    pictures lie in OUT/features while it runs, and are removed unless `cache` is asked for.
     """
     bench = Bench(
         dataset=dataset,
+        features_folder=out / "features",
         epsilon=_check.positive("epsilon", epsilon),
         delta=_check.open_unit("delta", delta),
     )
@@ -119,8 +123,12 @@ def compare(
     cells = _cells(bench, out, chosen(methods, known), _check.count("seeds", seeds))
     missing = [job for job in cells if not job.path.exists()]
     progress("starting", len(cells) - len(missing), len(cells))
-    if missing:
-        _run(missing, _check.count("jobs", jobs), backend, progress, len(cells))
+    try:
+        if missing:
+            _run(missing, _check.count("jobs", jobs), backend, progress, len(cells))
+    finally:
+        if not cache:
+            shutil.rmtree(out / "features", ignore_errors=True)
     done = [(job, job.result()) for job in cells]
     limit = [row for job, row in done if job.entrant is LIMIT]
     return {
@@ -202,6 +210,9 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
         "system": entrant.system,
         "private": entrant.promises,
         "accuracy": right / asked,
+        "accuracy_by_seed": [r["right"] / r["asked"] for r in trained],
+        "balanced_accuracy": float(np.mean([r["balanced_accuracy"] for r in trained])),
+        "auroc": _mean([r["auroc"] for r in trained if r["auroc"] is not None]),
         "accuracy_interval": wilson(right / len(trained), asked / len(trained)),
         "claimed_epsilon": None if claim is None else claim["epsilon"],
         "proved_epsilon": "inf" if guarantee is None else guarantee["epsilon"],
@@ -217,6 +228,10 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
         "attack": first["attack"],
         "relevance": first["relevance"],
     }
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def wilson(right: float, asked: float, confidence: float = 0.95) -> list[float]:

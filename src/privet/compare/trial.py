@@ -14,6 +14,7 @@ from privet.estimators import PrivateClassifier
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.noise import seeded
+from privet.report.measures import of_classes
 
 Row = dict[str, Any]
 GUESSES = 0.1
@@ -29,12 +30,16 @@ def trial(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> R
     seconds = time.process_time() - began
     x_test, y_test = bench.test(entrant.sees)
     right = int((model.predict(x_test) == y_test).sum())
+    probabilities = np.asarray(model.predict_proba(x_test), dtype=np.float64)
+    measured = of_classes(probabilities, y_test, bench.dataset.classes)
     seen = None if entrant.relevance is None else entrant.relevance(model, bench)
     return {
         "method": entrant.name,
         "seed": seed,
         "right": right,
         "asked": len(y_test),
+        "balanced_accuracy": measured["balanced_accuracy"],
+        "auroc": measured["auroc"],
         "seconds": seconds,
         "guarantee": _promise(model.guarantee_) if entrant.promises else None,
         "claim": _promise(model.claim_) if entrant.promises else None,

@@ -13,6 +13,7 @@ from privet._files import write_whole
 from privet.errors import InvalidArgument
 from privet.loss import SampledGaussian
 from privet.report import figures
+from privet.report.curves import over_epsilon
 from privet.report.figures import number, odds
 
 Results = dict[str, Any]
@@ -129,6 +130,8 @@ def _row(k: int, row: Results) -> str:
 def _pictures(results: Results) -> str:
     rows, delta = results["rows"], results["delta"]
     drawn = [figures.utility(rows), figures.roc(rows)]
+    if len({row["epsilon"] for row in results.get("curves", ())}) > 1:
+        drawn.insert(0, over_epsilon(results["curves"]))
     drawn += [figures.relevance(r, results["data"]) for r in rows if r["relevance"] is not None]
     if results["run"] is not None:
         run = SampledGaussian(**results["run"])
