@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import privet
 
@@ -35,3 +38,22 @@ def test_light_names_do_not_wait_for_torch() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
     )
     assert said.stdout.split() == ["False", "False"]
+
+
+def test_the_reference_knows_every_room() -> None:
+    """What exports names is in the reference, which is made from the exports."""
+    root = Path(__file__).parents[1]
+    told = re.search(r"ROOMS = \((.*?)\)", (root / "docs/conf.py").read_text(), re.DOTALL)
+    assert told is not None
+    rooms = set(re.findall(r'"([\w.]+)"', told[1]))
+    home = root / "src/privet"
+    exporting = {
+        ".".join(path.parent.relative_to(home).parts)
+        for path in home.rglob("__init__.py")
+        if "__all__ = [" in path.read_text()
+    }
+    elsewhere = {"", "methods.dpsgd"}  # the top is listed by its rooms; DP-SGD's is privet.dpsgd
+    inner = {"nets.per_example", "nets.residual", "nets.relevance"}
+    left_out = {r for r in exporting if not r.startswith(("papers", "cli"))} - elsewhere - inner
+    assert left_out <= rooms, left_out - rooms
+    assert set(privet.dpsgd.__all__) >= set(import_module("privet.methods.dpsgd").__all__)

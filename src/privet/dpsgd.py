@@ -1,37 +1,6 @@
-"""`privet.dpsgd`: private training in your own loop; see `privet.methods.dpsgd`."""
+"""`privet.dpsgd`: private training in your own loop."""
 
-from privet.methods.dpsgd import (
-    AdaptiveBound,
-    Batch,
-    CheckpointError,
-    Checkpoints,
-    FixedSizeSampler,
-    LinearDPSGD,
-    NetworkDPSGD,
-    PoissonSampler,
-    Schedule,
-    Training,
-    UnprotectedDiagnostic,
-    cosine,
-    geometric,
-    linear,
-    private,
-)
+from privet.methods import dpsgd
+from privet.methods.dpsgd import *  # noqa: F403
 
-__all__ = [
-    "AdaptiveBound",
-    "Batch",
-    "CheckpointError",
-    "Checkpoints",
-    "FixedSizeSampler",
-    "LinearDPSGD",
-    "NetworkDPSGD",
-    "PoissonSampler",
-    "Schedule",
-    "Training",
-    "UnprotectedDiagnostic",
-    "cosine",
-    "geometric",
-    "linear",
-    "private",
-]
+__all__ = dpsgd.__all__

@@ -28,11 +28,9 @@ class Source:
     17 has its own noise whoever asks for it and in whatever order:
 
     - children of a *seeded* source are a function of the seed and the label: the same label gives
-    the
-      same stream again, in any process (never ask twice for one label in one run);
+      the same stream again, in any process (never ask twice for one label in one run);
     - children of a *secure* source are new at every call, so that a resumed run, a second worker or
-    a
-      repeated label cannot repeat noise. A fork re-keys, a copy or a pickle is refused.
+      a repeated label cannot repeat noise. A fork re-keys, a copy or a pickle is refused.
 
     **Assumes** AES-256 and BLAKE2b are pseudo-random; float64 functions (log, sin, cos) are
     accurate to a few units in the last place. Draws do not take constant time.
