@@ -78,6 +78,12 @@ class Backing(Enum):
     """A test of ours would fail if it did not hold."""
     ASSUMED = "assumed"
     """Nobody checks; the reader has to believe it."""
+    NOT_MET = "not met"
+    """It is known not to hold here: what was made is an experiment, not a release."""
+
+
+EXPERIMENT = "EXPERIMENT, NOT A RELEASE"
+"""How everything that shows a promise marks one with a premise that is not met."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +130,21 @@ class Guarantee:
 
     def __str__(self) -> str:
         part = "" if self.protects is Protects.RECORD else f" ({self.protects.value})"
+        mark = "" if self.release else f"; {EXPERIMENT}"
         return (
             f"({self.epsilon:.4g}, {self.delta:.3g})-DP per {self.unit.value}{part}, "
-            f"{self.adjacency.value}, {self.standing.value}"
+            f"{self.adjacency.value}, {self.standing.value}{mark}"
         )
+
+    @property
+    def not_met(self) -> tuple[Premise, ...]:
+        """The premises that are known not to hold, such as a secret key where there is a seed."""
+        return tuple(p for p in self.premises if p.backing is Backing.NOT_MET)
+
+    @property
+    def release(self) -> bool:
+        """Whether what it is about may be released: no premise is known not to hold."""
+        return not self.not_met
 
     def holds_for(self, *, epsilon: float, delta: float) -> bool:
         """Whether this guarantee implies (epsilon, delta) for the same meaning."""
@@ -193,6 +210,7 @@ class Guarantee:
             "unit": self.unit.value,
             "protects": self.protects.value,
             "standing": self.standing.value,
+            "release": self.release,
             "theorem": self.theorem,
             "premises": [
                 {"about": p.about, "text": p.text, "backing": p.backing.value}

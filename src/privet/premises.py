@@ -22,6 +22,10 @@ def _assumed(about: str, text: str) -> Premise:
     return Premise(about=about, text=text, backing=Backing.ASSUMED)
 
 
+def _not_met(about: str, text: str) -> Premise:
+    return Premise(about=about, text=text, backing=Backing.NOT_MET)
+
+
 # The noise: who knows it, and what its law is
 
 SECRET_KEY = _assumed(
@@ -30,7 +34,7 @@ SECRET_KEY = _assumed(
 DRAWN_KEY = _enforced(
     "noise key", "the key of the noise came from the operating system and stays in this process"
 )
-SECRET_SEED = _assumed(
+SECRET_SEED = _not_met(
     "noise key",
     "nobody knows or guesses the seed of the noise: this is an experiment, not a release",
 )
@@ -71,6 +75,27 @@ ROWS_IN_BATCHES = _assumed(
     "rows", "the last bits of a record's row do not depend on the records that share its batch"
 )
 ONE_RECORD_EACH = _assumed("people", "each person has one record")
+OWN_MAP = _assumed(
+    "preparation",
+    "each record was made from its own person's data by a public map, which learned nothing from "
+    "these records",
+)
+
+
+def fitted_before(steps: str) -> Premise:
+    """Something in front of the method was fitted on the records themselves."""
+    return _not_met(
+        "preparation",
+        f"each record was made by a public map: {steps} was fitted on these records, without noise",
+    )
+
+
+def large_delta(delta: float, n: int) -> Premise:
+    """A delta that allows whole records to be published."""
+    return _not_met(
+        "delta",
+        f"delta is below 1/n: {delta:g} of {n} records would allow one of them to be published",
+    )
 
 
 def one_group_each(column: str) -> Premise:
@@ -124,7 +149,7 @@ ALONE_ON_A_GRID = _enforced(
 STEPS_ONLY = _assumed("batches", "batches leave the loop only through training.step")
 CHARGED_FIRST = _enforced("charge", "every step is charged before it is made")
 SECRET_COINS = _assumed("sampling key", "nobody can know who was drawn for a step")
-SEEDED_COINS = _assumed(
+SEEDED_COINS = _not_met(
     "sampling key",
     "nobody knows or guesses the seed of the coins that draw the samples: an experiment",
 )

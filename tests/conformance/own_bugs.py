@@ -143,7 +143,7 @@ BUGS = (
     Bug(bug="N03 two premises about the key", kind="premises", seen_by=PROMISE, check=conforms("adaptive-laplace"),
             plant=both(rewritten(guarantee, "_each_once", ("return tuple(found.values())", "return premises"), ("found.setdefault(p.about, p) != p", "False")),
                        stated(("*more, key)", "*more, premises.DRAWN_KEY, key)")))),
-    Bug(bug="N04 nothing said about how settings were chosen", kind="premises", seen_by=PROMISE, check=conforms("adaptive-laplace"), plant=stated(("(premises.SETTINGS,)", "()"))),
+    Bug(bug="N04 nothing said about how settings were chosen", kind="premises", seen_by=PROMISE, check=conforms("adaptive-laplace"), plant=stated(("premises.SETTINGS, ", ""))),
     Bug(bug="N05 add-remove stated of a number read from the data", kind="guarantee", seen_by=PROMISE, check=conforms("adaptive-laplace", declared=False), plant=rewritten(contract.Plan, "relation", ("return Adjacency.ZERO_OUT if counted else self.adjacency", "return self.adjacency"))),
     Bug(bug="N06 per user stated where records are protected", kind="guarantee", seen_by=PROMISE, check=conforms("adaptive-laplace"), plant=stated(("unit=plan.unit", "unit=type(plan.unit).USER"))),
     Bug(bug="N07 epsilon read at ten times delta", kind="guarantee", seen_by=PROMISE, check=conforms("adaptive-laplace"), plant=stated(("spent.guarantee(plan.facts.delta", "spent.guarantee(10.0 * plan.facts.delta"), ("    key = rng.premise", "    stated = replace(stated, delta=plan.facts.delta)\n    key = rng.premise"))),

@@ -41,7 +41,7 @@ def test_from_python(installed: Path, tmp_path: Path) -> None:
     )
     clf.fit(digits.x_train, digits.y_train)
     assert clf.score(digits.x_test, digits.y_test) > 0.7
-    assert clf.guarantee_.epsilon <= 4.0 and str(clf.guarantee_).endswith("zero-out, proved")
+    assert clf.guarantee_.epsilon <= 4.0 and "zero-out, proved" in str(clf.guarantee_)
     clf.save(tmp_path / "run")
     loaded = privet.load(tmp_path / "run")
     assert np.array_equal(loaded.predict_proba(digits.x_test), clf.predict_proba(digits.x_test))

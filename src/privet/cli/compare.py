@@ -183,7 +183,7 @@ def table(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from privet.report.figures import number
+    from privet.report.words import number
 
     facts = results["data"]
     title = (

@@ -19,6 +19,7 @@ from privet.cli import (
     pate,
     plan,
     predict,
+    record,
     reproduce,
     train,
 )
@@ -45,6 +46,8 @@ app.add_typer(data.app)
 app.command("plan")(plan.plan)
 app.command("predict")(predict.predict)
 app.command("demo")(demo.demo)
+app.command("verify")(record.verify)
+app.add_typer(record.app)
 
 
 def _version(asked: bool) -> None:

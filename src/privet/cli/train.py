@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privet.data import Dataset
     from privet.methods.contract import Files, Method, Plan
     from privet.methods.promise import Trained
+    from privet.runs import Given
 
 
 class MethodGroup(TyperGroup):
@@ -94,8 +95,12 @@ def shared(
     ] = None,
     folder: Folder = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Train even where noise outweighs all records.")
+        bool,
+        typer.Option("--anyway", help="Train even where noise outweighs all, or delta is 1/n."),
     ] = False,
+    purpose: Annotated[str, typer.Option(help="What the model is for, for its record.")] = "",
+    curator: Annotated[str, typer.Option(help="Who answers for it, for its record.")] = "",
+    region: Annotated[str, typer.Option(help="Where the data are from, for its record.")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -156,6 +161,9 @@ def train(
     records: int | None,
     folder: Path | None,
     anyway: bool,
+    purpose: str,
+    curator: str,
+    region: str,
     resume: bool,
     as_json: bool,
 ) -> None:
@@ -172,6 +180,7 @@ def train(
     from privet.estimators import source_of
     from privet.methods.enough import check_enough
     from privet.methods.promise import train as trained_by
+    from privet.runs import Given
     from privet.runs.training import domain_of, plan_of, records_of
     from privet.runs.weights import class_offsets, read_weights
 
@@ -189,7 +198,7 @@ def train(
     asked, questions = _questions(kind, found, public, own=bounds is not None)
     method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
     rows = records_of(found, domain, n_public=n_public, public=asked)
-    rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta)
+    rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta, anyway=anyway)
     if not anyway:
         check_enough(plan.signal, epsilon=epsilon, delta=delta, hint="--anyway trains all the same")
     with _folder.begun(out), progress_bar(show=not as_json) as progress:
@@ -209,7 +218,8 @@ def train(
         **({} if label is None else {"label": label}),
         **({} if weights is None else {"class_weight": weights}),
     }
-    _leave(out, method, done, plan, found, domain, config,
+    given = Given(purpose=purpose, curator=curator, region=region)
+    _leave(out, method, done, plan, found, domain, config, given,
            remembered(out, data, label, bounds, files), begun, as_json)  # fmt: skip
 
 
@@ -267,6 +277,7 @@ def _leave(
     found: Dataset,
     domain: Any,
     config: dict[str, Any],
+    given: Given,
     here: dict[str, Any],
     begun: float,
     as_json: bool,
@@ -294,7 +305,7 @@ def _leave(
         target = {"target_bounds": list(found.target_bounds)}
     answer = write_run(
         out,
-        model=done.model,
+        done,
         domain=domain,
         config={
             "method": method.name,
@@ -305,9 +316,9 @@ def _leave(
             "plan": plan.summary(),
         },
         metrics=metrics,
-        guarantee=done.guarantee,
-        claim=done.claim,
+        given=given,
         here=here,
+        fingerprint=found.fingerprint,
     )
     if as_json:
         print_json(answer)

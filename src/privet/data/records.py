@@ -413,7 +413,7 @@ class Records:
             outputs=outputs,
             groups=numbered,
             n_public=n_public,
-            premises=(*stated, people),
+            premises=(*stated, people, premises.OWN_MAP),
         )
 
 

@@ -50,7 +50,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
       names of columns, or "middle" of the bounds. Without it such a record counts for nothing.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
-    - `random_state`: None draws secret noise; a number the same noise every time, for experiments.
+    - `random_state`: None draws secret noise; a number the same noise every time: `guarantee_` then
+      says EXPERIMENT, NOT A RELEASE.
+    - `anyway`: fit also with a delta of 1/n or more, which is no promise; marked likewise.
     """
 
     method: Method[Any] | None = None
@@ -63,6 +65,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
     random_state: int | Source | None = None
+    anyway: bool = False
 
     def _method(self) -> Method[Any]:
         if not isinstance(self.method, Method):
@@ -122,7 +125,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
-        plan = planned(method, records, epsilon=self.epsilon, delta=self.delta)
+        plan = planned(method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway)
         found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
 
@@ -151,12 +154,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
         return np.concatenate([self.model_.outputs(self.domain_.rows(part)) for part in parts])
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model and what is promised for it to a folder; `privet.load` reads it."""
-        from privet.runs import save
+    def save(self, folder: str | Path, **given: str) -> Path:
+        """Write the model and what is promised for it to a folder; `privet.load` reads it.
+
+        `given`: what only you can say for the record: purpose, curator, region, justification.
+        """
+        from privet.runs import Given, save
 
         check_is_fitted(self)
-        return save(self, Path(folder))
+        return save(self, Path(folder), given=Given(**given))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

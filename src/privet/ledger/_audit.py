@@ -9,7 +9,7 @@ from privet._files import number_to_json
 from privet.errors import LedgerError, LedgerTampered
 from privet.ledger._book import Book, stated
 from privet.ledger._scope import priced
-from privet.ledger._store import FORMAT
+from privet.ledger._store import FORMAT, FileStore
 
 
 @final
@@ -75,4 +75,17 @@ def export(book: Book) -> dict[str, Any]:
         "count": tally.count,
         "head": tally.head,
         "spent": {"epsilon": number_to_json(spent), "delta": book.terms.cap_delta},
+    }
+
+
+def statement(book: Book) -> dict[str, Any]:
+    """Which ledger this is and where it stands, without its entries."""
+    terms, tally = book.terms, book.refresh()
+    return {
+        "identity": terms.identity,
+        "in_memory": not isinstance(book.store, FileStore),
+        "head": tally.head,
+        "count": tally.count,
+        "cap": {"epsilon": number_to_json(terms.cap_epsilon), "delta": terms.cap_delta},
+        "spent": number_to_json(book.exact(tally, terms.cap_delta)),
     }

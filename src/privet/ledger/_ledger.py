@@ -18,7 +18,7 @@ from privet.errors import (
 )
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
-from privet.ledger._audit import Verification, export, verify
+from privet.ledger._audit import Verification, export, statement, verify
 from privet.ledger._book import stated
 from privet.ledger._chain import Entry, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
@@ -335,6 +335,10 @@ class Ledger:
         whose `entry` is the first that is wrong.
         """
         return verify(self._book, head)
+
+    def statement(self) -> dict[str, Any]:
+        """Which ledger this is and where it stands, JSON-ready: what a record of a run keeps."""
+        return statement(self._book)
 
     def export(self) -> dict[str, Any]:
         """Everything, JSON-ready; the hashes can be recomputed from it without privet."""

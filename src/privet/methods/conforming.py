@@ -212,7 +212,7 @@ def promise_problems(method: Method[Any], plan: Plan, records: Records) -> list[
         about = [p.about for p in told.premises]
         if len(set(about)) != len(about):
             found.append("two premises about one thing")
-        missing = {"settings", *(p.about for p in plan.facts.premises)} - set(about)
+        missing = {"settings", "preparation", *(p.about for p in plan.facts.premises)} - set(about)
         found += [f"no premise about {word}" for word in sorted(missing)]
         if rng.premise not in told.premises:
             found.append("no true premise about the key of the noise")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 from privet import premises
 from privet.data.records import Records
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Guarantee
+from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import Entry, Ledger
-from privet.loss import PrivacyLoss
+from privet.loss import PrivacyLoss, compose
 from privet.methods.contract import Method, Model, Plan, Progress, Spending, silent
 from privet.noise import Source
 
@@ -28,16 +28,40 @@ class Trained:
     plan: Any
     entries: tuple[Entry, ...]
     steps: int = 0
-    """Steps made; fewer than planned if a ledger's cap ended it."""
+    """Steps made; fewer than planned if the budget ended it."""
+    run: str = ""
+    """The name under which it was charged."""
+    account: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The ledger as it stood at the end: identity, head, cap and total (`Ledger.statement`)."""
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """All that was charged for it."""
+        return compose([e.loss for e in self.entries], adjacency=self.plan.adjacency)
 
 
-def planned(method: Method[Any], records: Records, *, epsilon: float, delta: float) -> Plan:
-    """What a method will do with records of these public facts."""
+def planned(
+    method: Method[Any], records: Records, *, epsilon: float, delta: float, anyway: bool = False
+) -> Plan:
+    """What a method will do with records of these public facts.
+
+    A delta of 1/n or more is refused, unless `anyway`: then the promise says that it is none.
+    """
     if records.groups is not None and not method.grouped:
         raise InvalidArgument(
             "groups", "given", f"left out: {method.name} protects records", "or take another method"
         )
-    plan: Plan = method.plan(records.facts(epsilon=epsilon, delta=delta))
+    facts = records.facts(epsilon=epsilon, delta=delta)
+    if delta >= 1.0 / facts.records:
+        if not anyway:
+            raise InvalidArgument(
+                "delta", delta, f"below 1/n, {1.0 / facts.records:.3g} for {facts.records} records",
+                "publishing one record at random would keep such a promise; `anyway` trains all "
+                "the same, and marks it",
+            )  # fmt: skip
+        told = (*facts.premises, premises.large_delta(delta, facts.records))
+        facts = replace(facts, premises=told)
+    plan: Plan = method.plan(facts)
     return plan
 
 
@@ -86,6 +110,8 @@ def train(
         plan=plan,
         entries=tuple(spending.entries),
         steps=spending.steps,
+        run=spending.run,
+        account=ledger.statement(),
     )
 
 
@@ -96,7 +122,10 @@ def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
     own = plan.premises
     about = {p.about for p in own}
     theirs = (p for p in plan.facts.premises if p.about not in about)
-    more = () if "settings" in about else (premises.SETTINGS,)
+    told = about | {p.about for p in plan.facts.premises}
+    alone = (premises.ONE_RECORD_EACH,) if plan.unit is Unit.RECORD else ()
+    always = (premises.SETTINGS, premises.OWN_MAP, *alone)
+    more = tuple(p for p in always if p.about not in told)
     return replace(
         stated,
         adjacency=plan.relation,

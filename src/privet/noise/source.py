@@ -55,7 +55,7 @@ class Source:
         """What a guarantee has to say about who knows the noise.
 
         >>> secure().premise.backing.value, seeded(0).premise.backing.value
-        ('enforced', 'assumed')
+        ('enforced', 'not met')
         """
         return premises.DRAWN_KEY if self.secret else premises.SECRET_SEED
 

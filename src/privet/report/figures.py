@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -16,6 +15,7 @@ from privet.loss.renyi import moments_epsilon, renyi_epsilon
 from privet.report.charts import Axis, Line, Mark, bars, chart, legend, powers, round_ticks
 from privet.report.png import data_uri, signed
 from privet.report.spending import prefixes
+from privet.report.words import number
 
 Row = dict[str, Any]
 Figure = tuple[str, str]
@@ -30,19 +30,6 @@ def colours(rows: Sequence[Row]) -> dict[str, str]:
     """One colour a system."""
     systems = list(dict.fromkeys(row["system"] for row in rows))
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(systems)}
-
-
-def number(value: float | str | None) -> str:
-    """An epsilon as a person reads it.
-
-    >>> number("inf"), number(None), number(0.98765), number(42179.7)
-    ('∞', '–', '0.988', '42,180')
-    """
-    if value is None:
-        return "–"
-    if value == "inf":
-        return "∞"
-    return f"{float(value):.3g}" if float(value) < 1000.0 else f"{float(value):,.0f}"
 
 
 def utility(rows: Sequence[Row]) -> Figure:
@@ -231,12 +218,3 @@ def _maps(maps: Any, seen: Sequence[int], classes: Sequence[str], shape: tuple[i
         for name, p, count in list(zip(classes, pictures, seen, strict=True))[:SHOWN]
     )
     return f'<ul class="maps">{"".join(cells)}</ul>'
-
-
-def odds(epsilon: float) -> str:
-    """e^epsilon in words.
-
-    >>> odds(1.0), odds(25.0)
-    ('2.7', 'a vast number of')
-    """
-    return f"{math.exp(epsilon):.2g}" if epsilon < 20 else "a vast number of"

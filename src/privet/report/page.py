@@ -14,7 +14,7 @@ from privet.errors import InvalidArgument
 from privet.loss import SampledGaussian
 from privet.report import figures
 from privet.report.curves import over_epsilon
-from privet.report.figures import number, odds
+from privet.report.words import number, odds
 
 Results = dict[str, Any]
 VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import secrets
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privet._files import write_json, write_whole
+from privet._files import replacing, write_json, write_whole
 from privet.data.records import Domain
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee
-from privet.methods.contract import Model, settings_of
+from privet.methods.contract import settings_of
+from privet.methods.promise import Trained
 from privet.report.card import card
+from privet.report.run_page import run_page
+from privet.runs.record import GUARANTEE, Given, Record, describe, file_digest, sealed
 
 FORMAT = 2
 """Of config.json and model.safetensors; 1 was that of privet 0.1."""
-MODEL, CONFIG, GUARANTEE, METRICS, CARD = (
+MODEL, CONFIG, METRICS, CARD, PAGE = (
     "model.safetensors",
     "config.json",
-    "guarantee.json",
     "metrics.json",
     "README.md",
+    "run.html",
 )
+DATA_KEY = "data.key"
+"""The key of the data's fingerprint: with it, who can guess all records but one can confirm it."""
 
 
 def has_no_run(out: Path, name: str = "--out") -> None:
@@ -33,29 +40,21 @@ def has_no_run(out: Path, name: str = "--out") -> None:
         raise InvalidArgument(name, str(out), "a folder without a run", "name another one")
 
 
-def save(estimator: Any, folder: Path) -> Path:
+def save(estimator: Any, folder: Path, *, given: Given) -> Path:
     """Write a fitted estimator to a folder that holds no run yet."""
     has_no_run(folder, "folder")
-    method = estimator._method()
+    method, trained = estimator._method(), estimator.trained_
     config = {
         "method": method.name,
         "settings": settings_of(method),
         "data": "records of your own",
         "epsilon": estimator.epsilon,
         "delta": estimator.delta,
-        "noise": "seeded" if isinstance(estimator.random_state, int) else "secure",
+        "noise": "secure" if trained.guarantee.release else "seeded",
         **target_of(estimator),
         "plan": estimator.plan_.summary(),
     }
-    write_run(
-        folder,
-        model=estimator.model_,
-        domain=estimator.domain_,
-        config=config,
-        metrics={},
-        guarantee=estimator.guarantee_,
-        claim=estimator.claim_,
-    )
+    write_run(folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given)
     return folder
 
 
@@ -73,39 +72,82 @@ def target_of(estimator: Any) -> dict[str, Any]:
 
 def write_run(
     folder: Path,
+    trained: Trained,
     *,
-    model: Model,
     domain: Domain,
     config: dict[str, Any],
     metrics: dict[str, Any],
-    guarantee: Guarantee,
-    claim: Guarantee | None,
+    given: Given,
     here: dict[str, Any] | None = None,
+    fingerprint: str | None = None,
 ) -> dict[str, Any]:
-    """Write everything, the guarantee last; returns what scripts may rely on.
+    """Write everything, the record last; returns what scripts may rely on.
 
     `here` is where the records lie: in config.json, but neither in the model nor on its card.
+    `fingerprint`: of the records, which the record has under a key that stays in `data.key`.
     """
-    arrays, settings = model.state()
+    arrays, settings = trained.model.state()
     whole = {
         "format": FORMAT,
         "privet": version("privet"),
         **config,
         "domain": domain_to_dict(domain),
-        "model": {"kind": type(model).__name__, "settings": settings},
-    }
-    promise = {
-        "guarantee": guarantee.to_dict(),
-        "claim": None if claim is None else claim.to_dict(),
+        "model": {"kind": type(trained.model).__name__, "settings": settings},
     }
     folder.mkdir(parents=True, exist_ok=True)
+    record = describe(
+        run=trained.run,
+        guarantee=trained.guarantee,
+        claim=trained.claim,
+        loss=trained.loss,
+        entries=trained.entries,
+        account=trained.account,
+        config=config,
+        domain=_as_declared(whole),
+        data={
+            "name": config["data"],
+            "records": trained.plan.facts.records,
+            "fingerprint": None if fingerprint is None else _keyed(folder, fingerprint),
+        },
+        measured=metrics,
+        given=given,
+    )
     write_whole(folder / MODEL, _packed(arrays, whole))
-    write_whole(folder / CARD, card(whole, metrics, promise["guarantee"] or {}, promise["claim"]))
-    write_json(folder / CONFIG, whole | (here or {}))
+    write_json(folder / CONFIG, whole | {"run": trained.run} | (here or {}))
     write_json(folder / METRICS, metrics)
-    write_json(folder / GUARANTEE, promise)
+    record = write_record(folder, record)
+    promise = {k: record[k] for k in ("guarantee", "claim", "status", "run")}
     return {"method": config["method"], "data": config["data"], **metrics, **promise,
             "out": str(folder)}  # fmt: skip
+
+
+def write_record(folder: Path, record: Record) -> Record:
+    """The card and the page that tell a record, then the record, sealed; it is not signed yet."""
+    for name, text in told_by(record).items():
+        write_whole(folder / name, text)
+    names = (MODEL, CONFIG, METRICS, CARD, PAGE)
+    record = sealed(record, {name: file_digest(folder / name) for name in names})
+    write_json(folder / GUARANTEE, record)
+    return record
+
+
+def told_by(record: Record) -> dict[str, str]:
+    """What is written from a record alone, and must say what it says: the card and the page."""
+    bare = {k: v for k, v in record.items() if k not in ("files", "digest", "signature")}
+    return {CARD: card(bare), PAGE: run_page(bare)}
+
+
+def _as_declared(config: dict[str, Any]) -> dict[str, Any]:
+    told = ("label", "classes", "class_weight", "target_bounds")
+    return {**config["domain"], **{k: config[k] for k in told if k in config}}
+
+
+def _keyed(folder: Path, fingerprint: str) -> str:
+    """The fingerprint under a secret key of its own, which is kept for the owner's eyes."""
+    key = secrets.token_bytes(32)
+    with replacing(folder / DATA_KEY, mode=0o600) as file:
+        file.write(key.hex().encode())
+    return "hmac-sha256:" + hmac.new(key, fingerprint.encode(), hashlib.sha256).hexdigest()
 
 
 def _packed(arrays: dict[str, Any], config: dict[str, Any]) -> bytes:

@@ -18,7 +18,8 @@ from privet.methods.catalogue import model_type
 from privet.methods.contract import Model
 from privet.nets.features import Features
 from privet.report.measures import from_unit
-from privet.runs.folder import CONFIG, FORMAT, GUARANTEE, METRICS, MODEL
+from privet.runs.folder import CONFIG, FORMAT, METRICS, MODEL
+from privet.runs.record import GUARANTEE, Record, read_record
 from privet.runs.weights import class_offsets
 
 Array = NDArray[Any]
@@ -36,6 +37,8 @@ class Run:
     guarantee: Guarantee
     claim: Guarantee | None = None
     metrics: dict[str, Any] = field(default_factory=dict, repr=False)
+    record: Record = field(default_factory=dict, repr=False)
+    """guarantee.json, version 2: see `privet.runs.record`."""
 
     @property
     def method(self) -> str:
@@ -94,16 +97,17 @@ def load(folder: str | Path, *, features: Features | None = None, module: Any = 
     if module is not None:
         settings["module"] = module
     model = model_type(kind, config["method"]).from_state(load_file(folder / MODEL), settings)
-    promise = json.loads((folder / GUARANTEE).read_text())
-    claim = promise["claim"]
+    record = read_record(folder)
+    claim = record["claim"]
     return Run(
         folder=folder,
         config=config,
         model=model,
         domain=_domain(config["domain"], features),
-        guarantee=Guarantee.from_dict(promise["guarantee"]),
+        guarantee=Guarantee.from_dict(record["guarantee"]),
         claim=None if claim is None else Guarantee.from_dict(claim),
         metrics=json.loads((folder / METRICS).read_text()),
+        record=record,
     )
 
 

@@ -80,15 +80,15 @@ def records_of(
 
 
 def plan_of(
-    method: Method[Any], records: Records, *, epsilon: float, delta: float
+    method: Method[Any], records: Records, *, epsilon: float, delta: float, anyway: bool = False
 ) -> tuple[Records, Plan]:
     """The plan; a record that is replaced may change sides, so the split is then a premise."""
-    plan = planned(method, records, epsilon=epsilon, delta=delta)
+    plan = planned(method, records, epsilon=epsilon, delta=delta, anyway=anyway)
     told = any(p.about == "split" for p in records.premises)
     if plan.adjacency is Adjacency.REPLACE_ONE and not told:
         fixed = (*records.premises, premises.split(FIXED_SPLIT))
         records = dataclasses.replace(records, premises=fixed)
-        plan = planned(method, records, epsilon=epsilon, delta=delta)
+        plan = planned(method, records, epsilon=epsilon, delta=delta, anyway=anyway)
     return records, plan
 
 

@@ -418,7 +418,10 @@ class Training:
         if self._exact:
             mixing = premises.CLOSED_FORM
         end = () if ended else (premises.END_NOT_CHOSEN,)
-        told = (*self.sampler.premises, *PREMISES, *self.summation.premises, mixing, *end, key)
+        about = (premises.OWN_MAP, premises.ONE_RECORD_EACH)
+        told = (
+            *self.sampler.premises, *PREMISES, *self.summation.premises, mixing, *end, *about, key
+        )  # fmt: skip
         return replace(proved, adjacency=self.sampler.relation, premises=told)
 
     @property

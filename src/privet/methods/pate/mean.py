@@ -78,7 +78,7 @@ class MeanPATE(Dealt, Method[MeanPlan]):
     >>> clf = PrivateClassifier(method, epsilon=4.0, classes=[0, 1], bounds=(0, 1),
     ...                         random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.9, str(clf.guarantee_)
-    (True, '(4, 1e-05)-DP per teacher shard, replace-one, proved')
+    (True, '(4, 1e-05)-DP per teacher shard, replace-one, proved; EXPERIMENT, NOT A RELEASE')
 
     Fay, Sjoelund and Oechtering (2020), algorithm 2.
     """

@@ -73,7 +73,7 @@ class PATE:
     ...             epsilon=8.0, delta=1e-5)
     >>> release = pate.fit(shards, np.linspace(0, 1, 10)[:, None], rng=seeded(0))
     >>> print(release.guarantee)
-    (8, 1e-05)-DP per teacher shard, replace-one, proved
+    (8, 1e-05)-DP per teacher shard, replace-one, proved; EXPERIMENT, NOT A RELEASE
     >>> release.model.labels.shape
     (10, 2)
     """

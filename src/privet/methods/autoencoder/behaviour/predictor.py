@@ -117,7 +117,7 @@ class BehaviourPredictor(BehaviourModel):
     >>> model = BehaviourPredictor(epsilon=4.0, random_state=0)
     >>> model = model.fit(Examples.of(panel, fold.train))
     >>> print(model.guarantee_)
-    (4, 1e-05)-DP per user, add-remove, proved
+    (4, 1e-05)-DP per user, add-remove, proved; EXPERIMENT, NOT A RELEASE
     >>> model.score(Examples.of(panel, fold.test)) > 0.6
     True
     >>> model.predict_tomorrow(panel).shape

@@ -1,0 +1,352 @@
+"""guarantee.json, version 2: all that somebody who signs for a model asks, in one file.
+
+What is in it follows from what was trained and charged, and from what the user says of purpose and
+curator. It is sealed by a digest of itself, and names the digests of the files beside it: model,
+config, metrics, card and page belong together or `privet verify` says which does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, final
+
+from privet._files import number_to_json
+from privet.errors import InvalidArgument, MissingFile
+from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit
+from privet.loss import Gaussian, PrivacyLoss
+from privet.loss import from_dict as loss_from_dict
+
+GUARANTEE = "guarantee.json"
+VERSION = 2
+Record = dict[str, Any]
+DELTAS = (
+    0.0,
+    1e-12,
+    1e-10,
+    1e-9,
+    1e-8,
+    1e-7,
+    1e-6,
+    1e-5,
+    1e-4,
+    1e-3,
+    0.01,
+    0.03,
+    0.1,
+    0.2,
+    0.3,
+    0.5,
+)
+"""Where the curve is written down."""
+RATES = (0.0001, 0.001, 0.01, 0.05, 0.1)
+"""False-positive rates at which an attacker is bounded."""
+
+NEIGHBOURS = {
+    Adjacency.ADD_REMOVE: "two data sets, one of which has one {unit} more",
+    Adjacency.ZERO_OUT: "two data sets of the same, public size; in one of them one {unit} counts "
+    "for nothing",
+    Adjacency.REPLACE_ONE: "two data sets of the same size that differ in one {unit}",
+}
+COVERED = {
+    Unit.RECORD: "Each record. A person with several records is covered for one of them at a time.",
+    Unit.USER: "Each person, with all records that share that person's identifier.",
+    Unit.SHARD: "Each teacher's part of the records, with everybody in it.",
+    Unit.QUERY: "Each query.",
+}
+ACTORS = (
+    ("the curator, and whoever runs the training", "the records, exact metrics and the ledger",
+     "trusted: the noise is added here, after the records were collected"),
+    ("the machine that trains", "the records, the noise and how long things take",
+     "trusted: no defence against somebody inside it"),
+    ("whoever is given the model, now or later", "the model, its card and this record",
+     "not trusted: any computing power, any other knowledge, all other records"),
+)  # fmt: skip
+NOT_PROTECTED = (
+    "what is true of a group of people: a model is there to learn it",
+    "the declared ranges, classes and settings, which are public",
+    "test accuracies, attack results and the fingerprint of the data, which come from the records "
+    "without noise",
+    "whatever was released from these records without being charged to the ledger",
+    "how long the training took",
+)
+PREPARED = ("preparation", "rows", "settings", "classes", "split", "questions", "labels", "model")
+"""What premises about the records before training, and about choices, are about."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What only the user can say; all of it is optional, and empty where it was not said."""
+
+    purpose: str = ""
+    curator: str = ""
+    region: str = ""
+    justification: str = ""
+
+
+def describe(
+    *,
+    run: str,
+    guarantee: Guarantee,
+    claim: Guarantee | None,
+    loss: PrivacyLoss,
+    entries: Sequence[Any],
+    account: Mapping[str, Any],
+    config: Mapping[str, Any],
+    domain: Mapping[str, Any],
+    data: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    given: Given,
+) -> Record:
+    """The record of a training, before the files beside it are hashed."""
+    unit = guarantee.unit
+    points = curve(loss, guarantee.delta)
+    return {
+        "version": VERSION,
+        "run": run,
+        "status": "release" if guarantee.release else EXPERIMENT,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "given": asdict(given),
+        "guarantee": guarantee.to_dict(),
+        "claim": None if claim is None else claim.to_dict(),
+        "curve": {
+            "variant": variant_of(loss, guarantee.delta),
+            "mu": loss.mu if isinstance(loss, Gaussian) else None,
+            "points": [{"epsilon": number_to_json(e), "delta": d} for e, d in points],
+        },
+        "attacker": [
+            {"false_positive_rate": a, "true_positive_rate_at_most": most_true_positives(points, a)}
+            for a in RATES
+        ],
+        "neighbours": NEIGHBOURS[guarantee.adjacency].format(unit=unit.value),
+        "covered": COVERED[unit],
+        "not_protected": not_protected(guarantee),
+        "trust": {
+            "model": "central",
+            "actors": [dict(zip(("who", "sees", "trust"), a, strict=True)) for a in ACTORS],
+        },
+        "domain": dict(domain),
+        "preparation": [
+            {"about": p.about, "text": p.text, "how": _how(p.about, p.text, p.backing)}
+            for p in guarantee.premises
+            if p.about in PREPARED
+        ],
+        "mechanism": {
+            "method": config["method"],
+            "settings": config.get("settings", {}),
+            "plan": config.get("plan", {}),
+            "loss": loss.to_dict(),
+            "releases": sum(part.releases for part in loss.parts),
+            "publication": "one release: the model, published once",
+        },
+        "defences": {
+            "floating_point": [
+                p.text for p in guarantee.premises if p.about in ("noise law", "sum", "company")
+            ],
+            "timing": "none: draws do not take constant time; keep the duration to yourself",
+        },
+        "made_by": made_by(),
+        "data": dict(data),
+        "measured": {k: v for k, v in measured.items() if k not in ("seconds", "steps")},
+        "ledger": {
+            **account,
+            "entries": [
+                {"sequence": e.sequence, "token": e.token, "hash": e.hash} for e in entries
+            ],
+        },
+        "evidence": [],
+    }
+
+
+def variant_of(loss: PrivacyLoss, delta: float) -> str:
+    """The kind of differential privacy that is stated."""
+    if delta == 0.0:
+        return "pure differential privacy"
+    if isinstance(loss, Gaussian):
+        return "Gaussian differential privacy, stated at a delta"
+    return "approximate differential privacy"
+
+
+def curve(loss: PrivacyLoss, delta: float) -> list[tuple[float, float]]:
+    """epsilon at many deltas, the stated one among them; each pair holds by itself.
+
+    >>> [(round(e, 2), d) for e, d in curve(Gaussian(mu=0.5), 1e-5) if d in (1e-5, 0.1)]
+    [(1.99, 1e-05), (0.29, 0.1)]
+    """
+    return [(loss.epsilon(d), d) for d in sorted({*DELTAS, delta})]
+
+
+def most_true_positives(points: Iterable[tuple[float, float]], rate: float) -> float:
+    """What no attack on membership exceeds at this false-positive rate, whatever it knows.
+
+    For every (epsilon, delta) that holds, TPR <= e^epsilon FPR + delta and, the other way round,
+    1 - FPR <= e^epsilon (1 - TPR) + delta; the least of all is taken.
+
+    >>> round(most_true_positives([(1.0, 1e-5)], 0.01), 4)
+    0.0272
+    """
+    best = 1.0
+    for epsilon, delta in points:
+        less = math.exp(-epsilon)
+        best = min(best, rate / less + delta if less > 0.0 else 1.0)
+        best = min(best, 1.0 - less * max(0.0, 1.0 - rate - delta))
+    return best
+
+
+def not_protected(guarantee: Guarantee) -> list[str]:
+    """What a reader might take to be covered, and is not."""
+    own = []
+    if guarantee.unit is Unit.RECORD:
+        own.append("people who have several records, as people")
+    if guarantee.adjacency is not Adjacency.ADD_REMOVE:
+        own.append("the number of records, which is public")
+    return [*own, *NOT_PROTECTED]
+
+
+def _how(about: str, text: str, backing: Backing) -> str:
+    if about == "model" and "paid for" in text:
+        return "charged"
+    told = {Backing.ASSUMED: "assumed", Backing.NOT_MET: "not met"}
+    return told.get(backing, "public")
+
+
+def made_by() -> dict[str, Any]:
+    """The software, with the commit where it runs from a git checkout."""
+    versions = {"python": platform.python_version()}
+    for name in ("privet", "torch", "numpy", "scipy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {**versions, "commit": _commit()}
+
+
+def _commit() -> str | None:
+    """The commit of the source tree that is running; None for an installed package."""
+    folder = Path(__file__).parents[3]
+    if not (folder / ".git").exists():
+        return None
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty"],
+            capture_output=True, text=True, timeout=5, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip() or None
+
+
+# The seal, and reading it back
+
+
+def canonical(value: Any) -> bytes:
+    """The one byte string for a JSON value: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def digest_of(record: Mapping[str, Any]) -> str:
+    """SHA-256 of everything in a record but its seal and its signature."""
+    rest = {k: v for k, v in record.items() if k not in ("digest", "signature")}
+    return hashlib.sha256(canonical(rest)).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sealed(record: Mapping[str, Any], files: Mapping[str, str]) -> Record:
+    """The record with the digests of the files beside it, and its own; a signature is dropped."""
+    whole = {k: v for k, v in record.items() if k not in ("digest", "signature")}
+    whole["files"] = dict(files)
+    return {**whole, "digest": digest_of(whole)}
+
+
+def read_record(folder: Path) -> Record:
+    """guarantee.json of a folder; one of version 1 as it would be in version 2."""
+    path = folder / GUARANTEE
+    if not path.exists():
+        raise MissingFile(path, "give the folder of a finished run")
+    try:
+        record = json.loads(path.read_text())
+    except ValueError as e:
+        raise InvalidArgument(GUARANTEE, str(path), "JSON", str(e)) from None
+    if not isinstance(record, dict) or "guarantee" not in record:
+        raise InvalidArgument(GUARANTEE, str(path), "the record of a run")
+    version = record.get("version", 1)
+    if version == 1:
+        return migrated(record, json.loads((folder / "config.json").read_text()))
+    if version != VERSION:
+        raise InvalidArgument(GUARANTEE, version, f"version 1 or {VERSION}", "upgrade privet")
+    return record
+
+
+def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:
+    """A record of version 1 as one of version 2: what it did not say is null, and stays unknown.
+
+    Nothing ties it to a model or a ledger, since nothing did; its curve is the one point it stated.
+    """
+    guarantee = Guarantee.from_dict(old["guarantee"])
+    point = (guarantee.epsilon, guarantee.delta)
+    unit = guarantee.unit
+    return {
+        "version": VERSION,
+        "migrated_from": 1,
+        "run": config.get("run"),
+        "status": "release" if guarantee.release else EXPERIMENT,
+        "date": None,
+        "given": asdict(Given()),
+        "guarantee": guarantee.to_dict(),
+        "claim": old["claim"],
+        "curve": {
+            "variant": "approximate differential privacy"
+            if guarantee.delta
+            else "pure differential privacy",
+            "mu": None,
+            "points": [{"epsilon": number_to_json(point[0]), "delta": point[1]}],
+        },
+        "attacker": [
+            {
+                "false_positive_rate": a,
+                "true_positive_rate_at_most": most_true_positives([point], a),
+            }
+            for a in RATES
+        ],
+        "neighbours": NEIGHBOURS[guarantee.adjacency].format(unit=unit.value),
+        "covered": COVERED[unit],
+        "not_protected": not_protected(guarantee),
+        "trust": None,
+        "domain": config.get("domain", {}),
+        "preparation": [],
+        "mechanism": {
+            "method": config["method"],
+            "settings": config.get("settings", {}),
+            "plan": config.get("plan", {}),
+            "loss": None,
+            "releases": None,
+            "publication": None,
+        },
+        "defences": None,
+        "made_by": {"privet": config.get("privet", "0.1"), "commit": None},
+        "data": {"name": config.get("data"), "fingerprint": None, "records": None},
+        "measured": {},
+        "ledger": None,
+        "evidence": [],
+        "files": {},
+        "digest": None,
+    }
+
+
+def loss_of(record: Mapping[str, Any]) -> PrivacyLoss | None:
+    """The loss that a record was charged for; None in one that did not say."""
+    told = record["mechanism"]["loss"]
+    return None if told is None else loss_from_dict(told)

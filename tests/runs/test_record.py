@@ -1,0 +1,268 @@
+"""The record of a run: everything in it, and everything that no longer belongs to it is named."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import privet
+from privet.cli.main import main
+from privet.ledger import Ledger
+from privet.loss import Gaussian, SampledGaussian
+from privet.report.registry import UNSAID, entry, to_yaml
+from privet.runs import verify
+from privet.runs.record import curve, digest_of, most_true_positives, read_record, sealed
+from privet.runs.signature import sign
+
+SCHEMA = json.loads((Path(privet.__file__).parent / "report/guarantee.schema.json").read_text())
+
+
+def fitted(**told: Any) -> privet.PrivateClassifier:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 3))
+    given = {"epsilon": 2.0, "bounds": (0, 1), "classes": [False, True]} | told
+    return privet.AdaptiveLaplaceClassifier(**given).fit(X, X[:, 0] > 0.5)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, Path]:
+    """A release of which everything is in files: the folder and its ledger."""
+    ledger = tmp_path / "budget.ledger"
+    Ledger.create(ledger, cap_epsilon=10.0, cap_delta=1e-5)
+    folder = fitted(ledger=ledger).save(tmp_path / "run", purpose="triage", curator="A clinic")
+    return folder, ledger
+
+
+def rewrite(path: Path, **changes: Any) -> dict[str, Any]:
+    record = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(record))
+    return record
+
+
+def test_a_whole_record(saved: tuple[Path, Path]) -> None:
+    folder, path = saved
+    record, ledger = read_record(folder), Ledger.open(path)
+    jsonschema.validate(record, SCHEMA)
+    assert record["status"] == "release" and record["given"]["purpose"] == "triage"
+    assert record["ledger"]["head"] == ledger.head
+    assert record["ledger"]["spent"] == ledger.spent()
+    assert [e["token"] for e in record["ledger"]["entries"]] == [e.token for e in ledger.entries()]
+    assert {e.run for e in ledger.entries()} == {record["run"]}
+    card, page = (folder / "README.md").read_text(), (folder / "run.html").read_text()
+    for words in ("triage", "A clinic", "1 in 100,000", record["run"]):
+        assert words in card and words in page
+    assert "1e-05" not in page.split("<details>")[0]
+    found = verify(folder, ledger=path)
+    assert found.ok, found.problems
+    assert {"model.safetensors", "README.md", "run.html", "ledger"} <= set(found.checked)
+
+
+def test_one_bit_of_the_model(saved: tuple[Path, Path]) -> None:
+    folder, path = saved
+    model = folder / "model.safetensors"
+    raw = bytearray(model.read_bytes())
+    raw[-1] ^= 1
+    model.write_bytes(raw)
+    assert verify(folder, ledger=path).problems == (
+        "model.safetensors is not the model of this record: its content is another",
+    )
+
+
+def test_the_record_of_another_run(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, path = saved
+    other = fitted().save(tmp_path / "other")
+    shutil.copy(other / "guarantee.json", folder / "guarantee.json")
+    problems = verify(folder, ledger=path).problems
+    assert any("the record of another run" in p for p in problems)
+    assert any("another ledger" in p for p in problems)
+
+
+def test_a_ledger_of_an_older_state(tmp_path: Path) -> None:
+    path, old = tmp_path / "budget.ledger", tmp_path / "old.ledger"
+    ledger = Ledger.create(path, cap_epsilon=10.0, cap_delta=1e-5)
+    ledger.charge(Gaussian(mu=0.1), what="a mean")
+    shutil.copy(path, old)
+    folder = fitted(ledger=path).save(tmp_path / "run")
+    assert verify(folder, ledger=path).ok
+    Ledger.open(path).charge(Gaussian(mu=0.1), what="a later mean")
+    assert verify(folder, ledger=path).ok  # going on is no fault
+    shutil.copy(old, path)
+    problems = verify(folder, ledger=path).problems
+    assert any("restored to an older state" in p for p in problems)
+    assert any("no entry 2 as it was charged" in p for p in problems)
+
+
+def test_a_card_edited_by_hand(saved: tuple[Path, Path]) -> None:
+    """Also where whoever edited it sealed the record again."""
+    folder, _ = saved
+    card = folder / "README.md"
+    card.write_text(card.read_text().replace("epsilon 2", "epsilon 0.2"))
+    assert any("README.md is not the file" in p for p in verify(folder).problems)
+    record = read_record(folder)
+    files = record["files"] | {"README.md": hashlib.sha256(card.read_bytes()).hexdigest()}
+    rewrite(folder / "guarantee.json", **sealed(record, files))
+    assert verify(folder).problems == (
+        "README.md does not say what the record says: it was edited by hand",
+    )
+
+
+def test_a_smaller_epsilon_in_the_record(saved: tuple[Path, Path]) -> None:
+    folder, path = saved
+    record = read_record(folder)
+    record["guarantee"]["epsilon"] = 0.5
+    rewrite(folder / "guarantee.json", **record)
+    problems = verify(folder, ledger=path).problems
+    assert any("changed after it was written" in p for p in problems)
+    record["digest"] = digest_of(record)
+    rewrite(folder / "guarantee.json", **record)
+    problems = verify(folder, ledger=path).problems
+    assert any("states epsilon 0.5, its loss costs 2" in p for p in problems)
+    assert any("the entries of this run cost epsilon 2" in p for p in problems)
+
+
+def test_charges_that_the_record_keeps_silent_about(saved: tuple[Path, Path]) -> None:
+    folder, path = saved
+    run = read_record(folder)["run"]
+    Ledger.open(path).charge(Gaussian(mu=0.1), what="once more", run=run)
+    assert any("does not name" in p for p in verify(folder, ledger=path).problems)
+
+
+def test_the_data_are_told_by_a_key_that_stays_behind(tmp_path: Path) -> None:
+    command = ["train", "adaptive-laplace", "--data", "digits", "--epsilon", "4"]
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--out", str(tmp_path / "run"), "--json"])
+    assert not left.value.code
+    from privet.data import load
+
+    digits = load("digits")
+    assert verify(tmp_path / "run", data=digits.fingerprint).ok
+    other = digits.subset(1000).fingerprint
+    assert any("not those" in p for p in verify(tmp_path / "run", data=other).problems)
+    assert digits.fingerprint not in (tmp_path / "run" / "guarantee.json").read_text()
+
+
+# Keys
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private, public = tmp_path / "key.pem", tmp_path / "key.pub"
+    private.write_bytes(key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH))
+    return private, public
+
+
+def test_a_signature(saved: tuple[Path, Path], keys: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, _ = saved
+    private, public = keys
+    assert any("not signed" in p for p in verify(folder, key=public).problems)
+    with pytest.raises(SystemExit):
+        main(["record", "sign", str(folder), "--key", str(private)])
+    jsonschema.validate(read_record(folder), SCHEMA)
+    assert verify(folder, key=public).ok
+    record = read_record(folder)
+    record["given"]["purpose"] = "advertising"
+    record["digest"] = digest_of(record)
+    rewrite(folder / "guarantee.json", **record)
+    assert any("signature is not one of this record" in p for p in verify(folder).problems)
+
+
+def test_a_signature_by_somebody_else(
+    saved: tuple[Path, Path], keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, _ = saved
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    other = tmp_path / "other.pem"
+    other.write_bytes(
+        Ed25519PrivateKey.generate().private_bytes(
+            s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption()
+        )
+    )
+    rewrite(folder / "guarantee.json", **sign(read_record(folder), other))
+    assert verify(folder).ok  # whose key it is, only a key from elsewhere tells
+    assert any("another key" in p for p in verify(folder, key=keys[1]).problems)
+
+
+# Other forms
+
+
+def test_version_1_is_read_and_brought_up_to_date(saved: tuple[Path, Path], capsys: Any) -> None:
+    folder, _ = saved
+    record = read_record(folder)
+    old = {k: record[k] for k in ("guarantee", "claim")}
+    old["guarantee"] = {k: v for k, v in old["guarantee"].items() if k != "release"}
+    (folder / "guarantee.json").write_text(json.dumps(old))
+    loaded = privet.load(folder)
+    assert loaded.guarantee.epsilon == record["guarantee"]["epsilon"]
+    jsonschema.validate(loaded.record, SCHEMA)
+    assert any("version 1" in p for p in verify(folder).problems)
+    with pytest.raises(SystemExit) as left:
+        main(["record", "migrate", str(folder)])
+    assert not left.value.code
+    whole = json.loads((folder / "guarantee.json").read_text())
+    jsonschema.validate(whole, SCHEMA)
+    assert whole["ledger"] is None and verify(folder).ok
+
+
+def test_the_registrys_yaml(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    record = read_record(saved[0])
+    told = entry(record)
+    text = to_yaml(told)
+    assert yaml.safe_load(text) == told
+    assert told["deployment"]["privacy_loss"]["privacy_parameters"] == {
+        "epsilon": record["guarantee"]["epsilon"], "delta": 1e-5,
+    }  # fmt: skip
+    assert told["deployment"]["basic"]["data_curators"] == ["A clinic"]
+    assert text.count(UNSAID) == 2  # region and justification
+    with pytest.raises(privet.errors.InvalidArgument, match="EXPERIMENT"):
+        entry(read_record(fitted(random_state=0).save(tmp_path / "seeded")))
+
+
+def test_what_no_attacker_exceeds() -> None:
+    """The bound lies above the best test of a Gaussian release, and not far."""
+    from scipy.stats import norm
+
+    points = curve(Gaussian(mu=0.8), 1e-5)
+    for rate in (1e-4, 1e-3, 0.01, 0.1, 0.5):
+        best = norm.cdf(norm.ppf(rate) + 0.8)
+        assert best <= most_true_positives(points, rate) <= 1.35 * best
+    run = curve(SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=10), 1e-6)
+    assert all(e1 >= e2 for (e1, _), (e2, _) in itertools.pairwise(run))
+    assert most_true_positives([(float("inf"), 0.0)], 0.01) == 1.0
+
+
+def test_the_command(saved: tuple[Path, Path], capsys: Any) -> None:
+    folder, path = saved
+    with pytest.raises(SystemExit) as left:
+        main(["verify", str(folder), "--ledger", str(path)])
+    assert not left.value.code and "belong together" in capsys.readouterr().out
+    (folder / "metrics.json").write_text('{"test_accuracy": 0.99}')
+    with pytest.raises(SystemExit) as left:
+        main(["verify", str(folder), "--ledger", str(path)])
+    assert left.value.code == 2
+    assert "error: metrics.json is not the file" in capsys.readouterr().err
+
+
+def test_openssl_makes_a_key_that_signs(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    key = tmp_path / "k.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)], check=True,
+                   capture_output=True)  # fmt: skip
+    assert sign(read_record(saved[0]), key)["signature"]["algorithm"] == "Ed25519"
