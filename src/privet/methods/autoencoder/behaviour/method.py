@@ -47,7 +47,7 @@ class Behaviour(Method[BehaviourPlan]):
     >>> method, records = Behaviour().on(panel)
     >>> plan = planned(method, records, epsilon=4.0, delta=1e-5)
     >>> print(train(method, records, plan, rng=seeded(0)).guarantee)
-    (4, 1e-05)-DP per user, zero-out, proved
+    (4, 1e-05)-DP per user, zero-out, proved; EXPERIMENT, NOT A RELEASE
 
     Phan, Wang, Wu and Dou (2016), with a proof for users instead of tuples.
     """
