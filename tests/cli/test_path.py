@@ -139,3 +139,31 @@ def test_arrays_with_the_names_of_medmnist() -> None:
         from_arrays(
             {"x_train": x, "y_train": y, "x_test": x}, bounds=(0, 255), classes=("no", "yes")
         )
+
+
+def test_features_tell_how_far_they_are_and_change_nothing() -> None:
+    from privet.nets.features import pictures
+    from privet.nets.features.base import Watched
+
+    x = np.random.default_rng(0).uniform(size=(1100, 16, 16)).astype(np.float32)
+    told: list[tuple[str, int, int]] = []
+    inner = pictures((16, 16))
+    watched = Watched(inner, lambda *news: told.append(news))
+    np.testing.assert_array_equal(watched.transform(x), inner.transform(x))
+    assert [done for _, done, _ in told][-1] == 100 and len(told) > 5 and told[0][2] == 100
+
+
+def test_small_work_takes_one_thread() -> None:
+    import torch
+
+    from privet._threads import SMALL, threads
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        for count, numbers, expected in ((None, 1000, 1), (None, SMALL, 2), (3, SMALL, 3)):
+            with threads(count, numbers=numbers):
+                assert torch.get_num_threads() == expected
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -62,15 +62,18 @@ def progress_bar(*, show: bool = True) -> Iterator[Callable[[str, int, int], Non
     if not (show and sys.stderr.isatty()):
         yield lambda what, done, of: None
         return
+    from rich import progress as parts
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[what]}"),
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TimeElapsedColumn(),
+        parts.TextColumn("about"),
+        parts.TimeRemainingColumn(),
+        parts.TextColumn("left"),
+        parts.TextColumn("{task.fields[what]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with parts.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", what="")
         yield lambda what, done, of: bar.update(task, completed=done, total=of, what=what)

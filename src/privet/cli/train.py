@@ -6,6 +6,7 @@ A method is a word of this command by being in the catalogue; its options are it
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +82,9 @@ def shared(
         str | None,
         typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of arithmetic; one for small work unless told.")
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
     ] = None,
@@ -155,6 +159,7 @@ def train(
     features: str,
     cache: bool,
     class_weights: str | None,
+    threads: int | None,
     ledger: Path | None,
     seed: int | None,
     secure: bool,
@@ -177,9 +182,11 @@ def train(
         raise InvalidArgument("--secure", "with --seed", "one of the two")
     _folder_is_right(out, resume)
 
+    from privet._threads import threads as threads_of
     from privet.estimators import source_of
     from privet.methods.enough import check_enough
     from privet.methods.promise import train as trained_by
+    from privet.nets.features.base import Watched
     from privet.runs import Given
     from privet.runs.training import domain_of, plan_of, records_of
     from privet.runs.weights import class_offsets, read_weights
@@ -197,11 +204,17 @@ def train(
     domain = domain_of(found, kind.front, features=features, cache=cache)
     asked, questions = _questions(kind, found, public, own=bounds is not None)
     method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
-    rows = records_of(found, domain, n_public=n_public, public=asked)
+    numbers = len(found.x_train) * math.prod(domain.row_shape)
+    with threads_of(threads, numbers=numbers), progress_bar(show=not as_json) as progress:
+        watched = domain
+        if domain.features is not None:
+            watched = replace(domain, features=Watched(domain.features, progress))
+        rows = records_of(found, watched, n_public=n_public, public=asked)
     rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta, anyway=anyway)
     if not anyway:
         check_enough(plan.signal, epsilon=epsilon, delta=delta, hint="--anyway trains all the same")
-    with _folder.begun(out), progress_bar(show=not as_json) as progress:
+    busy = threads_of(threads, numbers=numbers)
+    with _folder.begun(out), busy, progress_bar(show=not as_json) as progress:
         terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects}
         account = _folder.ledger_of(ledger, out, epsilon, delta, **terms)
         done = trained_by(

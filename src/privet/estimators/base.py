@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from privet._threads import threads
 from privet.data.records import Bounds, Domain, Records, class_list
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
@@ -126,7 +127,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
         plan = planned(method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway)
-        found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
+        with threads(None, numbers=len(records) * max(1, plan.facts.features)):
+            found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
 
     def _keep(self, found: Trained, domain: Domain) -> Self:

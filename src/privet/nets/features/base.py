@@ -23,6 +23,9 @@ MARGIN = 1e-6
 """Rows are scaled to norm 1 - MARGIN: float32 rounding adds less, so no norm exceeds 1."""
 
 
+_WATCHED = 128
+
+
 class Features(ABC):
     """A public map from records to rows of L2 norm at most 1, one record at a time.
 
@@ -137,22 +140,12 @@ class SideBySide(Features):
         return "(" + " & ".join(part.recipe for part in self.parts) + ")"
 
 
-class Cached(Features):
-    """An extractor that keeps its results on disk, keyed by its recipe and its input's content.
+class _Around(Features):
+    """An extractor around another one, with the same map."""
 
-    **Caution**: features of private records are private. They are written only because you asked
-    for this wrapper, unprotected except by file permissions (readable by the owner alone).
-    """
-
-    def __init__(self, inner: Features, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, inner: Features) -> None:
         self.inner = inner
         self.bound = inner.bound
-        self.folder = cache_folder(folder) / "features"
-
-    def transform(self, x: NDArray[Any]) -> Array:
-        """The inner extractor's features, from disk where they are already there."""
-        key = content_key(self.inner.recipe, x)
-        return stored(self.folder / f"{key}.npy", lambda: self.inner.transform(x))
 
     def _raw(self, x: NDArray[Any]) -> Array:
         return self.transform(x)
@@ -169,8 +162,42 @@ class Cached(Features):
 
     @property
     def recipe(self) -> str:
-        """The inner recipe: a cache does not change the map."""
+        """The inner recipe: the map is the same."""
         return self.inner.recipe
+
+
+class Cached(_Around):
+    """An extractor that keeps its results on disk, keyed by its recipe and its input's content.
+
+    **Caution**: features of private records are private. They are written only because you asked
+    for this wrapper, unprotected except by file permissions (readable by the owner alone).
+    """
+
+    def __init__(self, inner: Features, folder: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(inner)
+        self.folder = cache_folder(folder) / "features"
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """The inner extractor's features, from disk where they are already there."""
+        key = content_key(self.inner.recipe, x)
+        return stored(self.folder / f"{key}.npy", lambda: self.inner.transform(x))
+
+
+class Watched(_Around):
+    """An extractor that works in blocks and tells how far it is, in hundredths: no count."""
+
+    def __init__(self, inner: Features, progress: Callable[[str, int, int], None]) -> None:
+        super().__init__(inner)
+        self.progress = progress
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """The inner extractor's features."""
+        out = np.empty((len(x), self.n_features), dtype=np.float32)
+        for start in range(0, len(x), _WATCHED):
+            out[start : start + _WATCHED] = self.inner.transform(x[start : start + _WATCHED])
+            done = min(100, 100 * (start + _WATCHED) // max(1, len(x)))
+            self.progress("public features", done, 100)
+        return out
 
 
 def weakest(*parts: Features) -> Premise:
