@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from privet.estimators import (
         AdaptiveLaplaceClassifier,
+        DeclaredScaler,
         DPSGDClassifier,
         DPSGDRegressor,
         PATEClassifier,
@@ -51,6 +52,7 @@ _WHERE = {
     "AdaptiveLaplaceClassifier": "privet.estimators",
     "DPSGDClassifier": "privet.estimators",
     "DPSGDRegressor": "privet.estimators",
+    "DeclaredScaler": "privet.estimators",
     "Ledger": "privet.ledger",
     "PATE": "privet.methods.pate",
     "PATEClassifier": "privet.estimators",
@@ -72,6 +74,7 @@ __all__ = [
     "AdaptiveLaplaceClassifier",
     "DPSGDClassifier",
     "DPSGDRegressor",
+    "DeclaredScaler",
     "Guarantee",
     "Ledger",
     "PATEClassifier",

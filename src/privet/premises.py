@@ -90,6 +90,15 @@ def fitted_before(steps: str) -> Premise:
     )
 
 
+def released_before(step: str, promised: str) -> Premise:
+    """Something in front of the method was learned from the records under a promise of its own."""
+    return _assumed(
+        "preparation",
+        f"each record was made by a public map: {step} is a release of its own, {promised}, whose "
+        "cost is not in this",
+    )
+
+
 def large_delta(delta: float, n: int) -> Premise:
     """A delta that allows whole records to be published."""
     return _not_met(

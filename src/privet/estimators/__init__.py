@@ -15,12 +15,15 @@ from privet.estimators.named import (
     PATEClassifier,
     ResidualPerturbationClassifier,
 )
+from privet.estimators.pipeline import DeclaredScaler, FittedInFront
 from privet.noise.source import source_of
 
 __all__ = [
     "AdaptiveLaplaceClassifier",
     "DPSGDClassifier",
     "DPSGDRegressor",
+    "DeclaredScaler",
+    "FittedInFront",
     "PATEClassifier",
     "PrivateAutoencoder",
     "PrivateAutoencoderClassifier",

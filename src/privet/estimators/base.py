@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from privet._threads import threads
 from privet.data.records import Bounds, Domain, Records, class_list
 from privet.errors import InvalidArgument
+from privet.estimators.pipeline import preparation
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
@@ -126,7 +127,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
-        plan = planned(method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway)
+        plan = planned(
+            method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway,
+            stated=preparation(self),
+        )  # fmt: skip
         with threads(None, numbers=len(records) * max(1, plan.facts.features)):
             found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)

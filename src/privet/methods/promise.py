@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -10,7 +11,7 @@ from typing import Any, final
 from privet import premises
 from privet.data.records import Records
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Guarantee, Unit
+from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
 from privet.loss import PrivacyLoss, compose
 from privet.methods.contract import Method, Model, Plan, Progress, Spending, silent
@@ -41,11 +42,18 @@ class Trained:
 
 
 def planned(
-    method: Method[Any], records: Records, *, epsilon: float, delta: float, anyway: bool = False
+    method: Method[Any],
+    records: Records,
+    *,
+    epsilon: float,
+    delta: float,
+    anyway: bool = False,
+    stated: Sequence[Premise] = (),
 ) -> Plan:
     """What a method will do with records of these public facts.
 
     A delta of 1/n or more is refused, unless `anyway`: then the promise says that it is none.
+    `stated`: what is known of the records besides, in place of what they say of the same things.
     """
     if records.groups is not None and not method.grouped:
         raise InvalidArgument(
@@ -59,8 +67,10 @@ def planned(
                 "publishing one record at random would keep such a promise; `anyway` trains all "
                 "the same, and marks it",
             )  # fmt: skip
-        told = (*facts.premises, premises.large_delta(delta, facts.records))
-        facts = replace(facts, premises=told)
+        stated = (*stated, premises.large_delta(delta, facts.records))
+    about = {p.about for p in stated}
+    kept = (p for p in facts.premises if p.about not in about)
+    facts = replace(facts, premises=(*kept, *stated))
     plan: Plan = method.plan(facts)
     return plan
 

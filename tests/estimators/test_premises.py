@@ -1,0 +1,107 @@
+"""What must not carry a bold "proved": fitted steps, large deltas, seeds."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+import privet
+from privet.errors import InvalidArgument
+from privet.estimators import FittedInFront
+from privet.guarantee import EXPERIMENT, Backing
+
+X = np.random.default_rng(0).normal(size=(400, 3))
+Y = X[:, 0] > 0
+
+
+def classifier(**told: Any) -> privet.PrivateClassifier:
+    given = {"bounds": (-4, 4), "classes": [False, True]} | told
+    return privet.AdaptiveLaplaceClassifier(**given)
+
+
+def preparation(guarantee: privet.Guarantee) -> Any:
+    return next(p for p in guarantee.premises if p.about == "preparation")
+
+
+def test_a_fitted_step_in_front_is_named() -> None:
+    pipe = make_pipeline(StandardScaler(), PCA(2), classifier())
+    with pytest.warns(FittedInFront, match="StandardScaler, PCA in front of AdaptiveLaplaceClass"):
+        pipe.fit(X, Y)
+    guarantee = pipe[-1].guarantee_
+    assert preparation(guarantee).backing is Backing.NOT_MET and not guarantee.release
+    assert str(guarantee).endswith(EXPERIMENT) and "StandardScaler" in preparation(guarantee).text
+
+
+def test_inside_a_search_and_as_a_step_of_its_own() -> None:
+    search = GridSearchCV(make_pipeline(StandardScaler(), classifier(epsilon=8.0)), {}, cv=2)
+    with pytest.warns(FittedInFront):
+        search.fit(X, Y)
+    assert not search.best_estimator_[-1].guarantee_.release
+    codes = privet.PrivateAutoencoder(bounds=(-4, 4))
+    pipe = make_pipeline(StandardScaler(), codes, Normalizer())
+    with pytest.warns(FittedInFront, match="StandardScaler in front of PrivateAutoencoder"):
+        pipe.fit(X)
+
+
+def test_a_private_step_in_front_is_a_release_of_its_own() -> None:
+    pipe = make_pipeline(privet.PrivateAutoencoder(bounds=(-4, 4)), classifier(bounds=(-1, 1)))
+    guarantee = pipe.fit(X, Y)[-1].guarantee_
+    assert guarantee.release
+    assert "a release of its own, (1, 1e-05)-DP" in preparation(guarantee).text
+
+
+def test_what_learns_nothing_is_let_through() -> None:
+    public = FrozenEstimator(StandardScaler().fit(X + 1.0))
+    for step in (privet.DeclaredScaler(bounds=(-4, 4)), Normalizer(), public, "passthrough"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FittedInFront)
+            pipe = make_pipeline(step, classifier(bounds=(-4, 4))).fit(X, Y)
+        assert pipe[-1].guarantee_.release
+        assert preparation(pipe[-1].guarantee_) is privet.premises.OWN_MAP
+    StandardScaler().fit(X)
+    assert classifier().fit(X, Y).guarantee_.release  # fitted elsewhere: assumed, as it says
+
+
+def test_declared_scaler() -> None:
+    frame = pd.DataFrame({"age": [30.0, 200.0, np.nan], "weight": [80.0, -1.0, 50.0]})
+    scaler = privet.DeclaredScaler(bounds={"weight": (0, 100), "age": (0, 120)})
+    scaled = clone(scaler).fit_transform(frame)
+    assert np.allclose(scaled, [[0.25, 0.8], [1.0, 0.0], [np.nan, 0.5]], equal_nan=True)
+    one = np.vstack([clone(scaler).fit(frame).transform(frame[k : k + 1]) for k in range(3)])
+    assert np.array_equal(one, scaled, equal_nan=True)  # a record by itself gives the same row
+    assert scaler.fit(frame).get_feature_names_out().tolist() == ["age", "weight"]
+    for bounds, told in ((None, "two numbers"), ({"age": (0, 1)}, "also for 'weight'")):
+        with pytest.raises(InvalidArgument, match=told):
+            privet.DeclaredScaler(bounds=bounds).fit(frame)
+
+
+@pytest.mark.parametrize("delta", [1 / 400, 0.1])
+def test_delta_of_one_in_n_is_refused_or_marked(delta: float) -> None:
+    with pytest.raises(InvalidArgument, match=r"below 1/n, 0.0025 for 400 records"):
+        classifier(delta=delta).fit(X, Y)
+    guarantee = classifier(delta=delta, anyway=True).fit(X, Y).guarantee_
+    assert not guarantee.release and guarantee.not_met[0].about == "delta"
+    assert classifier(delta=0.99 / 400).fit(X, Y).guarantee_.release
+
+
+def test_an_experiment_says_so_everywhere(tmp_path: Path) -> None:
+    folder = classifier(random_state=0).fit(X, Y).save(tmp_path / "run")
+    record = json.loads((folder / "guarantee.json").read_text())
+    assert record["status"] == EXPERIMENT and record["guarantee"]["release"] is False
+    for name in ("README.md", "run.html"):
+        text = (folder / name).read_text()
+        assert EXPERIMENT in text and "**epsilon" not in text
+    assert str(privet.load(folder).guarantee).endswith(EXPERIMENT)
+    assert EXPERIMENT in repr(privet.load(folder))
