@@ -27,14 +27,35 @@ def test_patients_are_not_split(tmp_path):
     assert found.x_train.shape == (12, 50, 50, 3) and found.x_test.shape == (6, 50, 50, 3)
     assert found.y_train.tolist() == [0, 0, 0, 1, 1, 1] * 2
     assert (found.x_train[0][:, 31:] == 255).all() and (found.x_train[0][:, :31] < 200).all()
-    again = data.load("idc", tmp_path)  # all patients go to training, which is far from full
-    assert len(again.x_train) == 24 and len(again.x_test) == 0
+    again = data.load("idc", tmp_path)  # far fewer than the paper's: both parts shrink alike
+    assert len(again.x_train) == 12 and len(again.x_test) == 12
+
+
+@pytest.mark.parametrize("inner", ["IDC_regular_ps50_idx5", "archive/IDC_regular_ps50_idx5"])
+def test_the_archive_may_lie_further_down(tmp_path, inner):
+    _archive(tmp_path / "unpacked")
+    (tmp_path / "idc" / inner).parent.mkdir(parents=True)
+    (tmp_path / "unpacked" / "idc").rename(tmp_path / "idc" / inner)
+    found = data.load("idc", tmp_path)
+    assert len(found.x_train) + len(found.x_test) == 24 and len(found.x_test)
+
+
+def test_one_large_patient_leaves_the_others_for_the_test(tmp_path):
+    _archive(tmp_path, patients=2, patches=1)
+    _archive(tmp_path / "more", patients=1, patches=9)
+    (tmp_path / "more" / "idc" / "8863").rename(tmp_path / "idc" / "1")
+    found = data.load("idc", tmp_path)
+    assert len(found.x_train) == 18 and len(found.x_test) == 4
 
 
 def test_a_missing_or_damaged_archive_is_told(tmp_path):
     with pytest.raises(MissingFile, match="idc/PATIENT/0"):
         data.load("idc", tmp_path)
     _archive(tmp_path, patients=1, patches=1)
+    with pytest.raises(MissingFile, match=r"two at least.*1 found"):
+        data.load("idc", tmp_path)
+    _archive(tmp_path / "more", patients=2, patches=1)
+    (tmp_path / "more" / "idc" / "8864").rename(tmp_path / "idc" / "8864")
     next((tmp_path / "idc").rglob("*.png")).write_bytes(b"no picture")
     with pytest.raises(InvalidArgument, match="readable"):
         idc(tmp_path)

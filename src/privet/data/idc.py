@@ -20,20 +20,29 @@ _SIDE = 50
 def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
     """Patches of 50x50 in colour, 0 without and 1 with carcinoma, from FOLDER/idc.
 
-    The layout is that of the published archive: idc/PATIENT/0/*.png and idc/PATIENT/1/*.png. Whole
-    patients, in the order of their names, fill the training part until it has `training` patches,
-    then the test part, so that no patient is in both (the paper does not give its patients).
+    The layout is that of the published archive: idc/PATIENT/0/*.png and idc/PATIENT/1/*.png, or the
+    same one or two folders further down (idc/IDC_regular_ps50_idx5/PATIENT/...). Whole patients, in
+    the order of their names, fill the training part until it has `training` patches, then the test
+    part, so that no patient is in both (the paper does not give its patients). Where there are
+    fewer patches than that in all, both parts shrink in proportion; one patient is not enough.
     Patches at the edge of a slide, which are smaller, are padded with white.
 
     **Assumes** a patch as the unit: patches of one patient are many records, so a guarantee per
     record is not one per patient.
     """
     root = folder / "idc"
-    patients = sorted(p for p in root.glob("*") if p.is_dir()) if root.is_dir() else []
-    if not patients:
+    counts = _patients(root)
+    if len(counts) < 2:
         raise MissingFile(
-            root, "put the archive's patients there, as idc/PATIENT/0/*.png and idc/PATIENT/1/*.png"
+            root,
+            "put the archive's patients there, two at least, as idc/PATIENT/0/*.png and "
+            f"idc/PATIENT/1/*.png; {len(counts)} found",
         )
+    whole = sum(counts.values())
+    if whole < training + test:
+        largest = whole - min(counts.values())  # leaves a patient for the test
+        training = min(largest, max(1, whole * training // (training + test)))
+    patients = list(counts)
     parts: list[tuple[list[Path], list[int]]] = [([], []), ([], [])]
     for patient in patients:
         where = 0 if len(parts[0][0]) < training else 1
@@ -57,6 +66,16 @@ def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
         x_test=x_test,
         y_test=y_test,
     )
+
+
+def _patients(root: Path) -> dict[Path, int]:
+    """Folders that have a folder 0 or 1, by name, and how many patches each has."""
+    for depth in ("*", "*/*", "*/*/*"):
+        found = sorted(p for p in root.glob(depth) if (p / "0").is_dir() or (p / "1").is_dir())
+        counts = {p: sum(1 for label in "01" for _ in (p / label).glob("*.png")) for p in found}
+        if any(counts.values()):
+            return {p: n for p, n in counts.items() if n}
+    return {}
 
 
 def _patches(paths: list[Path]) -> NDArray[Any]:

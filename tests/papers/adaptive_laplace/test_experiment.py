@@ -16,7 +16,7 @@ from privet.papers.adaptive_laplace.features import sound_rows
 from privet.papers.adaptive_laplace.findings import summary, t_tests
 
 TINY = replace(
-    QUICK, data="digits", records=400, epochs=1, pretraining_epochs=1, psgd_steps=3,
+    QUICK, data="digits", records=400, epochs=1, released_epochs=1, pretraining_epochs=1, psgd_steps=3,
     batch_size=100, maps=(2, 2), hidden=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
     methods=METHODS,
 )  # fmt: skip

@@ -17,10 +17,11 @@ from privet.papers.residual.experiment import (
     QUICK,
     ResidualExperiment,
     ResidualSettings,
+    kinds,
     networks,
 )
 from privet.papers.residual.networks import Bench
-from privet.papers.residual.printed import budgets
+from privet.papers.residual.printed import PRINTED, budgets
 
 TINY = ResidualSettings(
     data="made up", records=160, test_records=40, epochs=3, batch_size=16, gamma=0.5,
@@ -48,7 +49,7 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
     told = []
     results = ResidualExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
     names = [r["name"] for r in results["rows"]]
-    assert names[:3] == ["ResNet8", "En1 ResNet8, gamma 0.5", "ResNet8 (DP-SGD)"]
+    assert names[:3] == ["ResNet8", "En1 ResNet8, gamma 0.5", "ResNet8 (DPSGD)"]
     assert "no skips, gamma 0.5" in names and "Strategy II, En2, gamma 0.5" in names
     plain = results["rows"][0]
     assert plain["adapted_auc"] == plain["shadow_auc"]  # its own kind is what the paper takes
@@ -89,10 +90,30 @@ def test_networks_depend_on_their_settings(tmp_path):
     assert len({str(one.bench._key(j)) for j in jobs}) == len(jobs)
 
 
+def test_members_may_be_trained_together(tmp_path):
+    apart, joint = (
+        ResidualExperiment(replace(TINY, joint=j, epochs=1), tmp_path).bench for j in (False, True)
+    )
+    alone = {j.together for j in networks(apart)}
+    assert alone == {1} and {j.together for j in networks(joint)} == {1, 2}
+    assert max(j.member for j in networks(apart)) == 1 > max(j.member for j in networks(joint))
+    job = replace(PLAIN, gamma=0.5)
+    found = joint.ensemble(job, 2)
+    assert found.part.shape == (80, 2) and np.allclose(found.part.sum(1), 1.0, atol=1e-5)
+
+
+def test_no_printed_number_stands_beside_another_gamma():
+    for data, rows in PRINTED.items():
+        ours = {name for name, *_ in kinds(ResidualExperiment.paper[data])}
+        table = {name for name in rows if not name.startswith("Strategy II")}
+        assert table <= ours  # each is the row of the same name, gamma included
+
+
 def test_the_report_shows_theorem_one_beside_what_is_printed():
     found = budgets("idc")
     assert found["theorem_1"] == pytest.approx(2.9e6, rel=0.01)
     assert found["theorem_1_as_printed"] == 1.1e3
+    assert found["dpsgd"] == pytest.approx(6.02, abs=0.01) and found["dpsgd_as_printed"] == 15.79
     assert budgets("breastmnist") == found and budgets("mnist") is None
 
 
@@ -100,6 +121,9 @@ def test_settings():
     assert set(QUICK) == {"cifar10", "cifar100", "mnist", "breastmnist", "idc"}
     assert set(ResidualExperiment.paper) == set(QUICK)
     assert ResidualExperiment.paper["cifar10"].gamma == 4.5
+    assert {name: s.gamma for name, s in QUICK.items()} == {
+        "mnist": 2.5, "cifar10": 4.5, "cifar100": 3.25, "idc": 0.5, "breastmnist": 0.5
+    }  # fmt: skip
     assert QUICK["cifar10"].halves == 6
     with pytest.raises(InvalidArgument, match="even"):
         replace(TINY, references=5)
@@ -113,7 +137,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         main(["reproduce", "residual", "--data", "breastmnist", "--epochs", "1", "--out", out])
     assert leaving.value.code == 0
     printed = capsys.readouterr().out
-    assert "2.9e+06; the paper prints 1.1e+03" in printed and "ResNet8 (DP-SGD)" in printed
+    assert "2.9e+06; the paper prints 1.1e+03" in printed and "ResNet8 (DPSGD)" in printed
 
 
 def test_an_unknown_data_set_is_told_in_one_line(tmp_path, capsys):

@@ -29,7 +29,7 @@ from privet.methods.enough import Signal
 from privet.methods.models import EnsembleModel
 from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.training import Training
-from privet.nets.residual import DenseResidual, Perturbation, Pictures
+from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -160,6 +160,9 @@ class NoisyInputs(Method[InputPlan]):
     redraw: bool = setting(False, help="New input noise at every epoch; each draw is paid for.")
     members: int = setting(1, help="k of En_k, networks whose probabilities are averaged.")
     gamma: float = setting(0.0, help="Noise of the blocks; regularises, proves nothing.")
+    strategy: Strategy = setting(
+        Strategy.ADDITIVE, help="additive (I) or multiplicative (II), of the blocks' noise."
+    )
     shape: tuple[int, ...] | None = setting(
         None, help="Of pictures that come as flat rows.", option=False
     )
@@ -170,12 +173,13 @@ class NoisyInputs(Method[InputPlan]):
     learning_rate: float = setting(0.02, help="Of SGD with momentum.")
 
     def __post_init__(self) -> None:
-        given: Any = self.labels
-        known = {kind.value: kind for kind in Labels}
-        found = given if isinstance(given, Labels) else known.get(given)
-        if found is None:
-            raise InvalidArgument("labels", given, f"one of {', '.join(known)}")
-        object.__setattr__(self, "labels", found)
+        for name, kinds in (("labels", Labels), ("strategy", Strategy)):
+            given: Any = getattr(self, name)
+            known = {kind.value: kind for kind in kinds}
+            found = given if isinstance(given, kinds) else known.get(given)
+            if found is None:
+                raise InvalidArgument(name, given, f"one of {', '.join(known)}")
+            object.__setattr__(self, name, found)
         for name in ("members", "noise_draws", "epochs", "batch_size"):
             _check.count(name, getattr(self, name))
         if self.radius is not None:
@@ -292,7 +296,8 @@ class NoisyInputs(Method[InputPlan]):
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         """A ResNet on pictures, a dense one on rows."""
-        law, shape = Perturbation(gamma=self.gamma), self.shape or facts.shape
+        law = Perturbation(strategy=self.strategy, gamma=self.gamma)
+        shape = self.shape or facts.shape
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if self.shape or len(shape) in (2, 3):

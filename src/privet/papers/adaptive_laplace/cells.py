@@ -115,7 +115,8 @@ class Bench:
             )  # fmt: skip
         return Released(
             network=net, relevance_network=network if method == "AdLM as released" else None,
-            batch_size=s.batch_size, epochs=s.epochs, pretraining_epochs=s.pretraining_epochs,
+            batch_size=s.batch_size, epochs=s.released_epochs,
+            pretraining_epochs=s.pretraining_epochs,
         )  # fmt: skip
 
     @property
@@ -154,7 +155,7 @@ def _published(bench: Bench, method: str, epsilon: float, seed: int, told: Told)
 
     def watch(epoch: int, model: nn.Module) -> None:
         curve.append(bench.network_accuracy(model))
-        told(f"epoch {epoch} of {bench.settings.epochs}")
+        told(f"epoch {epoch}")
 
     release: Release[Any]
     if method in RELEASED:

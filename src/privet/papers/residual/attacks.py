@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privet.audit.likelihood_ratio import epsilon_bound
 from privet.audit.membership import (
     RMIA,
     FittedShadowAttack,
@@ -19,7 +21,7 @@ from privet.audit.membership import (
 )
 from privet.audit.one_run import OneRunAudit
 from privet.noise import seeded
-from privet.papers.residual.networks import Answers, Bench, Job
+from privet.papers.residual.networks import DELTA, Answers, Bench, Floats, Job
 
 
 def target_job(kind: Job, seed: int) -> Job:
@@ -51,7 +53,8 @@ def outcome(bench: Bench, kind: Job, seed: int, members: int = 1) -> dict[str, A
     found = bench.ensemble(job, members)
     attack = _learned(bench, shadow_job(seed), seed)
     thresholds = bench.settings.thresholds
-    by_shadow = evaluate(attack.score(found.part), inside, attack="shadow", thresholds=thresholds)
+    scores = attack.score(found.part)
+    by_shadow = evaluate(scores, inside, attack="shadow", thresholds=thresholds)
     by_loss = evaluate(yeom(found.part, labels), inside, attack="loss")
     return {
         "seed": seed,
@@ -59,9 +62,33 @@ def outcome(bench: Bench, kind: Job, seed: int, members: int = 1) -> dict[str, A
         "test_accuracy": _accuracy(found.test, bench.test_labels),
         "seconds": found.seconds,
         "control_auc": attack.control.auc.value,
+        "lower_bound": lower_bound(scores, inside),
         "shadow": by_shadow.to_dict(),
         "loss": by_loss.to_dict(),
     }
+
+
+def lower_bound(scores: Floats, inside: NDArray[np.bool_], delta: float = DELTA) -> float:
+    """A lower bound of epsilon from the paper's attack, as Jagielski et al. take one (95%).
+
+    Every second record on each side chooses the threshold, the others are counted. Records of one
+    network stand for independent trainings, which is their assumption and not a proof.
+
+    >>> rng = np.random.default_rng(0)
+    >>> inside = np.arange(4000) % 2 == 0
+    >>> lower_bound(rng.normal(size=4000) + 2.0 * inside, inside) > 1.0
+    True
+    """
+    member, other = scores[inside], scores[~inside]
+    size = min(len(member), len(other)) // 2
+
+    def bound(threshold: float, part: int) -> float:
+        hits = [int((s[part::2][:size] >= threshold).sum()) for s in (member, other)]
+        return epsilon_bound(hits[0], hits[1], size, delta=delta, alpha=0.05)
+
+    candidates = np.quantile(scores, np.linspace(0.02, 0.98, 49))
+    best = max((float(t) for t in candidates), key=lambda t: bound(t, 0))
+    return bound(best, 1)
 
 
 def stronger(bench: Bench, kind: Job, seed: int) -> dict[str, Any]:

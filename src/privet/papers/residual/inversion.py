@@ -107,8 +107,7 @@ class LearnedInversion:
     (2, 4, 4)
     """
 
-    weights: Floats = field(repr=False)
-    intercept: Floats = field(repr=False)
+    ridge: Ridge = field(repr=False)
     shape: tuple[int, ...]
     penalty: float
 
@@ -123,21 +122,46 @@ class LearnedInversion:
             )
         held = len(x) // 5
         scale = float(np.mean(x.var(axis=0))) * len(x) or 1.0
+        trial = Ridge.of(x[held:], y[held:])
         best = min(
             (10.0**k for k in range(-6, 2)),
-            key=lambda p: float(
-                np.square(_apply(_ridge(x[held:], y[held:], p * scale), x[:held]) - y[:held]).mean()
-            ),
+            key=lambda p: float(np.square(trial.apply(x[:held], p * scale) - y[:held]).mean()),
         )
-        weights, intercept = _ridge(x, y, best * scale)
-        return cls(
-            weights=weights, intercept=intercept, shape=tuple(pictures.shape[1:]), penalty=best
-        )
+        return cls(ridge=Ridge.of(x, y), shape=tuple(pictures.shape[1:]), penalty=best * scale)
 
     def recover(self, features: NDArray[Any]) -> Floats:
         """The pictures that these features came from, as far as he can tell."""
         x = np.asarray(features, dtype=np.float64).reshape(len(features), -1)
-        return _apply((self.weights, self.intercept), x).reshape(-1, *self.shape)
+        return self.ridge.apply(x, self.penalty).reshape(-1, *self.shape)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ridge:
+    """Ridge regression in its dual, for any penalty: one decomposition of pictures x pictures.
+
+    With K = X X^T = Q L Q^T the answer to x is m_y + (x - m_x) X^T Q (L + p)^-1 Q^T Y.
+    """
+
+    x: Floats
+    y: Floats
+    centre: tuple[Floats, Floats]
+    values: Floats
+    vectors: Floats
+
+    @classmethod
+    def of(cls, x: Floats, y: Floats) -> Ridge:
+        """Of these pairs."""
+        centre = x.mean(axis=0), y.mean(axis=0)
+        rows = x - centre[0]
+        values, vectors = np.linalg.eigh(rows @ rows.T)
+        turned = vectors.T @ (y - centre[1])
+        return cls(x=rows, y=turned, centre=centre, values=values, vectors=vectors)
+
+    def apply(self, x: Floats, penalty: float) -> Floats:
+        """What it answers for rows x."""
+        like = ((x - self.centre[0]) @ self.x.T) @ self.vectors
+        return np.asarray((like / (self.values + penalty)) @ self.y + self.centre[1])
 
 
 def psnr(original: NDArray[Any], recovered: NDArray[Any], *, largest: float = 1.0) -> float:
@@ -196,15 +220,3 @@ def _stack(pictures: NDArray[Any]) -> Floats:
             "pictures", x.shape, "finite, (count, rows, columns) or with colours as a fourth axis"
         )
     return x
-
-
-def _ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
-    m_x, m_y = x.mean(axis=0), y.mean(axis=0)
-    gram = (x - m_x).T @ (x - m_x)
-    gram[np.diag_indices_from(gram)] += penalty
-    weights = np.linalg.solve(gram, (x - m_x).T @ (y - m_y))
-    return weights, m_y - m_x @ weights
-
-
-def _apply(rule: tuple[Floats, Floats], x: Floats) -> Floats:
-    return np.asarray(x @ rule[0] + rule[1])

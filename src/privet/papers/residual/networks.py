@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -17,14 +18,17 @@ from privet import data as datasets
 from privet.audit.membership import Splits, halves
 from privet.estimators import DPSGDClassifier
 from privet.kept import Arrays
+from privet.loss import SampledGaussian
 from privet.methods.residual.training import Training, probabilities
 from privet.nets.residual import Perturbation, ResNet, Strategy
 from privet.noise import seeded
+from privet.papers.residual.preactivated import PreactivatedResNet, Together
 
 if TYPE_CHECKING:
     from privet.papers.residual.experiment import ResidualSettings
 
 Floats = NDArray[np.float64]
+DELTA = 1e-5
 REPEATS = 4
 """How often an attacker who may repeat a question asks; the noise is averaged over them."""
 
@@ -46,11 +50,15 @@ class Job:
     skip: bool = True
     dpsgd: bool = False
     member: int = 0
+    together: int = 1
+    """So many members are trained as one network."""
 
     def __str__(self) -> str:
         kind = "DP-SGD" if self.dpsgd else "plain" if not self.gamma else f"gamma {self.gamma:g}"
         if self.gamma and self.strategy is Strategy.MULTIPLICATIVE:
             kind += " (II)"
+        if self.together > 1:
+            kind += f", {self.together} together"
         return f"{kind}{'' if self.skip else ', no skips'}, {self.part} {self.half}.{self.member}"
 
 
@@ -82,7 +90,9 @@ class Bench:
         whole = datasets.load(settings.data, folder)
         self.data = whole.subset(min(settings.records, len(whole.x_train)))
         self.classes = whole.n_classes
-        pictures, self.labels = _pictures(self.data.train_rows(), whole.shape), self.data.y_train
+        pool = settings.pool
+        pictures = _pictures(self.data.train_rows(), whole.shape, pool)
+        self.labels = self.data.y_train
         splits = Splits.of(len(pictures), rng=seeded(0).child("splits"))
         self.where = {"shadow": splits.shadow, "target": splits.target}
         size = len(splits.target)
@@ -90,7 +100,7 @@ class Bench:
             part: halves(size, settings.halves, seed=k) for k, part in enumerate(self.where)
         }
         self.pictures = pictures
-        self.test = _pictures(self.data.test_rows()[: settings.test_records], whole.shape)
+        self.test = _pictures(self.data.test_rows()[: settings.test_records], whole.shape, pool)
         self.test_labels = self.data.y_test[: settings.test_records]
 
     @property
@@ -114,7 +124,9 @@ class Bench:
         )
 
     def ensemble(self, job: Job, members: int) -> Answers:
-        """En_k: answers averaged over members that differ in their seeds only."""
+        """En_k: members that differ in their seeds only, averaged; or trained together."""
+        if self.settings.joint and members > 1:
+            return self.answers(replace(job, together=members))
         each = [self.answers(replace(job, member=m)) for m in range(members)]
         means = {
             name: np.mean([getattr(a, name) for a in each], axis=0)
@@ -146,20 +158,30 @@ class Bench:
         training = Training(
             epochs=s.epochs, batch_size=s.batch_size, learning_rate=s.learning_rate, seed=seed
         )
-        return training.run(self._network(job, seed), lambda _: inputs, labels)
+        return training.run(self.network(job, seed), lambda _: inputs, labels)
+
+    @property
+    def dpsgd(self) -> SampledGaussian:
+        """The DP-SGD of a target: batches as large as the others' on average, the paper's z."""
+        s = self.settings
+        rate = min(1.0, s.batch_size / (len(self.where["target"]) // 2))
+        steps = max(1, round(s.epochs / rate))
+        return SampledGaussian(sample_rate=rate, noise_multiplier=s.noise_multiplier, steps=steps)
 
     def _dpsgd(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
-        """The same network with group normalisation, by privet's DP-SGD at the paper's epsilon."""
-        s = self.settings
-        batch = min(1.0, 4 * s.batch_size / len(labels))
+        """The same network with group normalisation, by privet's DP-SGD: z and C the paper's.
+
+        The budget is what such steps cost exactly, which gives z back.
+        """
         classifier = DPSGDClassifier(
-            epsilon=s.dpsgd_epsilon,
-            delta=1e-5,
+            epsilon=self.dpsgd.epsilon(DELTA),
+            delta=DELTA,
             classes=range(self.classes),
             bounds=(-1.0, 1.0),
-            module=self._network(job, seed),
-            steps=max(1, round(s.epochs / batch)),
-            sample_rate=batch,
+            module=self.network(job, seed),
+            steps=int(self.dpsgd.releases),
+            sample_rate=min(1.0, self.settings.batch_size / len(labels)),
+            clipping_bound=1.0,
             random_state=seed,
         )
         fitted = classifier.fit(inputs.contiguous().numpy(), labels.numpy())
@@ -167,19 +189,25 @@ class Bench:
         flat: nn.Module = released.network
         return flat
 
-    def _network(self, job: Job, seed: int) -> ResNet:
+    def network(self, job: Job, seed: int) -> nn.Module:
+        """A new one of this kind."""
         additive = job.strategy is Strategy.ADDITIVE
+        kind = PreactivatedResNet if self.settings.blocks == "pre-activated" else ResNet
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            net = ResNet(
-                channels=int(self.pictures.shape[1]),
-                classes=self.classes,
-                depth=self.settings.depth,
-                perturbation=Perturbation(strategy=job.strategy, gamma=job.gamma),
-                input_noise=job.gamma / 2.0 if additive else 0.0,
-                skip=job.skip,
-                normalisation="group" if job.dpsgd else "batch",
-            )
+            members: list[nn.Module] = [
+                kind(
+                    channels=int(self.pictures.shape[1]),
+                    classes=self.classes,
+                    depth=self.settings.depth,
+                    perturbation=Perturbation(strategy=job.strategy, gamma=job.gamma),
+                    input_noise=job.gamma / 2.0 if additive else 0.0,
+                    skip=job.skip,
+                    normalisation="group" if job.dpsgd else "batch",
+                )
+                for _ in range(job.together)
+            ]
+        net = members[0] if len(members) == 1 else Together(members)
         return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _key(self, job: Job) -> dict[str, Any]:
@@ -187,8 +215,12 @@ class Bench:
         return asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
 
 
-def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...]) -> Tensor:
-    """Pixels from [0, 1] to [-2, 2] by public bounds, channels first, in channels-last memory."""
+def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...], pool: int) -> Tensor:
+    """Pixels from [0, 1] to [-2, 2] by public bounds, channels first, in channels-last memory.
+
+    With `pool` above 1 so many by so many pixels are averaged.
+    """
     full = (*shape, 1) if len(shape) == 2 else shape
     pixels = 4.0 * torch.from_numpy(rows).reshape(-1, *full) - 2.0
-    return pixels.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    small = F.avg_pool2d(pixels.permute(0, 3, 1, 2), pool)
+    return small.contiguous(memory_format=torch.channels_last)
