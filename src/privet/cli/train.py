@@ -19,7 +19,7 @@ from privet import _check
 from privet.cli import _folder
 from privet.cli._data import Bounds, Folder, Label, dataset, remembered
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
-from privet.errors import InvalidArgument, MissingFile
+from privet.errors import InvalidArgument, MissingFile, PrivetError
 from privet.methods.catalogue import method_names, method_type
 
 if TYPE_CHECKING:
@@ -217,10 +217,13 @@ def train(
     with _folder.begun(out), busy, progress_bar(show=not as_json) as progress:
         terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects}
         account = _folder.ledger_of(ledger, out, epsilon, delta, **terms)
-        done = trained_by(
-            method, rows, plan, rng=source_of(seed), ledger=account, progress=progress,
-            folder=out, resume=resume,
-        )  # fmt: skip
+        try:
+            done = trained_by(
+                method, rows, plan, rng=source_of(seed), ledger=account, progress=progress,
+                folder=out, resume=resume,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            raise PrivetError(_interrupted(out)) from None
     config = {
         "data": found.name,
         "epsilon": epsilon,
@@ -234,6 +237,15 @@ def train(
     given = Given(purpose=purpose, curator=curator, region=region)
     _leave(out, method, done, plan, found, domain, config, given,
            remembered(out, data, label, bounds, files), begun, as_json)  # fmt: skip
+
+
+def _interrupted(out: Path) -> str:
+    """What is left after Ctrl-C."""
+    if (out / "checkpoint.safetensors").exists():
+        return (
+            f"interrupted; what was done is kept: the same command with --resume goes on in {out}"
+        )
+    return "interrupted; what was charged stays charged, and this method cannot be resumed"
 
 
 def _can_predict(kind: type[Method[Any]], found: Dataset) -> None:

@@ -223,3 +223,55 @@ def test_seeded_source_of_another_object_is_the_same_run(tmp_path):
     interrupted(tmp_path, at=5, schedule=SCHEDULE, rng=seeded(2))
     again = run(schedule=SCHEDULE, rng=seeded(2), checkpoints=Checkpoints(folder=tmp_path, every=2))
     assert again.steps_done == 9
+
+
+def scheduled():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
+    decay = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    return {"model": model, "optimizer": optimizer, "scheduler": decay, "schedule": SCHEDULE}
+
+
+def test_a_learning_rate_scheduler_is_part_of_the_checkpoint(tmp_path):
+    whole = run(**scheduled())
+    assert whole.optimizer.param_groups[0]["lr"] == pytest.approx(0.4 * 0.5**4)
+    interrupted(tmp_path, at=5, every=2, **scheduled())
+    again = run(checkpoints=Checkpoints(folder=tmp_path, every=2), **scheduled())
+    assert torch.equal(weights(whole.model), weights(again.model))
+    assert again.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"]
+    with pytest.raises(InvalidArgument, match="scheduler"):
+        start(learning_rates=0.1, **scheduled())
+
+
+def stopped_by_hand(training, at=None):
+    with contextlib.suppress(KeyboardInterrupt), training:
+        for batch in training:
+            if batch.step == at:
+                raise KeyboardInterrupt
+            training.step(losses_of(training.model, batch))
+
+
+def test_an_interrupt_by_hand_saves_the_last_whole_step(tmp_path):
+    """Ctrl-C in the middle of step 5 keeps steps 0 to 4, though every 100th would be saved."""
+    whole = run(**scheduled())
+    where = Checkpoints(folder=tmp_path, every=100)
+    stopped_by_hand(start(checkpoints=where, **scheduled()), at=5)
+    again = start(checkpoints=where, **scheduled())
+    assert again.steps_done == 5
+    stopped_by_hand(again)
+    assert torch.equal(weights(whole.model), weights(again.model))
+
+
+def test_an_interrupt_inside_a_release_saves_nothing_half_done(tmp_path, monkeypatch):
+    where = Checkpoints(folder=tmp_path, every=2)
+    training = start(checkpoints=where, schedule=SCHEDULE)
+    step = training.optimizer.step
+
+    def breaks(*a, **k):
+        if training.steps_done == 5:
+            raise KeyboardInterrupt
+        return step(*a, **k)
+
+    monkeypatch.setattr(training.optimizer, "step", breaks)
+    stopped_by_hand(training)
+    assert start(checkpoints=where, schedule=SCHEDULE).steps_done == 4

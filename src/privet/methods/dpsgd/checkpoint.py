@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from privet import _check
 from privet._files import write_whole
@@ -109,6 +110,19 @@ def pack_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, A
             "optimizer", type(optimizer).__name__, "one whose settings are numbers, words and lists"
         ) from None
     return tensors, facts
+
+
+def pack_scheduler(scheduler: LRScheduler | None) -> dict[str, Any] | None:
+    """A learning-rate scheduler's state, JSON-ready."""
+    if scheduler is None:
+        return None
+    state = scheduler.state_dict()
+    try:
+        return dict(json.loads(json.dumps(state, allow_nan=False)))
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "scheduler", type(scheduler).__name__, "one whose state is numbers, words and lists"
+        ) from None
 
 
 def unpack_optimizer(

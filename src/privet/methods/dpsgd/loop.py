@@ -87,6 +87,7 @@ class Training:
         self._processes = current() if processes is None else processes
         self._bound = float(schedule.bounds[0])
         self._step = 0
+        self._finishing = False
         self._batch: Batch | None = None
         self._mixing: MixingCheck | None = None
         self._agreement = AgreementCheck(model, views=settings.views)
@@ -121,6 +122,8 @@ class Training:
         trace: TracebackType | None,
     ) -> None:
         self._stop_recording()
+        if kind is KeyboardInterrupt and not self._finishing:
+            self.save()  # between two steps: what is saved was released
         if error is not None and self._batch is not None and self._batch.made_up:
             error.add_note(
                 "this was a batch of made-up rows that checks whether examples mix; if the loop "
@@ -292,6 +295,7 @@ class Training:
 
     def _finish(self, t: int) -> None:
         """The release: everything after this function's noise is post-processing."""
+        self._finishing = True
         part, expected = self._sum, self.sampler.expected_batch(t)
         z = float(self.schedule.noise_multipliers[t])
         adaptive = self.schedule.adaptive
@@ -332,9 +336,12 @@ class Training:
                 group["lr"] = float(self._settings.learning_rates[t])
         clear_other_gradients(self.model, self.optimizer, self._sum.views)
         self.optimizer.step()
+        if self._settings.scheduler is not None:
+            self._settings.scheduler.step()
         if self._average is not None:
             self._average.update()
         self._step = t + 1
+        self._finishing = False
         where = self._settings.checkpoints
         if where is not None and (
             self._step % where.every == 0 or self._step == self.schedule.steps
@@ -454,6 +461,7 @@ class Training:
             "same": self._sameness(),
             "optimizer": optimizer,
             "size": self._size,
+            "scheduler": saved.pack_scheduler(self._settings.scheduler),
         }
         if self._average is not None:
             tensors |= {f"average/{name}": t for name, t in self._average.tensors.items()}
@@ -489,6 +497,8 @@ class Training:
             for name, t in self._average.tensors.items():
                 t.copy_(tensors[f"average/{name}"])
             self._average.steps = int(facts["averaged"])
+        if self._settings.scheduler is not None:
+            self._settings.scheduler.load_state_dict(facts["scheduler"])
         self._size = facts["size"]
         self._step, self._bound = int(facts["step"]), float(facts["bound"])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from privet import _check
 from privet.errors import InvalidArgument
@@ -51,6 +52,7 @@ def private(
     augment: Augment | None = None,
     ema: float | None = None,
     learning_rates: Values | None = None,
+    scheduler: LRScheduler | None = None,
     checkpoints: Checkpoints | None = None,
     charge_block: int | None = None,
     kernel_choice: KernelChoice | None = None,
@@ -93,6 +95,8 @@ def private(
       `augment(row, generator)`; an example's gradient is the mean over its views, then clipped.
     - `ema`: decay of a moving average of the weights, see `training.averaged_model`.
     - `learning_rates`: eta_t for all groups of the optimiser; left alone if None.
+    - `scheduler`: one of torch.optim.lr_scheduler instead, stepped after every step and kept in
+      checkpoints; a loop that steps one by itself starts it anew when it is resumed.
     - `checkpoints`: where to save; a run found there goes on from its last checkpoint, a seeded one
       bit for bit as if it had never stopped.
     - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
@@ -158,6 +162,8 @@ def private(
     rates = (
         None if learning_rates is None else values("learning_rates", learning_rates, schedule.steps)
     )
+    if rates is not None and scheduler is not None:
+        raise InvalidArgument("scheduler", "given", "left out where learning_rates are given")
     views = _check.count("views", views)
     if batch_invariant and micro_batch not in (None, 1):
         raise InvalidArgument("micro_batch", micro_batch, "1, or none, with batch_invariant=True")
@@ -185,6 +191,7 @@ def private(
             views=views,
             augment=augment,
             learning_rates=rates,
+            scheduler=scheduler,
             checkpoints=checkpoints,
             charge_block=_check.count("charge_block", charge_block),
             check_mixing=check_mixing,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch.optim.lr_scheduler import LRScheduler
 
 from privet import premises
 from privet.methods.dpsgd.checkpoint import Checkpoints
@@ -48,6 +49,7 @@ class Settings:
     views: int
     augment: Augment | None
     learning_rates: Array | None
+    scheduler: LRScheduler | None
     checkpoints: Checkpoints | None
     charge_block: int
     check_mixing: bool = True
