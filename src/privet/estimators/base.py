@@ -131,7 +131,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway,
             stated=preparation(self),
         )  # fmt: skip
-        with threads(None, numbers=len(records) * max(1, plan.facts.features)):
+        with threads(None, numbers=plan.facts.records * max(1, plan.facts.features)):
             found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
 
