@@ -16,7 +16,7 @@ from privet.mechanisms import Gaussian
 from privet.methods.pate import Aggregator, Answers
 from privet.noise import Source, seeded
 from privet.papers.adaptive_laplace.audit import audit_record
-from privet.papers.autoencoder.audit import audit_output_layer
+from privet.papers.autoencoder.audit import audit_hub, audit_output_layer
 from privet.papers.residual.audit import audit_published as audit_noisy_copies
 from privet.papers.tight_privacy_cost import audit_published as audit_closed_form
 
@@ -47,6 +47,10 @@ def _adaptive_laplace(b: Budget) -> Finding:
 
 def _autoencoder(b: Budget) -> Finding:
     return audit_output_layer(epsilon=b.epsilon, trials=b.trials, rng=b.rng)
+
+
+def _behaviour(b: Budget) -> Finding:
+    return audit_hub(epsilon=b.epsilon, trials=b.trials, rng=b.rng)
 
 
 def _residual(b: Budget) -> Finding:
@@ -89,6 +93,7 @@ AUDITS: dict[str, Callable[[Budget], Finding]] = {
     "pate": _pate,
     "residual": _residual,
     "autoencoder": _autoencoder,
+    "behaviour": _behaviour,
 }
 
 

@@ -28,7 +28,7 @@ from privet.papers.autoencoder.compared import (
 )
 from privet.papers.autoencoder.compared.autoencoders import _order_two
 from privet.papers.autoencoder.compared.functional import _rows
-from privet.papers.autoencoder.compared.regression import logistic_regression
+from privet.papers.autoencoder.compared.regression import columns, logistic_regression
 
 PRIVATE: tuple[Any, ...] = (FunctionalMechanism, PerturbedHistogram, FilterPriority)
 DEEP: tuple[Any, ...] = (DeepAutoencoder, TruncatedAutoencoder, ConditionalRBM, SocialRBM)
@@ -122,7 +122,8 @@ def test_bounds_of_fm_against_all_corners(d: int) -> None:
 
 
 def test_rows_of_fm_are_in_the_unit_ball(split: tuple[Examples, Examples]) -> None:
-    assert np.linalg.norm(_rows(split[0]), axis=1).max() <= 1.0
+    for made in (columns(split[0]), split[0].own()):
+        assert np.linalg.norm(_rows(made), axis=1).max() <= 1.0
 
 
 def test_histogram_grids_follow_the_public_size() -> None:

@@ -22,7 +22,7 @@ from privet.papers.autoencoder.findings import Results, findings, interval
 QUICK = AutoencoderSettings()
 TINY = AutoencoderSettings(
     data=("health",), models=("dPAH", "FM", "DPME", "SctRBM", "dA"), epsilons=(1.0, 8.0),
-    rates=(0.5, 1.0), seeds=2, users=40, days=30, steps=20,
+    rates=(0.5, 1.0), seeds=2, users=40, days=30, steps=20, hidden=16, published_steps=4,
 )  # fmt: skip
 
 

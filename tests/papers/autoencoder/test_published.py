@@ -9,17 +9,25 @@ import pytest
 import torch
 
 from privet.audit import OneShotAudit, Verdict
+from privet.data.behaviour_health import health_network
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Standing
 from privet.ledger import Ledger
+from privet.methods.autoencoder.behaviour import Examples
 from privet.noise import seeded
-from privet.papers.autoencoder.audit import audit_output_layer, neighbours
+from privet.papers.audits import audit_published
+from privet.papers.autoencoder.audit import audit_hub, audit_output_layer, neighbours
 from privet.papers.autoencoder.published import (
     MinMax,
     Perturbation,
     PublishedDPA,
     PublishedStack,
     unit_inputs,
+)
+from privet.papers.autoencoder.published_behaviour import (
+    PublishedDPAH,
+    first_units,
+    hub_coefficients,
 )
 from privet.papers.classifier import Facts
 
@@ -179,3 +187,36 @@ def test_the_whole_algorithm_audited() -> None:
         rng=seeded(0),
     )
     assert finding.verdict is Verdict.FALSIFIED and finding.audited > 1.5
+
+
+def test_behaviour_as_published_has_its_claim_and_a_day_that_breaks_it() -> None:
+    """One day of a hub is in the tuples of all friends: the claim for a tuple is falsified."""
+    model = PublishedDPAH(epsilon=1.0, hidden=(1, 1))
+    moved = np.abs(
+        hub_coefficients(model, 300, active=True) - hub_coefficients(model, 300, active=False)
+    ).sum()
+    assert moved > 20 * model.plan(301, 1).coefficients(0).published
+    found = audit_hub(epsilon=1.0, trials=2000, rng=seeded(0))  # false alarm: 5%, the seed is fixed
+    assert found.verdict is Verdict.FALSIFIED and found.audited > 2.0
+    alone = audit_hub(epsilon=1.0, trials=2000, rng=seeded(0), friends=0)
+    assert alone.verdict is not Verdict.FALSIFIED  # without friends nothing of it is left
+    assert audit_published("behaviour", epsilon=1.0, delta=1e-5, trials=500).audited > 1.0
+
+
+def test_dynamic_biases_are_inside_the_first_layer() -> None:
+    """Lags and influence move the hidden units; epsilon scales the noise of each layer."""
+    rows = Examples.of(health_network(users=20, days=30, seed=0).panel, range(5, 30))
+    model = PublishedDPAH(hidden=(4, 3), steps=3, pretraining_steps=3, random_state=0).fit(rows)
+    x, social, user = model.inputs(rows)
+    assert x.shape[1] == 4 * 30 and float(x.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert float(social.max()) <= 1.0 and float(social.max()) > 0.0
+    w, eta = model.weights_[0], torch.ones(20, 1, dtype=torch.float64)
+    here, none = (first_units(x, social * on, user, w, eta) for on in (1.0, 0.0))
+    assert (here[social > 0] > none[social > 0]).all()
+    lag = x.clone()
+    lag[:, 30:60] += 0.1
+    assert not torch.allclose(first_units(lag, social, user, w, eta), here)
+    plan = model.plan(len(rows), 120)
+    assert plan.scale(0) == 120 * (4 + 4) and plan.scale(2) == 3 + 9 / 4
+    elsewhere = Examples.of(health_network(users=30, days=20, seed=1).panel, range(5, 20))
+    assert np.isfinite(model.predict_proba(elsewhere)).all()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privet.audit import Finding, OneShotAudit, laplace_score
 from privet.noise import Source
 from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
+from privet.papers.autoencoder.published_behaviour import PublishedDPAH, hub_coefficients
 from privet.papers.classifier import Facts
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,32 @@ def audit_output_layer(*, epsilon: float, trials: int, rng: Source) -> Finding:
         codes = MinMax.of(hidden)(hidden).numpy()
         return np.asarray(plan.coefficients(1).sum(codes, np.eye(2)[y]).value)
 
-    present, absent, scale = coefficients(outlier), coefficients(rows), plan.scale(1)
+    return _audit(
+        "deep private auto-encoder as published, output layer", coefficients(outlier),
+        coefficients(rows), plan.scale(1), epsilon=epsilon, trials=trials, rng=rng,
+    )  # fmt: skip
+
+
+def audit_hub(*, epsilon: float, trials: int, rng: Source, friends: int = 300) -> Finding:
+    """dPAH's claim for a tuple against the first PA's perturbed coefficients: one day of a hub.
+
+    Weights are fixed and public here, so what is found is the influence inside the layer alone.
+
+    **Guarantee** a true claim is called falsified with probability at most 5%.
+    """
+    model = PublishedDPAH(epsilon=epsilon, hidden=(1, 1))
+    present, absent = (hub_coefficients(model, friends, active=a) for a in (True, False))
+    return _audit(
+        "dPAH as published, its first layer: one day of somebody with many friends", present,
+        absent, model.plan(friends + 1, 1).scale(0), epsilon=epsilon, trials=trials, rng=rng,
+    )  # fmt: skip
+
+
+def _audit(
+    what: str, present: Floats, absent: Floats, scale: float, *, epsilon: float, trials: int,
+    rng: Source,
+) -> Finding:  # fmt: skip
+    """The likelihood ratio of coefficients with Laplace noise, and without for control."""
 
     def draws(value: Floats, noise: float) -> Callable[[int, Source], Floats]:
         def scores(n: int, own: Source) -> Floats:
@@ -54,7 +80,7 @@ def audit_output_layer(*, epsilon: float, trials: int, rng: Source) -> Finding:
         return scores
 
     return OneShotAudit(trials=trials, pilot=max(trials // 10, 100)).run(
-        what="deep private auto-encoder as published, output layer",
+        what=what,
         with_record=draws(present, 1.0),
         without_record=draws(absent, 1.0),
         control=(draws(present, 0.0), draws(absent, 0.0)),

@@ -23,20 +23,27 @@ from privet.papers.autoencoder.compared import (
     TruncatedAutoencoder,
 )
 from privet.papers.autoencoder.panels import copenhagen
+from privet.papers.autoencoder.published_behaviour import PublishedDPAH
 
 if TYPE_CHECKING:
     from privet.papers.autoencoder.experiment import AutoencoderSettings
 
-PRIVATE = ("dPAH", "FM", "FM, tight", "DPME", "FP")
+PUBLISHED = "dPAH as published"
+PRIVATE = ("dPAH", PUBLISHED, "FM", "FM, all columns", "FM, tight", "DPME", "FP")
 NOT_PRIVATE = ("dA", "TdA", "CRBM", "SctRBM")
 MODELS = (*PRIVATE, *NOT_PRIVATE)
-DATA = ("health", "copenhagen")
+DATA = ("health", "weekly", "copenhagen")
 UNITS = ("user", "record")
 DELTA = 1e-5
 """dPAH's; the other private models are pure."""
 LAGS = 3
-HORIZON = {"health": 0.2, "copenhagen": 0.25}
+HORIZON = {"health": 0.2, "weekly": 0.2, "copenhagen": 0.25}
 """The share of days, the last ones, whose statuses are predicted."""
+
+
+def units_of(model: str) -> tuple[str, ...]:
+    """Whom a private model is run for; the paper claims its own for tuples alone."""
+    return ("record",) if model == PUBLISHED else UNITS
 
 
 @final
@@ -60,6 +67,16 @@ class Trained:
         return (self.data, self.seed, self.sampled if self.rate < 1.0 else "days", self.rate)
 
 
+def by_week(panel: Panel) -> Panel:
+    """Means of the recorded days of each week; a week with none is not recorded."""
+    weeks = panel.days // 7
+    days = panel.values[:, : 7 * weeks].reshape(len(panel.users), weeks, 7, -1)
+    there = ~np.isnan(days)
+    mean = np.nansum(days, axis=2) / np.maximum(there.sum(axis=2), 1)
+    values = np.where(there.any(axis=2), mean, np.nan)
+    return replace(panel, name=f"{panel.name}, weekly", values=values, season=0)
+
+
 @final
 class Bench:
     """Makes examples for cells and keeps the last ones: cells come sorted."""
@@ -76,11 +93,14 @@ class Bench:
             case "health":
                 s = self.settings
                 return health_network(users=s.users, days=s.days, seed=seed).panel
+            case "weekly":
+                s = self.settings
+                return by_week(health_network(users=s.users, days=s.days, seed=seed).panel)
             case "copenhagen":
                 whole = copenhagen(self.folder)
                 return whole.before(whole.days - (seed - 1) % 5)
             case _:
-                raise InvalidArgument("data", data, "health or copenhagen")
+                raise InvalidArgument("data", data, "health, weekly or copenhagen")
 
     def examples(self, cell: Trained) -> tuple[Examples, Examples]:
         """Training and test examples; the test days are the same at every rate."""
@@ -114,19 +134,26 @@ class Bench:
         steps: dict[str, Any] = {
             "steps": self.settings.steps,
             "pretraining_steps": self.settings.steps // 4,
+            "learning_rate": self.settings.learning_rate,
             "random_state": cell.seed,
         }
+        one: dict[str, Any] = steps | {"hidden": self.settings.hidden}
+        two: dict[str, Any] = steps | {"hidden": (self.settings.hidden,) * 2}
         match cell.model:
             case "dA":
-                return DeepAutoencoder(**steps)
+                return DeepAutoencoder(**two)
             case "TdA":
-                return TruncatedAutoencoder(**steps)
+                return TruncatedAutoencoder(**two)
             case "CRBM":
-                return ConditionalRBM(**steps)
+                return ConditionalRBM(**one)
             case "SctRBM":
-                return SocialRBM(**steps)
+                return SocialRBM(**one)
         if cell.epsilon is None or cell.unit is None:
             raise InvalidArgument("model", cell.model, "one of the models of the comparison")
+        if cell.model == PUBLISHED:
+            n = self.settings.published_steps
+            fewer = two | {"steps": n, "pretraining_steps": n // 4}
+            return PublishedDPAH(epsilon=cell.epsilon, **fewer)
         paid: dict[str, Any] = {
             "epsilon": cell.epsilon, "unit": cell.unit, "random_state": cell.seed,
         }  # fmt: skip
@@ -135,6 +162,8 @@ class Bench:
                 return BehaviourPredictor(delta=DELTA, lags=LAGS, **paid)
             case "FM":
                 return FunctionalMechanism(**paid)
+            case "FM, all columns":
+                return FunctionalMechanism(all_columns=True, **paid)
             case "FM, tight":
                 return FunctionalMechanism(tight=True, **paid)
             case "DPME":

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
+from privet.data.behaviour_health import ATTRIBUTES
 from privet.errors import InvalidArgument
 from privet.papers.autoencoder import figures
-from privet.papers.autoencoder.cells import DATA, MODELS, PRIVATE, UNITS, Bench, Trained
+from privet.papers.autoencoder.cells import (
+    DATA,
+    LAGS,
+    MODELS,
+    NOT_PRIVATE,
+    PRIVATE,
+    PUBLISHED,
+    UNITS,
+    Bench,
+    Trained,
+    units_of,
+)
+from privet.papers.autoencoder.compared import DeepAutoencoder
 from privet.papers.autoencoder.findings import Results, as_rows, findings, interval
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.autoencoder.published_behaviour import PublishedDPAH
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
 
 
 @final
@@ -21,7 +36,10 @@ class AutoencoderSettings(Settings):
     """All of a run. `users` and `days` are those of the generated network."""
 
     data: tuple[str, ...] = setting(
-        DATA, help="health (generated) or copenhagen; both by default.", among=DATA, picks=True
+        DATA,
+        help="health or weekly (generated) or copenhagen; all by default.",
+        among=DATA,
+        picks=True,
     )
     models: tuple[str, ...] = setting(
         MODELS, help="Only these models.", option="model", among=MODELS, picks=True
@@ -42,6 +60,10 @@ class AutoencoderSettings(Settings):
     days: int = setting(300, help="Days of the generated network.", least=20)
     steps: int = setting(1000, help="Steps of the deep models that are not private.", least=1)
     """After a quarter as many of pre-training."""
+    hidden: int = setting(200, help="Units of each layer of the deep models.", least=1)
+    learning_rate: float = setting(1e-3, help="Of the deep models.", least=1e-9)
+    published_steps: int = setting(400, help="Steps of dPAH as published.", least=1)
+    published_seeds: int = setting(2, help="Seeds of dPAH as published, which is slow.", picks=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +85,8 @@ class AutoencoderSettings(Settings):
     def trainings(self) -> list[Trained]:
         """Every model to be trained once, those with the same examples together."""
         found = dict.fromkeys((*self._figure_2(), *self._figure_3()))
-        return sorted(found, key=lambda c: [str(part) for part in c.key])
+        few = (c for c in found if c.model != PUBLISHED or c.seed <= self.published_seeds)
+        return sorted(few, key=lambda c: [str(part) for part in c.key])
 
     def _figure_2(self) -> Iterator[Trained]:
         for data in self.data:
@@ -79,8 +102,10 @@ class AutoencoderSettings(Settings):
         at: dict[str, Any] = {
             "data": data, "model": model, "seed": seed, "rate": rate, "sampled": sampled,
         }  # fmt: skip
+        if model == PUBLISHED and sampled == "users":
+            return
         if model in PRIVATE:
-            for unit in UNITS if sampled == "days" else UNITS[:1]:
+            for unit in units_of(model) if sampled == "days" else UNITS[:1]:
                 yield Trained(**at, epsilon=self.epsilon, unit=unit)
         elif sampled == "days" or model == "dA":
             yield Trained(**at, epsilon=None, unit=None)
@@ -90,7 +115,7 @@ class AutoencoderSettings(Settings):
             for seed in self.numbers:
                 for model in self.models:
                     for epsilon in self.epsilons if model in PRIVATE else ():
-                        for unit in UNITS:
+                        for unit in units_of(model):
                             yield Trained(
                                 data=data, model=model, seed=seed, epsilon=epsilon, unit=unit
                             )
@@ -101,7 +126,15 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     """Figures 2 and 3: accuracy against sampling rate and epsilon; the paper's orderings tested."""
 
     name = "autoencoder"
-    quick: ClassVar = {"both": AutoencoderSettings()}
+    quick: ClassVar = {"all": AutoencoderSettings()}
+    paper: ClassVar = {
+        "all": AutoencoderSettings(steps=10_000, published_steps=4_000, published_seeds=5)
+    }
+    shows: ClassVar = (
+        Shown(of="Figure 1", rows="architecture"),
+        Shown(of="Figure 2", picture="health-accuracy-against-cardinality", rows="rows"),
+        Shown(of="Figure 3", picture="health-accuracy-against-epsilon", rows="rows"),
+    )
 
     @cached_property
     def bench(self) -> Bench:
@@ -119,9 +152,23 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     def _trained(self, one: Trained, told: Told) -> Row:
         return self.kept(asdict(one), lambda: self.bench.run(one))
 
+    def expected_seconds(self) -> float:
+        """From twenty steps of a deep model; the models without steps take seconds in all."""
+        s = self.settings
+        train, _ = self.bench.examples(s.trainings()[0])
+        began = time.perf_counter()
+        DeepAutoencoder(hidden=(s.hidden,) * 2, steps=20, pretraining_steps=0).fit(train)
+        step = (time.perf_counter() - began) / 20
+        cost = {PUBLISHED: 4.0 * s.published_steps} | dict.fromkeys(NOT_PRIVATE, 1.25 * s.steps)
+        return sum(step * cost.get(c.model, 0.0) for c in s.trainings())
+
     def collect(self, found: list[Any]) -> Row:
         """Rows, and the paper's orderings."""
-        return {"rows": found, "findings": as_rows(findings(found, self.settings))}
+        return {
+            "rows": found,
+            "findings": as_rows(findings(found, self.settings)),
+            "architecture": architecture(self.settings),
+        }
 
     def draw(self, results: Row) -> list[Path]:
         """Both figures for each data set."""
@@ -130,6 +177,23 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     def text(self, results: Row) -> str:
         """Both figures as tables, and the orderings."""
         return tables(results, self.settings)
+
+
+def architecture(settings: AutoencoderSettings) -> list[Row]:
+    """Figure 1 in numbers: the layers of dPAH as published, and the noise of each at epsilon 1."""
+    attributes, lags = len(ATTRIBUTES), LAGS
+    model = PublishedDPAH(hidden=(settings.hidden,) * 2)
+    plan = model.plan(1, attributes * (lags + 1))
+    names = ("first private auto-encoder", "second private auto-encoder", "output")
+    return [
+        {
+            "layer": name,
+            "inputs": plan.sizes[k],
+            "units": 1 if name == "output" else plan.sizes[k + 1],
+            "sensitivity": plan.coefficients(k).published,
+        }
+        for k, name in enumerate(names)
+    ]
 
 
 def tables(results: Row, settings: AutoencoderSettings) -> str:

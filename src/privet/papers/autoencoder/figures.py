@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {
-    "dPAH": "#1b6ca8", "FM": "#d1495b", "FM, tight": "#e9a03b", "DPME": "#8a5a9b", "FP": "#b08968",
-    "dA": "#22303c", "TdA": "#6b7a88", "CRBM": "#a9b4bd", "SctRBM": "#4c8c4a",
+    "dPAH": "#1b6ca8", "dPAH as published": "#5fb0d9", "FM": "#d1495b", "FM, tight": "#e9a03b",
+    "DPME": "#8a5a9b", "FP": "#b08968", "FM, all columns": "#f2a6b3", "dA": "#22303c",
+    "TdA": "#6b7a88", "CRBM": "#a9b4bd", "SctRBM": "#4c8c4a",
 }  # fmt: skip
 
 

@@ -78,10 +78,15 @@ class Perturbation:
             quadratic=torch.from_numpy(quadratic),
         )
 
-    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """The perturbed loss of eq. 11 at W = weights (d x b), without its constant."""
-        linear = (0.5 - targets).T @ hidden + self.linear
-        curved = weights @ (hidden.T @ hidden) / 8.0
+    def loss(
+        self, hidden: Tensor, targets: Tensor, weights: Tensor, *, weight: float = 1.0
+    ) -> Tensor:
+        """The perturbed loss of eq. 11 at W = weights (d x b), without its constant.
+
+        `weight` is how many records each row stands for, where they are a sample of all.
+        """
+        linear = weight * ((0.5 - targets).T @ hidden) + self.linear
+        curved = weights @ (hidden.T @ hidden) * (weight / 8.0)
         noise = (self.quadratic @ weights[:, :, None])[:, :, 0]
         return ((linear + curved + noise) * weights).sum()
 
@@ -191,7 +196,7 @@ class PublishedStack:
         code = rows
         for k in range(len(self.layers)):
             noise = Perturbation.draw(plan.coefficients(k), plan.scale(k), rng.child("layer", k))
-            start = _start(code.shape[1], self.layers[k])
+            start = start_weights(code.shape[1], self.layers[k])
             weights.append(self.pretrain(code, start, noise))
             hidden = torch.sigmoid(code @ weights[-1])
             ranges.append(MinMax.of(hidden))
@@ -199,8 +204,8 @@ class PublishedStack:
         last = len(self.layers)
         noise = Perturbation.draw(plan.coefficients(last), plan.scale(last), rng.child("output"))
         output = torch.zeros(plan.facts.outputs, code.shape[1], dtype=torch.float64)
-        output = self._descend([output], lambda w: noise.loss(code, labels, w[0]), len(rows))[0]
-        tuned = self._descend(
+        output = self.descend([output], lambda w: noise.loss(code, labels, w[0]), len(rows))[0]
+        tuned = self.descend(
             [*weights, output],
             lambda w: noise.loss(encode(rows, tuple(w[:-1]), tuple(ranges)), labels, w[-1]),
             len(rows),
@@ -216,9 +221,9 @@ class PublishedStack:
         def loss(w: list[Tensor]) -> Tensor:
             return noise.loss(torch.sigmoid(rows @ w[0]), rows, w[0])
 
-        return self._descend([start], loss, len(rows))[0]
+        return self.descend([start], loss, len(rows))[0]
 
-    def _descend(self, weights: list[Tensor], loss: Any, records: int) -> list[Tensor]:
+    def descend(self, weights: list[Tensor], loss: Any, records: int) -> list[Tensor]:
         """Gradient descent (Adam) on the loss per record, rows of every matrix held in a ball."""
         found = [w.clone().requires_grad_(True) for w in weights]
         first = [torch.zeros_like(w) for w in weights]
@@ -285,7 +290,7 @@ def encode(rows: Tensor, weights: tuple[Tensor, ...], ranges: tuple[MinMax, ...]
     return rows
 
 
-def _start(inputs: int, units: int) -> Tensor:
+def start_weights(inputs: int, units: int) -> Tensor:
     """Where training starts is public."""
     generator = torch.Generator().manual_seed(0)
     return 0.1 * torch.randn(inputs, units, generator=generator, dtype=torch.float64)

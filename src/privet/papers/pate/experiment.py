@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -31,6 +31,7 @@ from privet.papers.pate.rows import (
     AUTOENCODED,
     CONTROL,
     DPSGD,
+    FEW,
     GUESS,
     MEAN_MAP,
     MEAN_TEACHER,
@@ -72,6 +73,11 @@ class PATESettings(Settings):
         (2.0, 4.0, 16.0), help="Other budgets, for the curves.", option="other-epsilon", picks=True
     )
     seeds: int = setting(3, help="How many seeds.", least=1, picks=True)
+    few: tuple[int, ...] = setting(
+        (5, 10), help="Also with labels for so many public volumes.", option="labelled", least=1,
+        picks=True,
+    )  # fmt: skip
+    few_seeds: int = setting(1, help="Seeds of that grid.", least=0, picks=True)
     dimension: int = setting(4, help="Numbers in an autoencoder's code.", least=1)
     widths: tuple[int, ...] = (8, 16, 32)
     reducer_steps: int = 500
@@ -133,14 +139,11 @@ class PATEExperiment(Experiment[PATESettings]):
         """Loaded once."""
         return load(self.settings, self.folder)
 
-    @cached_property
-    def trials(self) -> dict[int, Trial]:
+    @cache  # noqa: B019 (an experiment lives as long as the command)
+    def trial(self, seed: int, labelled: int | None = None) -> Trial:
         """A split of the volumes for each seed, with its networks in a folder of their own."""
-        place = self.out / "cells" / self.settings.digest()
-        return {
-            seed: Trial(self.volumes, self.settings, seed, place / f"seed-{seed}")
-            for seed in range(self.settings.seeds)
-        }
+        place = self.out / "cells" / self.settings.digest() / f"seed-{seed}"
+        return Trial(self.volumes, self.settings, seed, place, labelled)
 
     def cells(self) -> Iterator[Cell]:
         """The table for every seed first, then the sweep."""
@@ -154,25 +157,36 @@ class PATEExperiment(Experiment[PATESettings]):
                     if math.isfinite(epsilon) or method != DPSGD:
                         yield self._cell(method, epsilon, seed)
 
-    def _cell(self, method: str, epsilon: float, seed: int) -> Cell:
-        name = f"{method}, epsilon {epsilon:g}, seed {seed}"
-        return Cell(name, partial(self._row, method, epsilon, seed))
+        for seed in range(min(s.few_seeds, s.seeds)):
+            for labelled in s.few:
+                for method, (_, private) in FEW.items():
+                    yield self._cell(method, s.epsilon if private else math.inf, seed, labelled)
 
-    def _row(self, method: str, epsilon: float, seed: int, told: Told) -> Row:
-        trial = self.trials[seed]
+    def _cell(self, method: str, epsilon: float, seed: int, labelled: int | None = None) -> Cell:
+        few = "" if labelled is None else f", {labelled} labelled"
+        name = f"{method}, epsilon {epsilon:g}, seed {seed}{few}"
+        return Cell(name, partial(self._row, method, epsilon, seed, labelled))
+
+    def _row(self, method: str, epsilon: float, seed: int, labelled: int | None, told: Told) -> Row:
+        trial = self.trial(seed, labelled)
         trial.told = told
 
         def earlier(other: str) -> Row:
-            return self._row(other, epsilon, seed, told)
+            private = (METHODS | FEW)[other][1]
+            return self._row(other, epsilon if private else math.inf, seed, labelled, told)
 
-        return self.kept(
-            [method, number_to_json(epsilon), seed],
+        few = [] if labelled is None else [labelled]
+        row = self.kept(
+            [method, number_to_json(epsilon), seed, *few],
             lambda: made_row(trial, method, epsilon, earlier),
         )
+        return row if labelled is None else row | {"labelled": labelled}
 
     def collect(self, found: list[Any]) -> Row:
         """Rows, their means over seeds, and the paper's orderings."""
         s = self.settings
+        few = [row for row in found if "labelled" in row]
+        found = [row for row in found if "labelled" not in row]
         sums = summary(found)
         return {
             "volumes": {"private": s.teachers * s.shard, "public": s.public, "test": s.test,
@@ -181,13 +195,18 @@ class PATEExperiment(Experiment[PATESettings]):
             "rows": found,
             "summary": sums,
             "findings": findings(sums, s.epsilon),
+            "few": [
+                {"labelled": n} | row
+                for n in s.few
+                for row in summary([r for r in few if r["labelled"] == n])
+            ],
         }  # fmt: skip
 
     def draw(self, results: Row) -> list[Path]:
         """Dice by method and against epsilon, and outlines on slices."""
         from privet.papers.pate import figures
 
-        return figures.draw(self.out, results, self.trials[0])
+        return figures.draw(self.out, results, self.trial(0))
 
     def text(self, results: Row) -> str:
         """The table, and which orderings hold."""
@@ -197,6 +216,11 @@ class PATEExperiment(Experiment[PATESettings]):
             f"({found['difference']:+.3f}, mean of {len(found['by_seed'])} seeds)"
             for found in results["findings"]
         ]
+        for n in results["settings"]["few"] if results["few"] else ():
+            lines += ["", f"With labels for {n} public volumes, the others asked about:", ""]
+            lines.append(
+                table(results | {"summary": [r for r in results["few"] if r["labelled"] == n]})
+            )
         return "\n".join(lines)
 
 

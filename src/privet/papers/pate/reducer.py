@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -118,6 +118,10 @@ class ShapeReducer(Reducer):
                 rates.step()
         whole = _bounded(middle).clamp(min=SMALLEST)
         return cls(network=network.eval(), centre=whole, spread=spread, factor=factor)
+
+    def moved_to(self, centre: Array) -> Self:
+        """The same about other centres: those of the queries, in their order."""
+        return replace(self, centre=_bounded(np.asarray(centre)).clamp(min=SMALLEST))
 
     @property
     def target_shape(self) -> tuple[int, ...]:

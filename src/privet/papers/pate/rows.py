@@ -26,6 +26,8 @@ DPSGD, DPSGD_FROM_PUBLIC, DPSGD_BY_SHARD = (
     "DP-SGD", "DP-SGD from public labels", "DP-SGD by shard",
 )  # fmt: skip
 EVERYTHING = "non-private on everything"
+GUESS_NAME = "public network's labels"
+ABOUT_WITH, GUESS_WITH = f"{ABOUT_PUBLIC}, then public labels", f"{GUESS}, then public labels"
 MIXED = (0.1, 0.3, 0.5)
 """Weights of the ensemble in mixtures with the public network."""
 
@@ -33,7 +35,7 @@ MIXED = (0.1, 0.3, 0.5)
 def made_row(trial: Trial, method: str, epsilon: float, earlier: Earlier) -> Row:
     """The row of a method at a budget."""
     began, used = time.perf_counter(), time.process_time()
-    run, _ = METHODS[method]
+    run, _ = (METHODS | FEW)[method]
     row = {
         "method": method,
         "epsilon": number_to_json(epsilon),
@@ -78,8 +80,7 @@ def _autoencoded(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
 
 
 def _about_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
-    reducer = trial.autoencoder(epsilon, trial.public_guess)
-    return _student(trial, ABOUT_PUBLIC, epsilon, reducer)
+    return _student(trial, ABOUT_PUBLIC, epsilon, trial.about_public(epsilon))
 
 
 def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row:
@@ -97,22 +98,32 @@ def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row
 
 
 def _with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
-    """The student of autoencoded PATE, trained on."""
-    row = earlier(AUTOENCODED)
-    name = f"{AUTOENCODED} {epsilon:g}"
-    student = trial.kept(name, trial.fresh)  # there: the row above has trained it
-    network = trial.with_public_labels(name, student)
+    return _trained_on(trial, f"{AUTOENCODED} {epsilon:g}", earlier(AUTOENCODED))
+
+
+def _about_with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
+    return _trained_on(trial, f"{ABOUT_PUBLIC} {epsilon:g}", earlier(ABOUT_PUBLIC))
+
+
+def _guess_with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
+    return _trained_on(trial, GUESS_NAME, earlier(GUESS))
+
+
+def _trained_on(trial: Trial, name: str, row: Row) -> Row:
+    """A student that another row has trained, which goes on with the public labels."""
+    network = trial.with_public_labels(name, trial.kept(name, trial.fresh))
     return {"dice": trial.score(network), "guarantee": row["guarantee"]}
 
 
 def _mean_map(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """Every public volume gets the mean public label map."""
-    return _untaught(trial, "mean map", np.broadcast_to(trial.mean_map, trial.truth.shape))
+    shape = (len(trial.asked), *trial.truth.shape[1:])
+    return _untaught(trial, "mean map", np.broadcast_to(trial.mean_map, shape))
 
 
 def _guess(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     """Every public volume gets what a network trained on other public volumes says."""
-    return _untaught(trial, "public network's labels", trial.public_guess)
+    return _untaught(trial, GUESS_NAME, trial.public_guess)
 
 
 def _untaught(trial: Trial, name: str, labels: Any) -> Row:
@@ -162,5 +173,9 @@ METHODS: dict[str, tuple[Callable[[Trial, float, Earlier], Row], bool]] = {
     DPSGD_BY_SHARD: (_dpsgd_by_shard, True),
 }
 """How each row is made, and whether it has a budget."""
+FEW: dict[str, tuple[Callable[[Trial, float, Earlier], Row], bool]] = {
+    name: METHODS[name] for name in (CONTROL, AUTOENCODED, WITH_PUBLIC, ABOUT_PUBLIC, GUESS, DPSGD)
+} | {ABOUT_WITH: (_about_with_public, True), GUESS_WITH: (_guess_with_public, False)}
+"""Rows where few public volumes have labels: with teachers, and the same without them."""
 SWEPT = (AUTOENCODED, ABOUT_PUBLIC, DPSGD)
 """Rows that are made at other budgets too; those of PATE also without noise."""

@@ -55,9 +55,19 @@ class Trial:
 
     The seed decides the split, the networks' first weights and the noise. Networks are kept in
     `place`, whole or not at all, and read from there when they are asked for again.
+
+    The public volumes are `known`, those with labels, and `asked`, those that teachers are asked
+    about: all of them are both, as in the paper, unless only the first `labelled` have labels.
     """
 
-    def __init__(self, volumes: Volumes, settings: PATESettings, seed: int, place: Path) -> None:
+    def __init__(
+        self,
+        volumes: Volumes,
+        settings: PATESettings,
+        seed: int,
+        place: Path,
+        labelled: int | None = None,
+    ) -> None:
         s = settings
         order = np.random.default_rng(seed).permutation(len(volumes))
         ends = np.cumsum([s.test, s.public, s.teachers * s.shard])
@@ -66,22 +76,32 @@ class Trial:
             volumes.take(order[ends[0] : ends[1]]),
         )
         self.private = volumes.take(order[ends[1] : ends[2]])
-        self.settings, self.seed, self.place = s, seed, place
+        self.known = self.asked = self.public
+        self.settings, self.seed, self.place, self.shared = s, seed, place, place
+        if labelled is not None:
+            self.known = self.public.take(range(labelled))
+            self.asked = self.public.take(range(labelled, s.public))
+            self.place = place / f"{labelled} labelled"
+        self.folds = min(s.folds, len(self.known))
         self.told: Told = lambda what: None
         self.classes = len(volumes.classes)
         self.segmenter = Segmenter(classes=self.classes, channels=s.channels, recipe=s.recipe)
-        self.truth = segmentation.soft_targets(self.public.labels, self.classes).numpy()
-        place.mkdir(parents=True, exist_ok=True)
+        self.truth = segmentation.soft_targets(self.known.labels, self.classes).numpy()
+        self.place.mkdir(parents=True, exist_ok=True)
 
     # Networks
 
     def kept(
-        self, name: str, train: Callable[[], nn.Module], channels: tuple[int, ...] | None = None
+        self,
+        name: str,
+        train: Callable[[], nn.Module],
+        channels: tuple[int, ...] | None = None,
+        place: Path | None = None,
     ) -> nn.Module:
         """The network of this name, from its file or trained and written."""
         from safetensors.torch import load_file, save
 
-        path = self.place / f"{name}.safetensors"
+        path = (place or self.place) / f"{name}.safetensors"
         if path.exists():
             network = self.fresh(0, channels)
             network.load_state_dict(load_file(path))
@@ -119,7 +139,9 @@ class Trial:
         s = self.settings
         shard = self.private.take(range(k * s.shard, (k + 1) * s.shard))
         maps = segmentation.soft_targets(shard.labels, self.classes).numpy()
-        return self.kept(f"teacher-{k}", lambda: self.taught(shard.images, maps, number=k))
+        return self.kept(
+            f"teacher-{k}", lambda: self.taught(shard.images, maps, number=k), place=self.shared
+        )
 
     def twice(self, images: Array, targets: Array, *, number: int) -> nn.Module:
         """Trained for twice as long as a teacher, who has fewer volumes."""
@@ -129,7 +151,7 @@ class Trial:
     def control(self) -> nn.Module:
         """Trained on the public volumes and their labels."""
         return self.kept(
-            "public labels only", lambda: self.twice(self.public.images, self.truth, number=100)
+            "public labels only", lambda: self.twice(self.known.images, self.truth, number=100)
         )
 
     def everything(self) -> nn.Module:
@@ -143,7 +165,7 @@ class Trial:
 
     def _all(self) -> tuple[Array, Array]:
         images, maps = self._hidden()
-        return np.concatenate([images, self.public.images]), np.concatenate([maps, self.truth])
+        return np.concatenate([images, self.known.images]), np.concatenate([maps, self.truth])
 
     # What is publicly known of a label map
 
@@ -153,20 +175,27 @@ class Trial:
         return np.asarray(self.truth.mean(axis=0, keepdims=True))
 
     @cached_property
-    def public_guess(self) -> Array:
-        """What a network says about each public volume that was trained on other public volumes.
+    def crossed_guess(self) -> Array:
+        """What a network says about each labelled public volume that was trained on the others.
 
         Cross-fitted: no network labels a volume whose label it was trained on, so that departures
         of public labels from the guess are like those of answers about an unlabelled volume.
         """
         guess = np.empty_like(self.truth)
-        part = np.arange(len(self.public)) % self.settings.folds
-        for k in range(self.settings.folds):
-            images, maps = self.public.images[part != k], self.truth[part != k]
+        part = np.arange(len(self.known)) % self.folds
+        for k in range(self.folds):
+            images, maps = self.known.images[part != k], self.truth[part != k]
             train = partial(self.twice, images, maps, number=400 + 2 * k)
             network = self.kept(f"public labels but fold {k}", train)
-            guess[part == k] = self.probabilities(network, self.public.images[part == k])
+            guess[part == k] = self.probabilities(network, self.known.images[part == k])
         return guess
+
+    @cached_property
+    def public_guess(self) -> Array:
+        """What public networks say about the volumes that are asked about."""
+        if self.asked is self.known:
+            return self.crossed_guess
+        return self.probabilities(self.control(), self.asked.images)
 
     # PATE
 
@@ -174,7 +203,7 @@ class Trial:
     def answers(self) -> list[NDArray[np.float16]]:
         """What every teacher says about the public volumes: private."""
         return [
-            self.probabilities(self.teacher(k), self.public.images).astype(np.float16)
+            self.probabilities(self.teacher(k), self.asked.images).astype(np.float16)
             for k in range(self.settings.teachers)
         ]
 
@@ -182,7 +211,7 @@ class Trial:
         """Components of the public label maps, as many as are worth their noise."""
         return PCAReducer.fit(self.truth, noise=self.unit_noise(epsilon))
 
-    def autoencoder(self, epsilon: float, centre: Array) -> Reducer:
+    def autoencoder(self, epsilon: float, centre: Array) -> ShapeReducer:
         """Taught with departures of public label maps from a public centre, under the noise."""
         s = self.settings
         return ShapeReducer.fit(
@@ -190,18 +219,25 @@ class Trial:
             widths=s.widths, steps=s.reducer_steps, seed=self.seed,
         )  # fmt: skip
 
+    def about_public(self, epsilon: float) -> Reducer:
+        """The same about what public networks say, volume by volume."""
+        found = self.autoencoder(epsilon, self.crossed_guess)
+        return found.moved_to(self.public_guess)
+
     def unit_noise(self, epsilon: float) -> float:
         """sigma for codes of length 1; none for an infinite budget."""
         s = self.settings
         if math.isinf(epsilon):
             return 0.0
-        return unit_noise(teachers=s.teachers, queries=s.public, epsilon=epsilon, delta=s.delta)
+        return unit_noise(
+            teachers=s.teachers, queries=len(self.asked), epsilon=epsilon, delta=s.delta
+        )
 
     def noisy(
         self, method: str, reducer: Reducer, epsilon: float
     ) -> tuple[Array, NoisyAnswers | None]:
         """Labels for the public volumes, and the release they come from (None without noise)."""
-        name = inputs_name(self.public.images)
+        name = inputs_name(self.asked.images)
         sent = [
             Answers.clipped(
                 reducer.encode(maps), radius=reducer.radius, site=f"site-{k}",
@@ -223,7 +259,7 @@ class Trial:
         """The labels if every teacher sent zeros: what is decoded from noise alone."""
         noise = self.unit_noise(epsilon) * reducer.radius
         rng = np.random.default_rng(self.seed)
-        codes = rng.normal(scale=noise, size=(len(self.public), reducer.dimension))
+        codes = rng.normal(scale=noise, size=(len(self.asked), reducer.dimension))
         return reducer.decode(codes, noise=noise)
 
     def student(self, name: str, labels: Array) -> nn.Module:
@@ -232,13 +268,13 @@ class Trial:
         Soft Dice has its best answer at hard maps even where targets are soft, so we harden first.
         """
         maps = segmentation.soft_targets(labels.argmax(axis=1), self.classes).numpy()
-        return self.kept(name, lambda: self.twice(self.public.images, maps, number=200))
+        return self.kept(name, lambda: self.twice(self.asked.images, maps, number=200))
 
     def with_public_labels(self, name: str, student: nn.Module) -> nn.Module:
         """A student that goes on to learn from the public labels."""
         return self.kept(
             f"{name}, then public labels",
-            lambda: self.taught(self.public.images, self.truth, number=202, start=student),
+            lambda: self.taught(self.known.images, self.truth, number=202, start=student),
         )
 
     # DP-SGD
@@ -305,6 +341,6 @@ class Trial:
         return self.dice(self.probabilities(network, self.test.images))
 
     def label_dice(self, labels: Array) -> list[float]:
-        """Of answered labels against the public truth."""
-        found = segmentation.dice(labels.argmax(axis=1), self.public.labels, self.classes)
+        """Of answered labels against the truth."""
+        found = segmentation.dice(labels.argmax(axis=1), self.asked.labels, self.classes)
         return [float(x) for x in found.mean(axis=0)]

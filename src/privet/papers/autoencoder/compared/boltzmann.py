@@ -8,7 +8,7 @@ from typing import Self, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from privet.methods.autoencoder.behaviour.examples import Examples
@@ -32,7 +32,7 @@ class _ConditionalBoltzmann(BehaviourModel):
     """Real visible units x_t, binary hidden units, both with biases that depend on a condition.
 
     Energy E(x, h | u) = |x - a - A u|^2 / 2 - (b + B u) . h - x^T W h, u the condition; trained by
-    contrastive divergence with one step, then read by a logistic output layer on P[h = 1].
+    contrastive divergence with one step, then fine-tuned with a logistic output layer on P[h = 1].
     """
 
     def __init__(
@@ -56,12 +56,8 @@ class _ConditionalBoltzmann(BehaviourModel):
     def _condition(self, examples: Examples) -> Array:
         """What the biases depend on."""
 
-    @abstractmethod
-    def _fine_tuned(self) -> list[nn.Parameter]:
-        """What the output layer's error may still change, beside the output layer."""
-
     def fit(self, examples: Examples) -> Self:
-        """Contrastive divergence, then the output layer."""
+        """Contrastive divergence, then the output layer and all that leads to it."""
         generator = generator_for(self.random_state)
         x, u = tensor(2.0 * examples.now), tensor(self._condition(examples))
         self._w = weight_matrix(x.shape[1], self.hidden, generator)
@@ -78,7 +74,7 @@ class _ConditionalBoltzmann(BehaviourModel):
             return F.binary_cross_entropy_with_logits(self._logits(x[batch], u[batch]), y[batch])
 
         train(
-            [self._output, self._intercept, *self._fine_tuned()],
+            [self._output, self._intercept, self._w, self._past_hidden, self._bias],
             loss,
             rows=len(x),
             steps=self.steps,
@@ -115,7 +111,7 @@ class _ConditionalBoltzmann(BehaviourModel):
 
 @final
 class ConditionalRBM(_ConditionalBoltzmann):
-    """CRBM: conditioned on the user's own N previous days; hidden units stay as pre-trained.
+    """CRBM: conditioned on the user's own N previous days.
 
     Taylor, Hinton and Roweis, "Modeling Human Motion Using Binary Latent Variables" (2006).
     """
@@ -123,13 +119,10 @@ class ConditionalRBM(_ConditionalBoltzmann):
     def _condition(self, examples: Examples) -> Array:
         return examples.past.reshape(len(examples), -1)
 
-    def _fine_tuned(self) -> list[nn.Parameter]:
-        return []
-
 
 @final
 class SocialRBM(_ConditionalBoltzmann):
-    """SctRBM: conditioned also on friends' influence and the calendar, and fine-tuned.
+    """SctRBM: conditioned also on friends' influence and the calendar.
 
     Li, Du, Li, Li, Gao and Zhang, "A Deep Learning Approach to Link Prediction in Dynamic Networks"
     (2014); Phan, Dou, Piniewski and Kil, "Social Restricted Boltzmann Machine: Human Behavior
@@ -140,6 +133,3 @@ class SocialRBM(_ConditionalBoltzmann):
         social = examples.social(mean_influence(examples))[:, None]
         own = examples.past.reshape(len(examples), -1)
         return np.hstack([own, examples.calendar, social])
-
-    def _fine_tuned(self) -> list[nn.Parameter]:
-        return [self._w, self._past_hidden, self._bias]

@@ -47,6 +47,7 @@ class FunctionalMechanism(BehaviourModel):
         epsilon: float = 1.0,
         unit: str = "user",
         tight: bool = False,
+        all_columns: bool = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class FunctionalMechanism(BehaviourModel):
         self.epsilon = epsilon
         self.unit = unit_named(unit)
         self.tight = tight
+        self.columns = Examples.own if all_columns else columns
         self.ledger = ledger
         self.random_state = random_state
         self.claim_ = None
@@ -61,7 +63,7 @@ class FunctionalMechanism(BehaviourModel):
     def fit(self, examples: Examples) -> Self:
         """Release the coefficients and solve."""
         check_before(examples, self.unit, self.ledger)
-        x = _rows(examples)
+        x = _rows(self.columns(examples))
         d = x.shape[1]
         shape = Moments(features=d, outputs=1, one_hot=False)
         weights = user_weights(examples.user) if self.unit is Unit.USER else None
@@ -99,12 +101,11 @@ class FunctionalMechanism(BehaviourModel):
         )
 
     def predict_proba(self, examples: Examples) -> Array:
-        return sigmoid(_rows(examples) @ self.weights_)
+        return sigmoid(_rows(self.columns(examples)) @ self.weights_)
 
 
-def _rows(examples: Examples) -> Array:
+def _rows(x: Array) -> Array:
     """Columns in [-1, 1] divided by sqrt(d): length at most 1."""
-    x = columns(examples)
     return np.asarray(np.clip(x, -1.0, 1.0) / math.sqrt(x.shape[1]) * (1.0 - 2.0**-30))
 
 
