@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from privet.errors import InvalidArgument
+from privet.methods.pate import unit_noise
 from privet.nets.segmentation import Recipe
 from privet.papers.pate import rows as rows_of
 from privet.papers.pate.dpsgd import PrivateRecipe, records
@@ -53,7 +54,10 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert {p: p.stat().st_mtime_ns for p in files} == files
     assert again["rows"] == first["rows"]
     jobs = len(rows_of.METHODS) + len(rows_of.SWEPT) * len(TINY.sweep) - 1
-    assert len(first["rows"]) == jobs and told[-1] == ("done", jobs, jobs)
+    few = len(rows_of.FEW) * len(TINY.few)
+    assert len(first["rows"]) == jobs and told[-1] == ("done", jobs + few, jobs + few)
+    assert len(first["few"]) == few and {r["labelled"] for r in first["few"]} == {2}
+    assert "With labels for 2 public volumes" in (tmp_path / "tables.md").read_text()
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
     assert all(0.0 <= d <= 1.0 and len(r["dice"]) == 2 for r in by.values() for d in r["dice"])
     for method in (
@@ -261,3 +265,23 @@ def test_each_query_has_its_own_centre():
     np.testing.assert_array_equal(moved[1:], codes[1:])
     with pytest.raises(InvalidArgument, match="one for each centre"):
         reducer.encode(maps[:2])
+
+
+def test_with_few_labels_the_others_are_asked_about_and_their_labels_never_read(tmp_path):
+    """Teachers are those of the paper's reading; another truth of asked volumes changes nothing."""
+    whole = load(TINY, None)
+    one = Trial(whole, TINY, 0, tmp_path / "one", labelled=2)
+    assert (len(one.known), len(one.asked)) == (2, 1) and one.folds == 2
+    assert not set(one.known.names) & set(one.asked.names)
+    two = Trial(whole, TINY, 0, tmp_path / "two", labelled=2)
+    two.asked = replace(two.asked, labels=np.zeros_like(two.asked.labels))
+    for t in (one, two):
+        t.public = t.known  # what is not known cannot be looked at
+    names = [t.about_public(8.0).name for t in (one, two)]
+    assert names[0] == names[1]
+    assert one.unit_noise(8.0) == unit_noise(teachers=2, queries=1, epsilon=8.0, delta=1e-3)
+    assert (tmp_path / "one" / "2 labelled" / "public labels only.safetensors").exists()
+    one.teacher(0)
+    assert (tmp_path / "one" / "teacher-0.safetensors").exists()
+    with pytest.raises(InvalidArgument, match="labelled"):
+        replace(TINY, few=(3,))

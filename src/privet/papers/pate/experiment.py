@@ -87,6 +87,13 @@ class PATESettings(Settings):
     dpsgd_from_public: PrivateRecipe = GOING_ON
     dpsgd_by_shard: PrivateRecipe = BY_SHARD
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if max(self.few, default=0) >= self.public:
+            raise InvalidArgument(
+                "labelled", max(self.few), f"fewer than {self.public} public ones"
+            )
+
     @property
     def volumes(self) -> int:
         """How many volumes the split needs."""
@@ -101,7 +108,7 @@ class PATESettings(Settings):
 GENERATED = PATESettings(
     data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
     recipe=Recipe(steps=40, patch=(16, 16, 16), learning_rate=1e-2), sweep=(2.0, math.inf),
-    seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, folds=2,
+    seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, folds=2, few=(2,),
     dpsgd=PrivateRecipe(channels=(4, 8), steps=5, sample_rate=0.5, learning_rate=1e-2),
     dpsgd_from_public=PrivateRecipe(
         channels=(8, 16), steps=5, sample_rate=0.5, learning_rate=1e-2),
