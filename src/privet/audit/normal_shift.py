@@ -48,7 +48,7 @@ def normal_shift_bound(inside: Scores, outside: Scores, *, alpha: float) -> floa
     if s <= 1e-12 * abs(apart):
         return math.inf if apart > 0.0 else 0.0
     for scores in (inside, outside):
-        _refuse_other_shapes(scores)
+        refuse_other_shapes(scores)
     unit = math.sqrt(1.0 / n + 1.0 / m)
     t = apart / (s * unit)
     if t <= 0.0:
@@ -57,7 +57,8 @@ def normal_shift_bound(inside: Scores, outside: Scores, *, alpha: float) -> floa
     return max(shift * unit, 0.0) if math.isfinite(shift) else 0.0
 
 
-def _refuse_other_shapes(scores: Scores) -> None:
+def refuse_other_shapes(scores: Scores) -> None:
+    """Raise where skewness or kurtosis is far from that of a normal sample."""
     x = (scores - scores.mean()) / scores.std()
     n = len(x)
     skewness = float((x**3).mean()) / math.sqrt(6.0 / n)

@@ -23,9 +23,6 @@ Make = Callable[[Bench, int, Ledger | None], Any]
 Audit = Callable[[Any, Bench, int], Finding]
 """An estimator before `fit`, the bench and a seed to what an attack on it found."""
 
-TRIALS = 100
-"""Runs a side of the audit of a method."""
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +79,7 @@ def method_entrant(
     def audit(model: PrivateClassifier, bench: Bench, seed: int) -> Finding:
         small = kind.small()
         facts = small_facts(small, epsilon=bench.epsilon, delta=bench.delta)
-        return audit_method(small, facts, trials=TRIALS, rng=seeded(seed).child("audit"))
+        return audit_method(small, facts, rng=seeded(seed).child("audit"))
 
     small = kind.small()
     plan = small.plan(small_facts(small))

@@ -9,34 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.audit import (
-    Finding,
-    NormalShiftAudit,
-    OneShotAudit,
-    gaussian_bound,
-)
-from privet.audit.drawn import Draw
+from privet.audit.finding import Finding
+from privet.audit.released import Run, audit_releases
 from privet.data.records import PublicFacts, Records
-from privet.errors import BudgetExceeded, InvalidArgument
+from privet.errors import BudgetExceeded
 from privet.ledger import Ledger
 from privet.loss import PrivacyLoss, compose
-from privet.mechanisms import Gaussian, transcript
+from privet.mechanisms import transcript
 from privet.mechanisms.transcript import ReplayDiverged, Transcript
 from privet.methods.contract import Method, Model, Plan, Spending, Worst
 from privet.methods.promise import Trained, train
 from privet.noise import Source, seeded
 
-CONFIDENCE = 0.99
-"""Of the lower bound: every method is audited often, and a false alarm is dear."""
-TRIALS = 400
-"""Runs a side of an audit."""
+TRIALS = 200
+"""Runs a side of an audit; fewer where each run makes many releases."""
 SLACK = 1.0 + 2.0**-20
 """For the arithmetic of the comparison itself, in float64."""
 
@@ -171,78 +163,32 @@ def audit_method(
     trials: int = TRIALS,
     without_noise: float = 1e3,
 ) -> Finding:
-    """The likelihood ratio of all that a method releases, on its worst neighbours, end to end.
+    """All that a method releases, on its worst neighbours, end to end: `trials` runs a side.
 
-    `trials` runs a side, each played back on the other data set. The control is the same method at
-    an epsilon of `without_noise`: a release that is not told apart even then cannot be audited so.
-
-    Where all noise is normal and the log of the ratio looks it, its shift is the bound; else one
-    event is counted, and no shape assumed.
+    The control is the same method at an epsilon of `without_noise`: a release that is not told
+    apart even then cannot be audited so. `privet.audit.released` says how. Neighbours are of one
+    size: a record and a place without one.
     """
-    began = time.perf_counter()
+    facts = dataclasses.replace(facts, declared=False)
     plan = method.plan(facts)
     quiet = method.plan(dataclasses.replace(facts, epsilon=without_noise))
-    inside, outside = (_draw(method, plan, inside=side) for side in (True, False))
-    free = OneShotAudit(trials=trials, pilot=trials // 2, delta=facts.delta, confidence=CONFIDENCE)
-    audit: OneShotAudit | NormalShiftAudit = free
-    if facts.delta > 0.0 and _is_normal(method, plan):
-        audit = NormalShiftAudit(trials=trials, delta=facts.delta, confidence=CONFIDENCE)
-    try:
-        audited = audit.epsilon(inside, outside, rng.child("audit"))
-    except InvalidArgument:  # the ratio of steps that hang together need not be normal
-        audit = free
-        audited = audit.epsilon(inside, outside, rng.child("audit"))
-    told_apart = OneShotAudit(trials=100, pilot=50, delta=facts.delta, bound=gaussian_bound)
-    if facts.delta == 0.0:
-        told_apart = OneShotAudit(trials=1000, pilot=100)
-    loud, silence = (_draw(method, quiet, inside=side) for side in (True, False))
-    claim = plan.claim
-    return Finding(
+    return audit_releases(
+        _runs(method, plan),
+        without_noise=_runs(method, quiet),
         what=f"{method.name}: all that it releases",
-        claimed=None if claim is None else claim.epsilon,
+        claimed=None if plan.claim is None else plan.claim.epsilon,
         proved=plan.loss.epsilon(facts.delta),
-        audited=audited,
-        ceiling=audit.ceiling,
-        control=told_apart.epsilon(loud, silence, rng.child("control")),
         delta=facts.delta,
-        confidence=audit.confidence,
+        adjacency=plan.adjacency,
         trials=trials,
-        method=audit.method,
-        parametric=audit.parametric,
-        seconds=time.perf_counter() - began,
-        threat="knows both neighbours, sees everything that is released",
+        rng=rng,
     )
 
 
-def _is_normal(method: Method[Any], plan: Plan) -> bool:
-    """Whether all releases have normal noise and no random sample."""
-    with transcript.recorded() as made:
-        _run(method, method.neighbours(plan).present, plan, seeded(0))
-    return all(r.rate == 1.0 and isinstance(r.mechanism, Gaussian | str) for r in made.releases)
-
-
-def _draw(method: Method[Any], plan: Plan, *, inside: bool) -> Draw:
-    """Runs on one of the neighbours, each with the log of its likelihood ratio."""
+def _runs(method: Method[Any], plan: Plan) -> Run:
+    """The method on one of its worst neighbours, by the code that trains."""
     worst = method.neighbours(plan)
-    records = worst.present if inside else worst.absent
-    with transcript.recorded() as whole:
-        _run(method, records, plan, seeded(0))
-    last = len(whole.releases)
-    sampled = any(r.rate < 1.0 for r in whole.releases)
-
-    def score(seed: int) -> float:
-        def played(records: Records, included: int | None) -> Transcript:
-            with transcript.replayed(made, last=last, included=included) as found:
-                _run(method, records, plan, seeded(seed))
-            return found
-
-        with transcript.recorded(last=last) as made:
-            _run(method, records, plan, seeded(seed))
-        present = made if inside and not sampled else played(worst.present, 0)
-        absent = made if not inside else played(worst.absent, None)
-        return transcript.log_ratio(present, absent)
-
-    return lambda n, rng: np.array([score(int(s)) for s in rng.integers(2**31, n)])
+    return lambda inside, rng: _run(method, worst.present if inside else worst.absent, plan, rng)
 
 
 def _run(method: Method[Any], records: Records, plan: Plan, rng: Source) -> None:

@@ -14,11 +14,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from privet.audit import Finding
+from privet.audit.released import Run, audit_releases
 from privet.compare import Bench, Entrant, View, method_entrant
+from privet.compare.bench import FEW
+from privet.compare.entrants import Make
 from privet.guarantee import Adjacency, Protects
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import OneShotMoments
@@ -46,6 +50,8 @@ PASSES = 60_000
 """So many pictures a residual network is shown in training, the same one counted again."""
 EPOCHS = 20
 """The most often that a residual network is shown the same record."""
+LOUD = 1e3
+"""A budget, or a factor, at which every release is told apart."""
 NO_NOISE = 1e6
 """An epsilon at which noise no longer matters."""
 
@@ -172,15 +178,88 @@ def _audit_autoencoder(model: Any, bench: Bench, seed: int) -> Finding:
     return audit_output_layer(epsilon=bench.epsilon, trials=20_000, rng=rng)
 
 
-_unproved = partial(Entrant, promises=False, charged=False)
-_noisy = partial(
-    Entrant,
-    system=NoisyInputs.system,
-    adjacency=Adjacency.REPLACE_ONE,
-    protects=Protects.FEATURES,
-)
-_compared_regression = partial(Entrant, system="private regression", sees=View.FEW)
+def _pair_of_rows(bench: Bench) -> tuple[Any, Any]:
+    """A row in the corner of few columns, and none: eight records or seven."""
+    columns = min(FEW, bench.dataset.n_features)
+    x, y = np.zeros((8, columns), dtype=np.float32), np.zeros(8, dtype=np.int64)
+    x[0] = 1.0
+    return (x, y), (x[1:], y[1:])
 
+
+def _opposite_rows(bench: Bench) -> tuple[Any, Any]:
+    """A record in one corner of the cube, or in the opposite one."""
+    shape = bench.shape or (bench.dataset.n_features,)
+    x, y = np.full((4, *shape), 0.5, dtype=np.float32), np.zeros(4, dtype=np.int64)
+    x[0] = 1.0
+    other = x.copy()
+    other[0] = 0.0
+    return (x, y), (other, y)
+
+
+def _without_budget(make: Make) -> Make:
+    return lambda bench, seed, ledger: make(replace(bench, epsilon=LOUD), seed, ledger)
+
+
+def _still(make: Make) -> Make:
+    def made(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
+        model = make(bench, seed, ledger)
+        return replace(model, input_noise=0.5 * model.gamma / LOUD)
+
+    return made
+
+
+def audit_fits(
+    make: Make, pair: Callable[[Bench], tuple[Any, Any]], without_noise: Make, *, trials: int
+) -> Callable[[Any, Bench, int], Finding]:
+    """An audit of all that `fit` releases, on a pair of data sets."""
+
+    def audit(model: Any, bench: Bench, seed: int) -> Finding:
+        present, absent = pair(bench)
+
+        def runs(of: Make) -> Run:
+            return lambda inside, rng: of(bench, int(rng.integers(2**20, 1)[0]), None).fit(
+                *(present if inside else absent)
+            )
+
+        stated = make(bench, seed, None).fit(*present)
+        claim, proof = stated.claim_, stated.guarantee_
+        return audit_releases(
+            runs(make),
+            without_noise=runs(without_noise),
+            what="all that it releases",
+            claimed=None if claim is None else claim.epsilon,
+            proved=proof.epsilon,
+            delta=proof.delta,
+            adjacency=proof.adjacency,
+            trials=trials,
+            rng=seeded(seed).child("audit"),
+        )
+
+    return audit
+
+
+def _noisy(name: str, make: Make, *, trials: int) -> Entrant:
+    return Entrant(
+        name=name,
+        make=make,
+        system=NoisyInputs.system,
+        adjacency=Adjacency.REPLACE_ONE,
+        protects=Protects.FEATURES,
+        audit=audit_fits(make, _opposite_rows, _still(make), trials=trials),
+    )
+
+
+def _compared_regression(name: str, make: Make, *, trials: int = 30) -> Entrant:
+    return Entrant(
+        name=name,
+        make=make,
+        system="private regression",
+        sees=View.FEW,
+        audit=audit_fits(make, _pair_of_rows, _without_budget(make), trials=trials),
+    )
+
+
+_unproved = partial(Entrant, promises=False, charged=False)
 ENTRANTS: tuple[Entrant, ...] = (
     _unproved(name="plain network", make=network, system="not private"),
     method_entrant(OneShotMoments, name="identical noise", exponent=0.0),
@@ -199,8 +278,8 @@ ENTRANTS: tuple[Entrant, ...] = (
         audit=_audit_adaptive,
     ),
     method_entrant(NoisyInputs, name="residual ensemble", members=2),
-    _noisy(name="residual as published", make=residual_published),
-    _noisy(name="residual ensemble as published", make=residual_ensemble_published),
+    _noisy(name="residual as published", make=residual_published, trials=50),
+    _noisy(name="residual ensemble as published", make=residual_ensemble_published, trials=10),
     _unproved(name="residual II as published", make=strategy_two, system=NoisyInputs.system),
     Entrant(
         name="autoencoder as published",
@@ -213,5 +292,5 @@ ENTRANTS: tuple[Entrant, ...] = (
     _compared_regression(name="functional mechanism", make=functional),
     _compared_regression(name="functional mechanism as published", make=functional_published),
     _compared_regression(name="histogram (DPME)", make=histogram),
-    _compared_regression(name="filter-priority (FP)", make=filter_priority),
+    _compared_regression(name="filter-priority (FP)", make=filter_priority, trials=15),
 )

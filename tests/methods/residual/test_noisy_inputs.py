@@ -20,6 +20,7 @@ from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Protects
 from privet.ledger import Ledger
 from privet.mechanisms.transcript import recorded
+from privet.methods.contract import lone_record
 from privet.methods.promise import train
 from privet.methods.residual import Labels, NoisyInputs
 from privet.methods.residual.noisy_inputs import PUBLIC_LABELS, answered, fill_slots, noisy
@@ -106,7 +107,7 @@ def test_answers_of_null_slots_are_drawn_from_all_classes_alike():
     chosen = method(epochs=1)
     plan = chosen.plan(facts(records=3000, features=1))
     with recorded() as seen:
-        train(chosen, chosen.neighbours(plan).absent, plan, rng=seeded(1))
+        train(chosen, lone_record(plan.facts, kind=plan.facts.kind).absent, plan, rng=seeded(1))
     said = seen.releases[0].noisy
     assert said.shape == (3000,) and (seen.releases[0].exact == -1).all()
     assert stats.chisquare(np.bincount(said, minlength=3)).pvalue > 1e-6

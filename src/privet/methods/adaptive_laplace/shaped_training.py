@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -137,6 +137,11 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
             _check.non_negative("exponent", self.exponent)
         _check.open_unit("share", self.share)
         _check.positive("radius", self.radius)
+
+    @classmethod
+    def small(cls) -> Self:
+        """With the default trainer's own small settings."""
+        return cls(trainer=method_type("dpsgd-network").small())
 
     @cached_property
     def _trainer(self) -> Method[Any]:

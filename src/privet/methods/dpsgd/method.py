@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -49,6 +49,15 @@ class _Settings:
         for name in ("sample_rate", "clipping_bound", "learning_rate"):
             if (value := getattr(self, name)) is not None:
                 _check.positive(name, value)
+
+    @classmethod
+    def small(cls) -> Self:
+        """Four steps on samples of most records, so short that none runs away from a record.
+
+        A gradient that stays as long as the clipping bound is the most that a record can do, and
+        the learning rate is nothing that the promise depends on.
+        """
+        return cls(steps=4, sample_rate=0.8, learning_rate=1e-3)
 
 
 @final

@@ -188,6 +188,9 @@ class NoisyInputs(Method[InputPlan]):
         _check.non_negative("gamma", self.gamma)
         _check.positive("learning_rate", self.learning_rate)
 
+    smallest: ClassVar[int] = 64
+    """So that one run shows the coin of many answers."""
+
     @classmethod
     def small(cls) -> Self:
         """One epoch."""
@@ -268,14 +271,17 @@ class NoisyInputs(Method[InputPlan]):
         return EnsembleModel(members=members, noise_draws=self.noise_draws)
 
     def neighbours(self, plan: InputPlan) -> Worst:
-        """A row as far out as R lets it, or none; where labels are public, or its opposite."""
+        """A row as far out as R lets it, or none; where labels are public, or its opposite.
+
+        All others are records in the middle of class 0: their answers show the same coin.
+        """
         facts, radius = plan.facts, plan.budget.radius
         rows = np.zeros((facts.records, facts.features), dtype=np.float32)
         far = min(1.0, radius / math.sqrt(facts.features))
         public = plan.answers is None
 
         def records(side: float) -> Records:
-            null = np.arange(facts.records) > 0
+            null = np.zeros(facts.records, dtype=bool)
             null[0] = side == 0.0
             cube = rows.copy()
             cube[0] = side * far

@@ -1,0 +1,104 @@
+"""Audits of everything that is released: tight on sound runs, falsified without noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from privet.audit import Verdict
+from privet.audit.released import Run, audit_releases, composed_epsilon, normal_spread
+from privet.bounds import Bounded, Sensitivity
+from privet.guarantee import Adjacency
+from privet.mechanisms import Gaussian, Laplace
+from privet.methods import replay
+from privet.methods.catalogue import method_names, method_type
+from privet.noise import Source, seeded
+from privet.premises import bound
+
+METHODS = [name for name in method_names() if name != "nearest-mean"]
+
+
+def counted(mechanism: Gaussian | Laplace, *, moved: float = 1.0) -> Run:
+    """One count, of a record or of none."""
+
+    def run(inside: bool, rng: Source) -> None:
+        one = Sensitivity(l1=1.0, l2=1.0)
+        value = Bounded(
+            value=np.array([moved if inside else 0.0, 3.0]),
+            add_remove=one,
+            replace_one=one.scaled(2.0),
+            premise=bound("a record counts once"),
+        )
+        mechanism.release(value, rng=rng)
+
+    return run
+
+
+def found(run: Run, quiet: Run, *, proved: float, trials: int = 150, delta: float = 1e-5):
+    return audit_releases(
+        run, without_noise=quiet, what="a count", claimed=None, proved=proved, delta=delta,
+        adjacency=Adjacency.ADD_REMOVE, trials=trials, rng=seeded(5),
+    )  # fmt: skip
+
+
+def test_normal_noise_is_bounded_tightly_and_half_of_it_is_seen() -> None:
+    scale = 4.0
+    proved = Gaussian(scale=scale).loss(1.0).epsilon(1e-5)
+    quiet = counted(Gaussian(scale=1e-3 * scale))
+    sound = found(counted(Gaussian(scale=scale)), quiet, proved=proved)
+    assert sound.verdict is Verdict.CONSISTENT
+    assert sound.audited > 0.75 * proved
+    assert sound.parametric
+    half = found(counted(Gaussian(scale=0.5 * scale)), quiet, proved=proved)
+    assert half.verdict is Verdict.FALSIFIED
+    twice = found(counted(Gaussian(scale=scale), moved=2.0), quiet, proved=proved)
+    assert twice.verdict is Verdict.FALSIFIED  # a wrong divisor: moved by more than was stated
+
+
+def test_laplace_noise_at_no_delta() -> None:
+    sound = found(counted(Laplace(scale=2.0)), counted(Laplace(scale=1e-3)), proved=0.5, delta=0.0)
+    assert 0.4 < sound.audited <= 0.5
+    assert sound.control > 100.0
+
+
+def test_false_alarms_are_as_rare_as_stated() -> None:
+    """10,000 sound sets of 40 runs: 1% is stated; more than 1.5% would be a 5-sigma surprise."""
+    draws = seeded(1).gaussian((10_000, 40))
+    below = [normal_spread(u, alpha=0.01) < 1.0 for u in draws]
+    assert 0.005 < np.mean(below) < 0.015
+
+
+def test_answers_beside_a_normal_release_are_composed_exactly() -> None:
+    """Against delta by integration over both outcomes."""
+    p, q = np.array([0.7, 0.3]), np.array([0.5, 0.5])
+    mu, delta = 0.8, 1e-3
+    e = composed_epsilon(mu, [(p, q)], delta)
+    x = np.linspace(-12.0, 12.0, 200_001)
+    width = x[1] - x[0]
+
+    def density(at: float) -> np.ndarray:
+        return np.exp(-0.5 * (x - at) ** 2) / math.sqrt(2.0 * math.pi)
+
+    def hockey(a: np.ndarray, b: np.ndarray, first: float, second: float) -> float:
+        return sum(
+            float(np.maximum(u * density(first) - math.exp(e) * v * density(second), 0.0).sum())
+            for u, v in zip(a, b, strict=True)
+        ) * float(width)
+
+    assert max(hockey(p, q, mu, 0.0), hockey(q, p, 0.0, mu)) == pytest.approx(delta, rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_audited_with_power_and_falsified_without_noise(name: str) -> None:
+    """60 runs a side, seeded; what a run without noise shows must falsify the promise."""
+    method = method_type(name).small()
+    facts = replay.small_facts(method)
+    sound = replay.audit_method(method, facts, trials=60, rng=seeded(7))
+    assert sound.verdict is Verdict.CONSISTENT
+    assert sound.audited >= 0.6 * sound.proved
+    silent = dataclasses.replace(sound, audited=sound.control)
+    assert silent.verdict is Verdict.FALSIFIED
