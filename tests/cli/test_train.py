@@ -10,6 +10,7 @@ from privet.cli.train import app
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.methods.dpsgd import method as method_module
+from privet.runs import verify
 
 runner = CliRunner()
 COMMAND = ["dpsgd", "--data", "digits", "--epsilon", "2", "--delta", "1e-5", "--json"]
@@ -95,6 +96,31 @@ def test_secure_resume_pays_again_and_keeps_the_promise(tmp_path, monkeypatch):
     assert runner.invoke(app, [*COMMAND, "--out", str(tmp_path)]).exit_code != 0
     again = train(tmp_path, "--resume")
     assert again["stopped_early"] and again["guarantee"]["epsilon"] <= 2.0
+
+
+def test_a_resumed_run_stops_at_the_budget_asked_for(tmp_path, monkeypatch):
+    """Also where the ledger would have more: it paid again for what was lost, and ends earlier."""
+    path = tmp_path / "budget.ledger"
+    Ledger.create(path, cap_epsilon=10, cap_delta=1e-5)
+    real = method_module.add_softmax
+    calls = []
+
+    def fails(*a):
+        calls.append(1)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return real(*a)
+
+    monkeypatch.setattr(method_module, "add_softmax", fails)
+    out = ["--out", str(tmp_path / "run"), "--ledger", str(path)]
+    assert runner.invoke(app, [*COMMAND, *out]).exit_code != 0
+    result = runner.invoke(app, [*COMMAND[:-1], *out, "--resume"])
+    assert result.exit_code == 0, result.output
+    assert "ended at its budget after" in result.stdout and "a new --out" in result.stdout
+    record = json.loads((tmp_path / "run" / "guarantee.json").read_text())
+    assert 1.5 < record["guarantee"]["epsilon"] <= 2.0 + 1e-6
+    assert Ledger.open(path).spent() == pytest.approx(record["guarantee"]["epsilon"], rel=1e-9)
+    assert verify(tmp_path / "run", ledger=path).ok
 
 
 def test_a_ledger_is_charged(tmp_path):

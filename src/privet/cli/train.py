@@ -352,3 +352,8 @@ def _leave(
     is_claim = claim is not None and claim.standing is Standing.CLAIMED
     claimed = f"; {claim}" if is_claim else ""
     typer.echo(f"{out}: {in_words(metrics)}, {done.guarantee}{claimed}")
+    if metrics["stopped_early"]:
+        typer.echo(
+            f"it ended at its budget after {done.steps} of {plan.steps} steps, some of which were "
+            "paid for twice; for all of them train again in a new --out with what is left"
+        )

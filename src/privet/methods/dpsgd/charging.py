@@ -29,7 +29,8 @@ class Meter:
     carry a name of the attempt and everything after the checkpoint is charged again.
 
     **Guarantee**: `covers(t)` is true only after the cost of step t is durable in the ledger; the
-    sum of the run's charges is at least the cost of all steps it ever made, in all attempts.
+    sum of the run's charges is at least the cost of all steps it ever made, in all attempts. With a
+    `limit` (epsilon, delta), a run that is resumed ends where all its attempts would cost more.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Meter:
         block: int,
         start: int,
         resumed: bool,
+        limit: tuple[float, float] | None = None,
     ) -> None:
         relation = sampler.relation
         if not relation.covers(ledger.adjacency):
@@ -68,6 +70,7 @@ class Meter:
                 "go on with the ledger that the run began with",
             )
         self._until = start if secret else covered
+        self._limit = limit if resumed else None
         self.exhausted: BudgetExceeded | None = None
 
     @property
@@ -95,8 +98,16 @@ class Meter:
         return False
 
     def _charge(self, start: int, stop: int) -> None:
+        cost = self.sampler.loss(self._z, start=start, stop=stop)
+        if not self._within(cost):
+            assert self._limit is not None
+            epsilon, delta = self._limit
+            raise BudgetExceeded(
+                cap_epsilon=epsilon, would_be=(self.loss + cost).epsilon(delta), delta=delta,
+                what=f"steps {start} to {stop - 1} of {self._run}",
+            )  # fmt: skip
         entry = self.ledger.charge(
-            self.sampler.loss(self._z, start=start, stop=stop),
+            cost,
             what=f"DP-SGD, steps {start} to {stop - 1}",
             scope=self._scope,
             run=self._run,
@@ -105,12 +116,20 @@ class Meter:
         self.entries.append(entry)
         self._until = stop
 
+    def _within(self, cost: PrivacyLoss) -> bool:
+        """Whether all attempts of the run, and this, stay within the budget that was asked for."""
+        if self._limit is None:
+            return True
+        epsilon, delta = self._limit
+        return (self.loss + cost).epsilon(delta) <= epsilon * (1.0 + 1e-9)
+
     def _affordable(self, start: int, most: int) -> int:
         """The largest stop <= most whose steps fit under the cap (start if none does)."""
         low, high = start, most
         while low < high:
             middle = (low + high + 1) // 2
-            if self.ledger.affords(self.sampler.loss(self._z, start=start, stop=middle)):
+            cost = self.sampler.loss(self._z, start=start, stop=middle)
+            if self._within(cost) and self.ledger.affords(cost):
                 low = middle
             else:
                 high = middle - 1

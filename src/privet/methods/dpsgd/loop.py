@@ -107,6 +107,7 @@ class Training:
             block=settings.charge_block,
             start=self._step,
             resumed=resumed,
+            limit=None if settings.limit is None else (settings.limit, delta),
         )
         self._state = self._account(None)
 

@@ -288,6 +288,7 @@ def _steps(
         checkpoints=checkpoints,
         ema=plan.ema,
         charge_block=whole,
+        limit=plan.facts.epsilon,
     ) as training:
         yield training
     spending.take_over(training.entries, steps=training.steps_done)

@@ -55,6 +55,7 @@ def private(
     scheduler: LRScheduler | None = None,
     checkpoints: Checkpoints | None = None,
     charge_block: int | None = None,
+    limit: float | None = None,
     kernel_choice: KernelChoice | None = None,
     layers: Mapping[type[nn.Module], Rule] | None = None,
     through_func: Collection[str] = (),
@@ -99,6 +100,8 @@ def private(
       checkpoints; a loop that steps one by itself starts it anew when it is resumed.
     - `checkpoints`: where to save; a run found there goes on from its last checkpoint, a seeded one
       bit for bit as if it had never stopped.
+    - `limit`: the epsilon at which a run that is resumed ends, all its attempts together: steps
+      after the checkpoint were charged before, and a secure run pays for them again.
     - `kernel_choice`: how the engine picks kernels; by shapes for a seeded run, measured for a
       secure one, unless told.
     - `layers`: per-example gradients of layers of your own, `{MyLayer: rule}` where
@@ -194,6 +197,7 @@ def private(
             scheduler=scheduler,
             checkpoints=checkpoints,
             charge_block=_check.count("charge_block", charge_block),
+            limit=limit,
             check_mixing=check_mixing,
             batch_invariant=batch_invariant,
             show_unprotected=show_unprotected,

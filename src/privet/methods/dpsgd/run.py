@@ -52,6 +52,8 @@ class Settings:
     scheduler: LRScheduler | None
     checkpoints: Checkpoints | None
     charge_block: int
+    limit: float | None = None
+    """The epsilon at which all attempts of a resumed run end."""
     check_mixing: bool = True
     batch_invariant: bool = False
     show_unprotected: bool = False
