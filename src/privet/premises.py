@@ -58,6 +58,16 @@ def counted_size(n: int) -> Premise:
     return _enforced("number of records", f"the number of records, {n}, is public in this relation")
 
 
+def declared_users(n: int) -> Premise:
+    """The number of users was declared, and is a nominal one."""
+    return _assumed("number of users", f"the nominal number of users, {n}, was declared public")
+
+
+def counted_users(n: int) -> Premise:
+    """The number of users was counted: neighbours have the same users, one of them with nothing."""
+    return _enforced("number of users", f"the number of users, {n}, is public in this relation")
+
+
 DECLARED_CLASSES = _assumed("classes", "the list of classes was declared without these records")
 READ_CLASSES = _assumed("classes", "the list of classes, taken from y, is public")
 SETTINGS = _assumed(
@@ -139,6 +149,13 @@ def stated_bound(text: str) -> Premise:
 
 
 CLIPPED_GRADIENTS = bound("every example's gradient is clipped to C_t")
+
+
+def clipped_users(rows: int) -> Premise:
+    """What bounds a user who may have any number of records."""
+    return bound(f"every user's gradient, a mean over at most {rows} records, is clipped to C_t")
+
+
 NO_MIXING = _tested("mixing", "an example's loss depends on that example only")
 CLOSED_FORM = _enforced("mixing", "an example's gradient is a formula of that example only")
 UNCHECKED_MIXING = _assumed(

@@ -144,7 +144,7 @@ BUGS = (
                    rewritten(PerLayerClipping, "sensitivity", ("math.sqrt(sum(bound * bound for bound in self._each(layers)))", "max(self._each(layers))"))),
         check=patched(steps.test_one_record_alone_moves_the_sum_by_no_more_than_c, 1, lambda c: PerLayerClipping(bound=c))),
     Bug(bug="02 views clipped as examples of their own", kind="bound", seen_by=MOVED,
-        plant=rewritten(loop.Training, "step", ("losses, clipping=s.clipping(self._bound), views=s.views", "losses / s.views, clipping=s.clipping(self._bound), views=1")),
+        plant=rewritten(loop.Training, "step", ("self._add(losses, s.clipping(self._bound), self._sum)", "self._engine.clipped_sum(losses / s.views, clipping=s.clipping(self._bound), into=self._sum)")),
         check=patched(steps.test_one_record_alone_moves_the_sum_by_no_more_than_c, 4, None)),
     Bug(bug="03 noise over the number of processes", kind="noise", seen_by=NOISE,
         plant=rewritten(*FINISH, ("noise_multiplier=gradient_z,", "noise_multiplier=gradient_z / self._processes.world,")),

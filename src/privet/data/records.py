@@ -263,6 +263,13 @@ class PublicFacts:
     """What the records state about themselves."""
     kind: Kind = Kind.BOX
     """What is known of every row."""
+    users: int | None = None
+    """How many users there are, where they have several records and were counted."""
+
+    @property
+    def units(self) -> int:
+        """How many there are of what is protected, as far as that is public."""
+        return self.records if self.users is None else self.users
 
     @cached_property
     def mu(self) -> float:
@@ -319,7 +326,12 @@ class Records:
             unit=Unit.RECORD if self.groups is None else Unit.USER,
             premises=(size(n), *self.premises),
             kind=self.rows.kind,
+            users=self._users(),
         )
+
+    def _users(self) -> int | None:
+        counted = self.groups is not None and self.n_public is None
+        return len(np.unique(self.groups)) if counted else None  # type: ignore[arg-type]
 
     @classmethod
     def classified(

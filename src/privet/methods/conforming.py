@@ -159,10 +159,13 @@ def _trained(method: Method[Any], records: Records, plan: Plan, told: Messages) 
 
 
 def in_a_crowd(plan: Plan) -> Worst:
-    """The crowd, of which one record is null, or replaced by its opposite of another class."""
+    """The crowd, of which one unit is null, or replaced by its opposite of another class.
+
+    A unit is a record, or a user with all their records: half a user is no neighbour.
+    """
     facts, there = plan.facts, strangers(plan)[1]
     far = -np.eye(1, facts.features)
-    one = np.arange(len(there)) == 0
+    one = np.arange(len(there)) == 0 if there.groups is None else there.groups == 0
     null = there.null & ~one
 
     def records(row: NDArray[Any], target: int, null: NDArray[np.bool_]) -> Records:

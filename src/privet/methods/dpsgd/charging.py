@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import BudgetExceeded, InvalidArgument, LedgerError
-from privet.guarantee import Unit
 from privet.ledger import Entry, Ledger, Scope
 from privet.loss import PrivacyLoss, compose
 from privet.methods.dpsgd.sampling import Sampler
@@ -52,11 +51,13 @@ class Meter:
                 "ledger", ledger.adjacency.value, f"one for {relation.value} neighbours",
                 "add-remove needs the number of records to be declared (n_public)",
             )  # fmt: skip
-        if ledger.unit is not Unit.RECORD:
-            raise InvalidArgument("ledger", f"one per {ledger.unit.value}", "one per record")
+        if ledger.unit is not sampler.unit:
+            raise InvalidArgument(
+                "ledger", f"one per {ledger.unit.value}", f"one per {sampler.unit.value}"
+            )
         self.ledger, self.sampler, self.block = ledger, sampler, block
         self._z, self._run = noise_multipliers, run
-        self._scope = Scope(secret=secret and sampler.secret, adjacency=relation)
+        self._scope = Scope(secret=secret and sampler.secret, adjacency=relation, unit=sampler.unit)
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
         before = [e for e in ledger.entries() if e.token is not None and _is_of(e.token, run)]
         self.entries: list[Entry] = before

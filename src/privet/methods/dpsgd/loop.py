@@ -39,6 +39,7 @@ from privet.methods.dpsgd.run import (
     Diagnostics,
     Settings,
     UnprotectedDiagnostic,
+    clipped,
     new_run,
     sameness,
 )
@@ -207,6 +208,8 @@ class Training:
                 f"one for each of {len(batch)} rows",
                 "reduction='none'",
             )
+        if batch.weights is not None:
+            losses = losses * batch.weights.to(losses.dtype)
         s = self._settings
         if self._size is None and recorded:
             fitting = self._engine.fitting_micro_batch(views=s.views)
@@ -270,7 +273,8 @@ class Training:
     ) -> tuple[Tensor, ...]:
         stream = self._rng.child("augment", t, self._processes.rank, k)
         s = self._settings
-        rows = views_of(self._records.take(indices), s.views, s.augment, stream)
+        drawn = self._records.drawn(indices, self._rng.child("rows", t))
+        rows = views_of(drawn, s.views // s.rows_each, s.augment, stream)
         return self._engine.arranged(*rows)
 
     def _paid(self, t: int) -> bool:
@@ -426,11 +430,14 @@ class Training:
         if self._exact:
             mixing = premises.CLOSED_FORM
         end = () if ended else (premises.END_NOT_CHOSEN,)
-        about = (premises.OWN_MAP, premises.ONE_RECORD_EACH)
+        whose = clipped(self.sampler.unit, self._settings.rows_each)
         told = (
-            *self.sampler.premises, *PREMISES, *self.summation.premises, mixing, *end, *about, key
+            *self.sampler.premises, *whose, *PREMISES, *self.summation.premises, mixing, *end,
+            premises.OWN_MAP, key,
         )  # fmt: skip
-        return replace(proved, adjacency=self.sampler.relation, premises=told)
+        return replace(
+            proved, adjacency=self.sampler.relation, unit=self.sampler.unit, premises=told
+        )
 
     @property
     def claim(self) -> Guarantee | None:

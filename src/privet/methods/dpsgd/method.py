@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -19,8 +19,17 @@ from privet import _check, chosen, mechanisms
 from privet.bounds import Bounded, clip_l2
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
+from privet.guarantee import Unit
 from privet.loss import Gaussian
-from privet.methods.contract import Front, Method, Spending, setting
+from privet.methods.contract import (
+    Front,
+    Method,
+    Spending,
+    Worst,
+    lone_record,
+    setting,
+    worst_unit,
+)
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.loop import Training
@@ -42,10 +51,12 @@ class _Settings:
         None, help="Of the mean gradient over the bound, at the start; by rule."
     )
     momentum: float = setting(chosen.MOMENTUM, help="Of the descent, after Nesterov.")
+    rows_each: int = setting(8, help="Rows of a user in a step, at most; for users only.")
 
     def __post_init__(self) -> None:
         if self.steps is not None:
             _check.count("steps", self.steps)
+        _check.count("rows_each", self.rows_each)
         for name in ("sample_rate", "clipping_bound", "learning_rate"):
             if (value := getattr(self, name)) is not None:
                 _check.positive(name, value)
@@ -58,6 +69,9 @@ class _Settings:
         the learning rate is nothing that the promise depends on.
         """
         return cls(steps=4, sample_rate=0.8, learning_rate=1e-3)
+
+    def _rows(self, facts: PublicFacts) -> int:
+        return self.rows_each if facts.unit is Unit.USER else 1
 
 
 @final
@@ -80,6 +94,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     system: ClassVar[str] = "DP-SGD"
     front: ClassVar[Front] = Front.MANY
     regression: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
 
     centre: float = setting(
         chosen.LINEAR_CENTRE, help="Share of the budget for the mean of the rows."
@@ -94,11 +109,12 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         is proportional to the bound.
         """
         _check.open_unit("delta", facts.delta)
-        signal = max(facts.mu * facts.records, 1.0)
+        signal = max(facts.mu * facts.units, 1.0)
         steps = self.steps or int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
         rule = max(0.1, chosen.LINEAR_RATE * signal / steps)
         rate = self.learning_rate or (rule if facts.outputs > 1 else chosen.SQUARES_RATE)
-        centre_mu = facts.mu * math.sqrt(self.centre) if self.centre > 0.0 else 0.0
+        centred = self.centre > 0.0 and facts.unit is Unit.RECORD
+        centre_mu = facts.mu * math.sqrt(self.centre) if centred else 0.0
         schedule = Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
@@ -114,7 +130,12 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
             momentum=self.momentum,
             centre_mu=centre_mu,
             constant=0.1,
+            rows_each=self._rows(facts),
         )
+
+    def neighbours(self, plan: DPSGDPlan) -> Worst:
+        """A record against a null one; or a user to whom all records belong."""
+        return _worst(plan)
 
     def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> LinearModel:
         """The private mean, then all steps in closed form."""
@@ -124,6 +145,9 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         self._centre(head, x, plan, spending, checkpoints)
         classified = plan.facts.outputs > 1
         y = _targets(records, classified)
+        if records.groups is not None:
+            _fit(head, x, records, plan, spending, checkpoints, None)
+            return self._model(head, plan)
         rows, targets, squares, scales = head.tensors(x, y.clamp(min=0) if classified else y)
         null = torch.from_numpy(records.null)
         rows[null], squares[null], scales[null] = 0.0, 0.0, 0.0  # a null record has no gradient
@@ -133,6 +157,9 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
             for _ in training:
                 training.step_in_closed_form(partial(add, head.linear.weight))
                 spending.progress("steps", training.steps_done, plan.steps)
+        return self._model(head, plan)
+
+    def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:
         weight = head.linear.weight.detach().double()
         intercept = weight[:, -1] * plan.constant - weight[:, :-1] @ head.mean.double()
         return LinearModel(
@@ -175,6 +202,7 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
     name: ClassVar[str] = "dpsgd-network"
     system: ClassVar[str] = "DP-SGD"
     regression: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
 
     network: nn.Module | None = setting(None, help="The torch module to train.", option=False)
     micro_batch: int | None = setting(None, help="Examples at a time; by the model's shapes.")
@@ -187,7 +215,7 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
         the mean gradient over the bound, falling to 0; a moving average of the weights.
         """
         _check.open_unit("delta", facts.delta)
-        n = facts.records
+        n = facts.units
         epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
         q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
         steps = self.steps or max(20, round(min(40.0, epochs) / q))
@@ -204,25 +232,20 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
             schedule=schedule,
             learning_rates=values("learning_rate", lambda t: rate * (1.0 - t / steps), steps),
             momentum=self.momentum,
+            rows_each=self._rows(facts),
             ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
         )
+
+    def neighbours(self, plan: DPSGDPlan) -> Worst:
+        """A record against a null one; or a user to whom all records belong."""
+        return _worst(plan)
 
     def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> NetworkModel:
         """Every step through the per-example engine."""
         network = self._start(plan.facts)
         x = torch.from_numpy(np.ascontiguousarray(records.rows.cube()))
-        classified = plan.facts.outputs > 1
-        y = _targets(records, classified)
-        weight = torch.from_numpy(~records.null).float()
         checkpoints = _checkpoints(plan, spending)
-        tensors = (x, y, weight)
-        with _steps(network, tensors, plan, spending, checkpoints, self.micro_batch) as training:
-            for batch in training:
-                rows, targets, there = batch.tensors
-                losses = _losses(network(rows), targets, classified)
-                training.step(losses * there)  # a null record has no gradient
-                if batch.last:
-                    spending.progress("steps", training.steps_done, plan.steps)
+        training = _fit(network, x, records, plan, spending, checkpoints, self.micro_batch)
         return NetworkModel(network=training.averaged_model().eval(), view="cube")
 
     def _start(self, facts: PublicFacts) -> nn.Module:
@@ -233,6 +256,34 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
             if len(facts.shape) in (2, 3) and min(facts.shape[:2]) >= 16:
                 return SmallCNN(shape=facts.shape, classes=facts.outputs)
             return SmallMLP(features=facts.features, classes=facts.outputs)
+
+
+def _worst(plan: DPSGDPlan) -> Worst:
+    return (worst_unit if plan.facts.unit is Unit.USER else lone_record)(plan.facts)
+
+
+def _fit(
+    network: nn.Module,
+    x: Tensor,
+    records: Records,
+    plan: DPSGDPlan,
+    spending: Spending,
+    checkpoints: Checkpoints | None,
+    micro_batch: int | None,
+) -> Training:
+    """All steps of a network through the per-example engine."""
+    classified = plan.facts.outputs > 1
+    tensors = (x, _targets(records, classified), torch.from_numpy(~records.null).float())
+    with _steps(
+        network, tensors, plan, spending, checkpoints, micro_batch, groups=records.groups
+    ) as training:
+        for batch in training:
+            rows, targets, there = batch.tensors
+            losses = _losses(network(rows), targets, classified)
+            training.step(losses * there)  # a null record has no gradient
+            if batch.last:
+                spending.progress("steps", training.steps_done, plan.steps)
+    return training
 
 
 def _targets(records: Records, classified: bool) -> Tensor:
@@ -267,6 +318,8 @@ def _steps(
     spending: Spending,
     checkpoints: Checkpoints | None,
     micro_batch: int | None,
+    *,
+    groups: Any = None,
 ) -> Iterator[Training]:
     """The training loop of a plan; what it charged is taken over at the end."""
     optimizer = torch.optim.SGD(
@@ -285,6 +338,8 @@ def _steps(
         n_public=plan.facts.records if plan.facts.declared else None,
         learning_rates=plan.absolute_learning_rates,
         micro_batch=micro_batch,
+        groups=groups,
+        rows_each=plan.rows_each,
         checkpoints=checkpoints,
         ema=plan.ema,
         charge_block=whole,

@@ -13,7 +13,7 @@ from privet.loss import Gaussian, PrivacyLoss, compose
 from privet.loss.closed_form import closed_form_claim
 from privet.methods.contract import Plan
 from privet.methods.dpsgd.release import noise_scale
-from privet.methods.dpsgd.run import PREMISES
+from privet.methods.dpsgd.run import PREMISES, clipped
 from privet.methods.dpsgd.schedule import Array, Schedule
 
 
@@ -30,6 +30,8 @@ class DPSGDPlan(Plan):
     """What the private mean costs, as the mu of a Gaussian release; 0 for none."""
     constant: float = 0.0
     """The constant feature of a linear head."""
+    rows_each: int = 1
+    """Rows of a user in a step, where users are protected."""
     ema: float | None = None
     """Decay of a moving average of the weights, which is then what is released."""
 
@@ -49,6 +51,7 @@ class DPSGDPlan(Plan):
             premises.POISSON_COINS,
             premises.PUBLIC_DIVISOR,
             premises.NO_MIXING,
+            *clipped(self.facts.unit, self.rows_each),
             *PREMISES,
         )
 
@@ -87,4 +90,5 @@ class DPSGDPlan(Plan):
             "learning_rate": float(self.learning_rates[0]),
             "momentum": self.momentum,
             "centre_mu": self.centre_mu,
+            "rows_each": self.rows_each,
         }

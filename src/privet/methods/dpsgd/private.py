@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
+from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.checkpoint import Checkpoints
@@ -22,6 +22,7 @@ from privet.methods.dpsgd.records import Augment, records_of
 from privet.methods.dpsgd.run import MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
 from privet.methods.dpsgd.schedule import Schedule, Values, values
+from privet.methods.dpsgd.users import UserRecords
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
 from privet.nets.per_example import wide
 from privet.nets.per_example.choice import KernelChoice
@@ -45,6 +46,8 @@ def private(
     ledger: Ledger | None = None,
     delta: float | None = None,
     n_public: int | None = None,
+    groups: Any = None,
+    rows_each: int = 8,
     sampler: Sampler | None = None,
     clipping: MakeClipping = flat_clipping,
     micro_batch: int | None = None,
@@ -88,6 +91,9 @@ def private(
     - `n_public`: the nominal number of records, in the divisor. If it is given the true number is a
       secret, and neighbours are add-remove; products of matrices then take twice as long, since a
       record less shifts everybody. Left out, the number is counted and public: zero-out.
+    - `groups`: the user of each record; users are then drawn in place of records, and the guarantee
+      and the ledger are per user. A user's gradient is the mean over at most `rows_each` of their
+      records (drawn anew in each step), clipped once. `n_public` is then the number of users.
     - `clipping`: makes the rule from C_t, such as `lambda c: PerLayerClipping(bound=c)`.
     - `micro_batch`: examples at a time; what fits the model's shapes and a
       processor's cache, unless told. It bounds the memory and changes the result by rounding alone.
@@ -140,6 +146,13 @@ def private(
         raise InvalidArgument(
             "rng", rng, "a noise source", "use privet.noise.secure() or seeded(1)"
         )
+    unit = Unit.RECORD if groups is None else Unit.USER
+    views = _check.count("views", views)
+    if groups is None:
+        rows_each = 1
+    else:
+        records = UserRecords(records, groups, rows_each=rows_each)
+        views *= rows_each
     if delta is None and ledger is None:
         raise InvalidArgument("delta", None, "a number in (0, 1) where no ledger is given")
     if delta is None:
@@ -147,7 +160,11 @@ def private(
         delta = ledger.cap_delta
     delta = _check.open_unit("delta", delta)
     if sampler is None:
-        sampler = PoissonSampler(n=len(records), rates=schedule.rates, rng=rng, n_public=n_public)
+        sampler = PoissonSampler(
+            n=len(records), rates=schedule.rates, rng=rng, n_public=n_public, unit=unit
+        )
+    elif sampler.unit is not unit:
+        raise InvalidArgument("sampler", f"one of {sampler.unit.value}s", f"one of {unit.value}s")
     elif sampler.steps != schedule.steps:
         raise InvalidArgument(
             "sampler", f"{sampler.steps} steps", f"one for {schedule.steps} steps"
@@ -167,7 +184,6 @@ def private(
     )
     if rates is not None and scheduler is not None:
         raise InvalidArgument("scheduler", "given", "left out where learning_rates are given")
-    views = _check.count("views", views)
     if batch_invariant and micro_batch not in (None, 1):
         raise InvalidArgument("micro_batch", micro_batch, "1, or none, with batch_invariant=True")
     shifts = sampler.relation is Adjacency.ADD_REMOVE
@@ -192,6 +208,7 @@ def private(
             clipping=clipping,
             micro_batch=1 if batch_invariant else _micro_batch(micro_batch),
             views=views,
+            rows_each=rows_each,
             augment=augment,
             learning_rates=rates,
             scheduler=scheduler,
@@ -213,11 +230,11 @@ def _micro_batch(given: int | None) -> int | None:
 
 def _counting_ledger(delta: float, sampler: Sampler, checkpoints: Checkpoints | None) -> Ledger:
     """A ledger without a cap; in a file where the run itself is kept in files."""
-    kind = sampler.relation
+    terms: dict[str, Any] = {"adjacency": sampler.relation, "unit": sampler.unit}
     if checkpoints is None:
-        return Ledger.in_memory(cap_epsilon=math.inf, cap_delta=delta, adjacency=kind)
+        return Ledger.in_memory(cap_epsilon=math.inf, cap_delta=delta, **terms)
     path = checkpoints.folder / "run.ledger"
     if path.exists():
         return Ledger.open(path)
     checkpoints.folder.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(path, cap_epsilon=math.inf, cap_delta=delta, adjacency=kind)
+    return Ledger.create(path, cap_epsilon=math.inf, cap_delta=delta, **terms)

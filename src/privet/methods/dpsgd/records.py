@@ -34,6 +34,8 @@ class Batch:
     """Rows that nobody owns, given before the first step to see whether examples mix."""
     names: tuple[str, ...] = ()
     """The columns of a data set that has names: `batch["labels"]`, `model(**batch)`."""
+    weights: Tensor | None = None
+    """How much each row counts in its user's mean, where users have several; else None."""
 
     def keys(self) -> tuple[str, ...]:
         """The names of the columns."""
@@ -75,6 +77,10 @@ class Records(ABC):
     @abstractmethod
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
         """The rows with these ascending numbers; none of them gives tensors of no rows."""
+
+    def drawn(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
+        """The rows of a step; `source` is for what is drawn among them."""
+        return self.take(indices)
 
     @abstractmethod
     def fingerprint(self, key: bytes) -> str:

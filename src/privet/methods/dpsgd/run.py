@@ -12,6 +12,7 @@ import numpy as np
 from torch.optim.lr_scheduler import LRScheduler
 
 from privet import premises
+from privet.guarantee import Premise, Unit
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.records import Augment, Records
 from privet.methods.dpsgd.sampling import Sampler
@@ -54,18 +55,26 @@ class Settings:
     charge_block: int
     limit: float | None = None
     """The epsilon at which all attempts of a resumed run end."""
+    rows_each: int = 1
+    """Rows of a user in a step; `views` counts them too."""
     check_mixing: bool = True
     batch_invariant: bool = False
     show_unprotected: bool = False
 
 
 PREMISES = (
-    premises.CLIPPED_GRADIENTS,
     premises.CHARGED_FIRST,
     premises.EXACT_LAW,
     premises.SETTINGS,
     premises.STEPS_ONLY,
 )
+
+
+def clipped(unit: Unit, rows_each: int) -> tuple[Premise, ...]:
+    """Whose gradient is clipped, and how it is known who owns a record."""
+    if unit is Unit.RECORD:
+        return (premises.CLIPPED_GRADIENTS, premises.ONE_RECORD_EACH)
+    return (premises.clipped_users(rows_each), premises.one_group_each("groups"))
 
 
 def new_run() -> str:

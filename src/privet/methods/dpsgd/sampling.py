@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Premise
+from privet.guarantee import Adjacency, Premise, Unit
 from privet.loss import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
 from privet.mechanisms import transcript
 from privet.noise import Source
@@ -33,6 +33,8 @@ class Sampler(ABC):
 
     steps: int
     adjacency: Adjacency
+    unit: Unit = Unit.RECORD
+    """What is drawn: records, or users with all their records."""
     _rng: Source
 
     @property
@@ -155,7 +157,9 @@ class PoissonSampler(Sampler):
         rng: Source,
         n_public: int | None = None,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        unit: Unit = Unit.RECORD,
     ) -> None:
+        self.unit = unit
         self.n = _check.count("n", n, minimum=0)
         self.n_public = self.n if n_public is None else _check.count("n_public", n_public)
         self._declared = n_public is not None
@@ -210,6 +214,8 @@ class PoissonSampler(Sampler):
     @property
     def premises(self) -> tuple[Premise, ...]:
         size = premises.declared_size if self._declared else premises.counted_size
+        if self.unit is Unit.USER:
+            size = premises.declared_users if self._declared else premises.counted_users
         told = (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
         return told if (self._rates >= 1.0).all() else (*told, self.secrecy)
 

@@ -1,0 +1,91 @@
+"""People instead of rows: users are drawn, and each has one gradient, whatever the rows they have.
+
+A user's gradient is the mean over at most k of their rows, k public, clipped once. The engine takes
+k rows of each user as the views of one example; users with fewer have rows that weigh nothing. All
+that a user brings to a step is a function of their own rows and of coins of their own, so taking a
+user away moves the sum by what one example can.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from privet import _check
+from privet.errors import InvalidArgument
+from privet.ledger import fingerprint
+from privet.methods.dpsgd.records import Batch, Records
+from privet.noise import Source
+
+
+@final
+class UserRecords(Records):
+    """Users by number; taking one gives k of their rows, and a last column of weights.
+
+    >>> from privet.methods.dpsgd.records import records_of
+    >>> from privet.noise import seeded
+    >>> users = UserRecords(records_of(torch.arange(5.0)), list("abaaa"), rows_each=2)
+    >>> rows, weights = users.drawn(np.array([1]), seeded(0))  # b has one row
+    >>> len(users), rows.tolist(), weights.tolist()
+    (2, [1.0, 1.0], [2.0, 0.0])
+    """
+
+    def __init__(self, rows: Records, groups: Any, *, rows_each: int) -> None:
+        owners = np.asarray(groups)
+        if owners.shape != (len(rows),):
+            raise InvalidArgument("groups", owners.shape, f"the user of each of {len(rows)} rows")
+        self.rows, self.rows_each = rows, _check.count("rows_each", rows_each)
+        self.names = rows.names
+        _, number = np.unique(owners, return_inverse=True)
+        self._owners = number.astype(np.int64)
+        self._order = np.argsort(number, kind="stable").astype(np.int64)
+        self._ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def drawn(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
+        """Rows and weights of these users; who has more than k rows draws k of them."""
+        k, places = self.rows_each, []
+        weights = np.zeros((len(indices), k), dtype=np.float32)
+        for i, user in enumerate(indices):
+            start = self._ends[user - 1] if user else 0
+            own = self._order[start : self._ends[user]]
+            if len(own) > k:
+                own = own[source.child(int(user)).sample(len(own), k)]
+            weights[i, : len(own)] = k / len(own)
+            places.append(np.resize(own, k))  # what is repeated weighs nothing
+        flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+        unique, back = np.unique(flat, return_inverse=True)
+        tensors = self.rows.take(unique)
+        if len(flat):
+            again = torch.from_numpy(back)
+            tensors = tuple(t.index_select(0, again.to(t.device)) for t in tensors)
+        told = torch.from_numpy(weights.reshape(-1))
+        return (*tensors, told.to(tensors[0].device))
+
+    def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
+        if len(indices):
+            raise InvalidArgument("indices", len(indices), "none: rows of users are drawn")
+        nothing = self.rows.take(indices)
+        return (*nothing, torch.zeros(0, device=nothing[0].device))
+
+    def batch(
+        self, tensors: tuple[Tensor, ...], *, step: int, last: bool, made_up: bool = False
+    ) -> Batch:
+        *rows, weights = tensors
+        return Batch(
+            tensors=tuple(rows),
+            step=step,
+            last=last,
+            made_up=made_up,
+            names=self.names,
+            weights=weights,
+        )
+
+    def fingerprint(self, key: bytes) -> str:
+        return self.rows.fingerprint(key) + fingerprint(self._owners, key=key)

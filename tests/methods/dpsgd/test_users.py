@@ -1,0 +1,116 @@
+"""People instead of rows: one gradient a user, whatever they have."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import privet
+from privet.dpsgd import PoissonSampler, Schedule
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Backing, Unit
+from privet.ledger import Ledger
+from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.noise import seeded
+from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, start
+
+FULL = Schedule(steps=2, sample_rate=1.0, noise_multiplier=1.5, clipping_bound=0.7)
+
+
+def run(groups, *, tensors=None, **kw):
+    kw.setdefault("schedule", FULL)
+    with start(tensors=tensors, groups=groups, **kw) as training:
+        for batch in training:
+            training.step(losses_of(training.model, batch))
+    return training
+
+
+def test_guarantee_and_ledger_are_per_user():
+    training = run(np.arange(60) % 7)
+    told = training.guarantee
+    assert told.unit is Unit.USER and told.adjacency is Adjacency.ZERO_OUT
+    texts = {p.about: p for p in told.premises}
+    assert texts["number of users"].text.startswith("the number of users, 7,")
+    assert "number of records" not in texts and texts["people"].backing is Backing.ENFORCED
+    assert "at most 8 records" in texts["bound"].text
+    (entry,) = {e.scope.unit for e in training.entries}
+    assert entry is Unit.USER
+    with pytest.raises(InvalidArgument, match="one per user"):
+        run(np.arange(60) % 7, ledger=Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5,
+                                                       adjacency=Adjacency.ZERO_OUT))  # fmt: skip
+    sampler = PoissonSampler(n=7, rates=FULL.rates, rng=seeded(0))
+    with pytest.raises(InvalidArgument, match="one of users"):
+        run(np.arange(60) % 7, sampler=sampler)
+
+
+def test_a_users_gradient_is_the_mean_over_their_rows(monkeypatch):
+    """Against the loop over users; fewer rows than k, and as many."""
+    x, y = data(12)
+    owner = np.array([0, 1, 1, 2, 2, 2, 2, 1, 3, 3, 3, 3])
+    watch = Watch(monkeypatch)
+    model = network()
+    first = [p.detach().clone() for p in model.parameters()]
+    one = Schedule(steps=1, sample_rate=1.0, noise_multiplier=1.5, clipping_bound=0.05)
+    run(owner, tensors=(x, y), model=model, rows_each=4, schedule=one)
+    plain = network()
+    assert all(torch.equal(a, b) for a, b in zip(first, plain.parameters(), strict=True))
+    expected = 0.0
+    for user in range(4):
+        mine = owner == user
+        loss = nn.functional.cross_entropy(plain(x[mine]), y[mine])
+        g = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, plain.parameters())])
+        expected = expected + g.double() * min(1.0, 0.05 / float(g.norm()))
+    assert torch.allclose(torch.as_tensor(watch.clean[0]).double().view(-1), expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("rows_each", [1, 3, 100])
+def test_one_user_who_has_all_the_rows_moves_the_sum_by_one_bound(rows_each, monkeypatch):
+    """Attack: 50 rows of one user, all pointing the same way; the others stay where they are."""
+    x, y = data(60)
+    owner = np.where(np.arange(60) < 50, 0, np.arange(60))
+    sums = []
+    for there in (1.0, 0.0):
+        watch = Watch(monkeypatch)
+        kept = torch.where(torch.as_tensor(owner == 0), there, 1.0)
+        with start(tensors=(x, y, kept), groups=owner, rows_each=rows_each, schedule=FULL) as t:
+            for batch in t:
+                t.step(losses_of(t.model, batch) * batch.tensors[2])
+        sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
+        monkeypatch.undo()
+    moved = float((sums[0] - sums[1]).norm())
+    assert 0.2 * 0.7 < moved <= 0.7
+
+
+def test_rows_are_drawn_by_coins_of_the_user_alone():
+    """Whoever else is drawn, a user's rows are the same; over the steps they are not."""
+    from privet.methods.dpsgd.records import records_of
+    from privet.methods.dpsgd.users import UserRecords
+
+    owner = np.repeat(np.arange(5), 20)
+    users = UserRecords(records_of(torch.arange(100.0)), owner, rows_each=4)
+    alone, _ = users.drawn(np.array([3]), seeded(0).child("rows", 0))
+    together, weights = users.drawn(np.array([0, 1, 3, 4]), seeded(0).child("rows", 0))
+    assert torch.equal(together[8:12], alone) and len(set(alone.tolist())) == 4
+    assert (together[::4] // 20).tolist() == [0.0, 1.0, 3.0, 4.0]
+    later, _ = users.drawn(np.array([3]), seeded(0).child("rows", 1))
+    assert not torch.equal(later, alone) and weights.tolist() == [1.0] * 16
+
+
+def test_who_belongs_to_whom_must_be_told_of_every_row():
+    with pytest.raises(InvalidArgument, match="the user of each of 60 rows"):
+        run(np.arange(7))
+    with pytest.raises(InvalidArgument, match="rows_each"):
+        run(np.arange(60), rows_each=0)
+
+
+@pytest.mark.parametrize("method", [LinearDPSGD(steps=20), NetworkDPSGD(steps=20, sample_rate=0.5)])
+def test_estimators_protect_users(method):
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(400), 3)
+    x = rng.normal(size=(1200, 4)) + rng.normal(size=(400, 4))[owner]
+    y = x[:, 0] > 0
+    fitted = privet.PrivateClassifier(
+        method, epsilon=8.0, classes=[False, True], bounds=(-5, 5), random_state=0
+    ).fit(x, y, groups=owner)
+    assert fitted.guarantee_.unit is Unit.USER and fitted.guarantee_.epsilon <= 8.0
+    assert fitted.score(x, y) > 0.8
