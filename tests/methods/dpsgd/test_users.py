@@ -60,7 +60,9 @@ def test_a_users_gradient_is_the_mean_over_their_rows(monkeypatch):
         loss = nn.functional.cross_entropy(plain(x[mine]), y[mine])
         g = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, plain.parameters())])
         expected = expected + g.double() * min(1.0, 0.05 / float(g.norm()))
-    assert torch.allclose(torch.as_tensor(watch.clean[0]).double().view(-1), expected, rtol=1e-4, atol=1e-7)
+    assert torch.allclose(
+        torch.as_tensor(watch.clean[0]).double().view(-1), expected, rtol=1e-4, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("rows_each", [1, 3, 100])
