@@ -82,12 +82,35 @@ def test_a_schedule_of_equal_lines_is_the_plain_setting(
     )
 
 
+def test_a_schedule_with_the_papers_sigma(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """sigma_t on the mean over q_t N and C_t: z_t = sigma_t q_t N / C_t; a line is one step."""
+    file = tmp_path / "plan.csv"
+    lines = "0.01,0.2,0.5,0.05\n" * 300 + "0.02,0.1,1.0,0.01\n" * 20
+    file.write_text("sample_rate,sigma,clipping_bound,learning_rate\n" + lines)
+    plain = tmp_path / "plain.csv"
+    plain.write_text("sample_rate,noise_multiplier,steps\n0.01,4,300\n0.02,2,20\n")
+    one = run_json(capsys, "account", "--schedule", file, "--records", "1000")
+    two = run_json(capsys, "account", "--schedule", plain)
+    assert one["steps"] == two["steps"] == 320
+    assert one["accountants"]["exact"]["epsilon"] == pytest.approx(
+        two["accountants"]["exact"]["epsilon"], rel=1e-9
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "the first line must be the names of the columns"),
         ("a,b\n1,2\n", "sample_rate is missing"),
-        ("sample_rate,noise_multiplier\n0.1,1\n", "steps is missing"),
+        ("sample_rate,steps\n0.1,1\n", "noise_multiplier is missing"),
+        ("sample_rate,sigma\n0.1,1\n", "clipping_bound is missing"),
+        ("sample_rate,sigma,noise_multiplier\n0.1,1,1\n", "say the same"),
+        (
+            "sample_rate,sigma,clipping_bound\n0.1,1,1\n",
+            "--records must be the number of records N",
+        ),
         ("sample_rate,noise_multiplier,steps\n", "at least one line of steps"),
         ("sample_rate,noise_multiplier,steps\n0.1,1,5\n0.1,1\n", "line 3 must be 3 values"),
         ("sample_rate,noise_multiplier,steps\n1.5,1,5\n", "line 2: sample_rate must be"),

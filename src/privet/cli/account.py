@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +35,12 @@ Steps = Annotated[int | None, typer.Option(help="How many steps.")]
 Delta = Annotated[float, typer.Option(help="The delta at which epsilon is stated.")]
 Schedule = Annotated[
     Path | None,
-    typer.Option(help="CSV with columns sample_rate, noise_multiplier, steps: one line a phase."),
+    typer.Option(
+        help="CSV, a line a phase: sample_rate, noise_multiplier (or sigma, clipping_bound), steps."
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("--records", help="N, for a schedule with sigma on the mean over q N.")
 ]
 Neighbours = Annotated[Adjacency, typer.Option(help="Which data sets are neighbours.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -49,6 +53,7 @@ def account(
     steps: Steps = None,
     delta: Delta = 1e-5,
     schedule: Schedule = None,
+    records: Count = None,
     adjacency: Neighbours = Adjacency.ADD_REMOVE,
     table: Annotated[
         bool, typer.Option("--table", help="Six settings where the closed form holds or fails.")
@@ -78,7 +83,7 @@ def account(
     if validity_map is not None:
         _map(validity_map, 10_000 if steps is None else steps, delta, as_json)
         return
-    loss = read_loss(sample_rate, noise_multiplier, steps, schedule, adjacency)
+    loss = read_loss(sample_rate, noise_multiplier, steps, schedule, adjacency, records)
     if plot is not None:
         drawable(plot)
     found = compare.accountants(loss, delta)
@@ -100,9 +105,11 @@ def read_loss(
     steps: int | None,
     schedule: Path | None,
     adjacency: Adjacency,
+    records: int | None = None,
 ) -> SampledGaussian:
     """The loss that the options describe, given in exactly one way."""
     from privet.loss import SampledGaussian
+    from privet.loss.schedule_file import load_phases
 
     single = {"sample-rate": sample_rate, "noise-multiplier": noise_multiplier, "steps": steps}
     given = [name for name, value in single.items() if value is not None]
@@ -111,7 +118,7 @@ def read_loss(
             raise InvalidArgument(
                 "the steps", f"--schedule and --{given[0]}", "given in one way", "drop one of them"
             )
-        return read_schedule(schedule, adjacency)
+        return load_phases(schedule).loss(records, adjacency)
     missing = [f"--{name}" for name in single if name not in given]
     if missing:
         raise InvalidArgument(
@@ -125,44 +132,6 @@ def read_loss(
         steps=_check.count("steps", steps),
         adjacency=adjacency,
     )
-
-
-def read_schedule(path: Path, adjacency: Adjacency) -> SampledGaussian:
-    """A schedule from a CSV file; a bad line is named."""
-    from privet.loss import SampledGaussian
-
-    columns: tuple[list[float], list[float], list[float]] = ([], [], [])
-    names = ("sample_rate", "noise_multiplier", "steps")
-    checks = (_check.unit, _check.positive, _check.count)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            header = [h.strip() for h in next(reader, [])]
-            missing = [n for n in names if n not in header]
-            if missing:
-                raise InvalidArgument(
-                    f"{path}: the first line",
-                    ",".join(header),
-                    "the names of the columns: " + ",".join(names),
-                    f"{missing[0]} is missing",
-                )
-            where = [header.index(n) for n in names]
-            for row in reader:
-                if not any(cell.strip() for cell in row):
-                    continue
-                at = f"{path} line {reader.line_num}"
-                if len(row) != len(header):
-                    raise InvalidArgument(at, ",".join(row), f"{len(header)} values")
-                for name, i, check, column in zip(names, where, checks, columns, strict=True):
-                    column.append(check(f"{at}: {name}", row[i]))
-    except FileNotFoundError:
-        raise MissingFile(path) from None
-    except (OSError, UnicodeDecodeError, csv.Error) as e:
-        raise InvalidArgument("schedule", str(path), "a readable CSV file", str(e)) from None
-    if not columns[0]:
-        raise InvalidArgument(str(path), "no lines", "a schedule with at least one line of steps")
-    q, z, n = columns
-    return SampledGaussian(sample_rate=q, noise_multiplier=z, steps=n, adjacency=adjacency)
 
 
 def drawable(path: Path, *more: str) -> None:

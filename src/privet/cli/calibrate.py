@@ -11,6 +11,7 @@ from privet import _check
 from privet.cli._run import one_line_errors, print_json
 from privet.cli._start import leave_out_fortran
 from privet.cli.account import (
+    Count,
     Delta,
     Json,
     Neighbours,
@@ -19,7 +20,6 @@ from privet.cli.account import (
     Schedule,
     Steps,
     drawable,
-    read_schedule,
 )
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
@@ -36,6 +36,7 @@ def calibrate(
     noise_multiplier: NoiseMultiplier = None,
     steps: Steps = None,
     schedule: Schedule = None,
+    records: Count = None,
     adjacency: Neighbours = Adjacency.ADD_REMOVE,
     plot: Annotated[
         Path | None, typer.Option(help="Draw epsilon over the run (.png, .svg or .pdf).")
@@ -51,7 +52,7 @@ def calibrate(
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     found, what, answer = _find(
-        epsilon, delta, sample_rate, noise_multiplier, steps, schedule, adjacency
+        epsilon, delta, sample_rate, noise_multiplier, steps, schedule, adjacency, records
     )
     if plot is not None:
         from privet.report import plots
@@ -75,10 +76,12 @@ def _find(
     steps: int | None,
     schedule: Path | None,
     adjacency: Adjacency,
+    records: int | None,
 ) -> tuple[Calibrated, str, dict[str, Any]]:
     """What was found, its name, and the whole setting."""
     leave_out_fortran()
     from privet import calibrate as search
+    from privet.loss.schedule_file import load_phases
 
     setting: dict[str, Any] = {
         "sample_rate": sample_rate,
@@ -90,7 +93,7 @@ def _find(
         if len(open_ones) < 3:
             raise InvalidArgument("the steps", "--schedule and others", "given in one way")
         found = search.scale_schedule(
-            epsilon=epsilon, delta=delta, schedule=read_schedule(schedule, adjacency)
+            epsilon=epsilon, delta=delta, schedule=load_phases(schedule).loss(records, adjacency)
         )
         return found, "factor", {"factor": found.value}
     if len(open_ones) != 1:

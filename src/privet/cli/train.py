@@ -59,8 +59,11 @@ def _methods() -> None:
 
 def shared(
     data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
-    epsilon: Annotated[float, typer.Option(help="The budget, all of which is spent.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="The budget, all of it spent; left out where settings fix the noise."),
+    ] = None,
     delta: Annotated[
         float, typer.Option(help="At this delta; 0 where a method can do without.")
     ] = 1e-5,
@@ -149,7 +152,7 @@ def train(
     files: Files | None = None,
     *,
     data: str,
-    epsilon: float,
+    epsilon: float | None,
     out: Path,
     delta: float,
     label: str | None,
@@ -174,7 +177,8 @@ def train(
 ) -> None:
     """One training: what can be refused is refused before anything is read or charged."""
     begun = time.perf_counter()
-    _check.positive("--epsilon", epsilon)
+    if epsilon is not None:
+        _check.positive("--epsilon", epsilon)
     _check.delta_or_zero("--delta", delta)
     if seed is not None:
         _check.count("--seed", seed, minimum=0)
@@ -210,6 +214,10 @@ def train(
         if domain.features is not None:
             watched = replace(domain, features=Watched(domain.features, progress))
         rows = records_of(found, watched, n_public=n_public, public=asked)
+    if epsilon is None:
+        epsilon = method.fixed_epsilon(rows.facts(epsilon=1.0, delta=delta).units, delta)
+    if epsilon is None:
+        raise InvalidArgument("--epsilon", None, "a budget", "no setting here fixes the noise")
     rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta, anyway=anyway)
     if not anyway:
         check_enough(plan.signal, epsilon=epsilon, delta=delta, hint="--anyway trains all the same")

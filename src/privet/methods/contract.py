@@ -220,6 +220,10 @@ class Method(ABC, Generic[PlanType]):
     def fit(self, records: Records, plan: PlanType, spending: Spending) -> Model:
         """Train as planned; pay with `spending.charge` before anything is drawn."""
 
+    def fixed_epsilon(self, records: int, delta: float) -> float | None:
+        """What it costs where its settings fix the noise; None where a budget decides."""
+        return None
+
     def for_domain(self, domain: Domain) -> Self:
         """The same for records of this domain: public records among its settings become rows."""
         return self

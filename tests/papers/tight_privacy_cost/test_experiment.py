@@ -26,6 +26,10 @@ def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
         6.188, rel=1e-3
     )
     assert "the paper prints 1.136" in experiment.text(results)
+    assert wide["dwork_roth"] is None and wide["abadi_shape"] == pytest.approx(0.848, abs=1e-3)
+    one, two = results["algorithms"]
+    assert (one["algorithm"], two["algorithm"]) == ("HomogeneousDPDL", "HeterogeneousDPDL")
+    assert min(a["accuracy"] for a in (one, two)) > 0.5 and one["epsilon"] < 5.0
     assert all(Path(p).stat().st_size > 1000 for p in results["pictures"])
     other = TightPrivacyCostExperiment(replace(settings, delta=1e-6), tmp_path).run()
     assert other["rows"][0]["printed"] is None

@@ -31,6 +31,7 @@ from privet.methods.contract import (
     worst_unit,
 )
 from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.fixed import fixed_schedule, table_rates, within_budget, written
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.plan import DPSGDPlan
@@ -52,12 +53,27 @@ class _Settings:
     )
     momentum: float = setting(chosen.MOMENTUM, help="Of the descent, after Nesterov.")
     rows_each: int = setting(8, help="Rows of a user in a step, at most; for users only.")
+    noise_multiplier: float | None = setting(None, help="z of every step, in place of a budget.")
+    sigma: float | None = setting(
+        None, help="The noise on the mean gradient, in place of a budget: z = sigma q N / C."
+    )
+    schedule: str | None = setting(
+        None,
+        help="CSV of sample_rate, noise_multiplier or sigma, clipping_bound, learning_rate, steps, "
+        "in place of a budget; with learning rates there is no momentum.",
+    )
+
+    def fixed_epsilon(self, records: int, delta: float) -> float | None:
+        """What the steps cost exactly, where settings fix their noise."""
+        schedule = fixed_schedule(self, records, bound=1.0)  # the price does not depend on it
+        return None if schedule is None else schedule.loss().epsilon(delta)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", written(self.schedule))
         if self.steps is not None:
             _check.count("steps", self.steps)
         _check.count("rows_each", self.rows_each)
-        for name in ("sample_rate", "clipping_bound", "learning_rate"):
+        for name in ("sample_rate", "clipping_bound", "learning_rate", "noise_multiplier", "sigma"):
             if (value := getattr(self, name)) is not None:
                 _check.positive(name, value)
 
@@ -109,13 +125,15 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         is proportional to the bound.
         """
         _check.open_unit("delta", facts.delta)
+        fixed = within_budget(fixed_schedule(self, facts.units, bound=chosen.LINEAR_BOUND), facts)
         signal = max(facts.mu * facts.units, 1.0)
-        steps = self.steps or int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
+        ruled = int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
+        steps = fixed.steps if fixed else self.steps or ruled
         rule = max(0.1, chosen.LINEAR_RATE * signal / steps)
         rate = self.learning_rate or (rule if facts.outputs > 1 else chosen.SQUARES_RATE)
-        centred = self.centre > 0.0 and facts.unit is Unit.RECORD
+        centred = self.centre > 0.0 and facts.unit is Unit.RECORD and fixed is None
         centre_mu = facts.mu * math.sqrt(self.centre) if centred else 0.0
-        schedule = Schedule.for_budget(
+        schedule = fixed or Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
             steps=steps,
@@ -123,11 +141,12 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
             clipping_bound=self.clipping_bound or chosen.LINEAR_BOUND,
             beside=Gaussian(mu=centre_mu) if centre_mu else None,
         )
+        own = table_rates(self, fixed)
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,
-            learning_rates=rate * (1.0 - np.arange(steps) / steps),
-            momentum=self.momentum,
+            learning_rates=rate * (1.0 - np.arange(steps) / steps) if own is None else own,
+            momentum=self.momentum if own is None else 0.0,
             centre_mu=centre_mu,
             constant=0.1,
             rows_each=self._rows(facts),
@@ -218,8 +237,9 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
         n = facts.units
         epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
         q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
-        steps = self.steps or max(20, round(min(40.0, epochs) / q))
-        schedule = Schedule.for_budget(
+        fixed = within_budget(fixed_schedule(self, n, bound=0.1), facts)
+        steps = fixed.steps if fixed else self.steps or max(20, round(min(40.0, epochs) / q))
+        schedule = fixed or Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
             steps=steps,
@@ -227,11 +247,13 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
             clipping_bound=self.clipping_bound or 0.1,
         )
         rate = self.learning_rate or chosen.NETWORK_RATE
+        own = table_rates(self, fixed)
+        falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,
-            learning_rates=values("learning_rate", lambda t: rate * (1.0 - t / steps), steps),
-            momentum=self.momentum,
+            learning_rates=falling if own is None else own,
+            momentum=self.momentum if own is None else 0.0,
             rows_each=self._rows(facts),
             ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
         )

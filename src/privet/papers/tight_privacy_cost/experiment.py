@@ -13,9 +13,16 @@ from privet.loss.compare import accountants
 from privet.noise import seeded
 from privet.papers.drawing import INK, MUTED, panels, quiet, save
 from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
+from privet.papers.tight_privacy_cost.comparators import abadi_shape, dwork_roth
 
 PRINTED = {(0.01, 4.0, 10_000): {"closed_form": 1.136, "moments": 1.26}}
 """What the paper prints, by sample rate, noise multiplier and steps, at delta 1e-5."""
+ALGORITHMS = {
+    "HomogeneousDPDL": "sample_rate,sigma,clipping_bound,learning_rate,steps\n0.1,0.015,1,2,100\n",
+    "HeterogeneousDPDL": "sample_rate,sigma,clipping_bound,learning_rate,steps\n"
+    "0.05,0.03,1,2,40\n0.1,0.01,0.7,1,40\n0.2,0.003,0.5,0.5,20\n",
+}
+"""The paper's Figure 1, as tables of q_t, sigma_t, C_t, eta_t; it gives no numbers of its own."""
 COLOURS = {"closed_form": "#d1495b", "exact": "#1b6ca8", "rdp": "#2a9d8f", "moments": "#b9c3cc"}
 
 
@@ -44,7 +51,8 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
     name = "tight-privacy-cost"
     quick: ClassVar = {"digits": TightPrivacyCostSettings()}
-    shows: ClassVar = (Shown(of="Figure 1", picture="epsilon-against-steps", rows="rows"),)
+    version = 2
+    shows: ClassVar = (Shown(of="Figure 1", picture="epsilon-against-steps", rows="algorithms"),)
 
     def cells(self) -> Iterator[Cell]:
         """One for each schedule, then the audit."""
@@ -53,6 +61,8 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
             for z in s.noise_multipliers:
                 for t in s.steps:
                     yield Cell(f"q {q:g}, z {z:g}, {t} steps", partial(self._priced, q, z, t))
+        for name in ALGORITHMS:
+            yield Cell(name, partial(self._trained, name))
         if s.canaries:
             yield Cell("audit", self._audited)
 
@@ -64,11 +74,37 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
             return {
                 "sample_rate": q, "noise_multiplier": z, "steps": t,
                 **{name: g.epsilon for name, g in found.rows()},
+                "dwork_roth": dwork_roth(loss, self.settings.delta),
+                "abadi_shape": abadi_shape(loss, self.settings.delta),
                 "verdict": found.verdict.value,
                 "printed": PRINTED.get((q, z, t)) if self.settings.delta == 1e-5 else None,
             }  # fmt: skip
 
         return self.kept([q, z, t], run)
+
+    def _trained(self, name: str, told: Told) -> Row:
+        """One of the paper's two algorithms on digits: a linear model, sigma on the mean."""
+
+        def run() -> Row:
+            from privet.data import load
+            from privet.estimators import PrivateClassifier
+            from privet.methods.dpsgd.method import LinearDPSGD
+
+            digits, delta = load("digits"), self.settings.delta
+            method = LinearDPSGD(schedule=ALGORITHMS[name])
+            cost = method.fixed_epsilon(len(digits.x_train), delta)
+            assert cost is not None
+            clf = PrivateClassifier(
+                method, epsilon=cost, delta=delta, classes=range(10), bounds=(0.0, 1.0),
+                random_state=0,
+            ).fit(digits.train_rows(), digits.y_train)  # fmt: skip
+            claim = clf.claim_
+            return {
+                "algorithm": name, "accuracy": float(clf.score(digits.test_rows(), digits.y_test)),
+                "epsilon": clf.guarantee_.epsilon, "claimed": claim and claim.epsilon,
+            }  # fmt: skip
+
+        return self.kept(name, run)
 
     def _audited(self, told: Told) -> Row:
         from privet.papers.tight_privacy_cost.audit import audit_published
@@ -81,8 +117,11 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
     def collect(self, found: list[Any]) -> Row:
         """Rows and the audit."""
+        trained = [row for row in found if "algorithm" in row]
         rows = [row for row in found if "steps" in row]
-        return {"rows": rows, "audits": found[len(rows) :]}
+        return {
+            "rows": rows, "algorithms": trained, "audits": found[len(rows) + len(trained) :]
+        }  # fmt: skip
 
     def draw(self, results: Row) -> list[Path]:
         """Epsilon against steps, a panel for each noise multiplier at the first rate."""
@@ -110,7 +149,8 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
     def text(self, results: Row) -> str:
         """A line for each schedule, and the audit."""
         lines = [
-            f"{'q':>7} {'z':>5} {'T':>6} {'closed':>8} {'exact':>8} {'Renyi':>8} {'moments':>8}"
+            f"{'q':>7} {'z':>5} {'T':>6} {'closed':>8} {'exact':>8} {'Renyi':>8} {'moments':>8} "
+            f"{'D.-Roth':>8} {'Abadi':>8}"
         ]
         for r in results["rows"]:
             printed = r["printed"] or {}
@@ -118,8 +158,14 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
             lines.append(
                 f"{r['sample_rate']:7g} {r['noise_multiplier']:5g} {r['steps']:6d} "
                 f"{r['closed_form']:8.3f} {r['exact']:8.3f} {r['rdp']:8.3f} {r['moments']:8.3f}"
-                f"  {r['verdict']}{beside}"
+                f" {'none' if r['dwork_roth'] is None else format(r['dwork_roth'], '.3f'):>8}"
+                f" {r['abadi_shape']:8.3f}  {r['verdict']}{beside}"
             )
+        lines += [
+            f"{a['algorithm']} on digits: {100 * a['accuracy']:.1f}%, epsilon {a['epsilon']:.3f} "
+            f"(closed form: {a['claimed']:.3f})"
+            for a in results["algorithms"]
+        ]
         lines += [
             f"audit of {a['what']}: claimed {a['claimed']:.3f}, audited {a['audited']:.3f}, "
             f"proved {a['proved']:.3f}: {a['verdict']}"
