@@ -65,6 +65,7 @@ def test_what_cannot_be_is_told(settings: dict[str, object], said: str) -> None:
         LinearDPSGD(**settings).fixed_epsilon(1000, 1e-5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_command_answers_with_epsilon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
