@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import privet
+from privet.guarantee import EXPERIMENT
 from privet.report import figures, page, png
 from privet.report.charts import SIZE, Axis, Mark, chart, powers
 
@@ -30,7 +32,8 @@ def in_a_browser(test: Any) -> Any:
 
 def results() -> dict[str, Any]:
     promise = {
-        "text": "(1, 1e-05)-DP per record", "theorem": "a theorem", "epsilon": 1.0,
+        "text": "(1, 1e-05)-DP per record", "theorem": "a theorem", "epsilon": 1.0, "delta": 1e-5,
+        "unit": "record", "adjacency": "zero-out", "standing": "proved",
         "premises": [{"text": "rows <are> bounded", "backing": "enforced"}],
     }  # fmt: skip
     attack = {"roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]}, "auc_interval": [0.4, 0.6]}
@@ -96,7 +99,7 @@ def test_one_whole_page_without_network(tmp_path: Path) -> None:
     for words in ("a &lt;method&gt;", "rows &lt;are&gt; bounded", "falsified", "∞", "moments",
                   "not private itself", "in&lt;come", "an attempt that was interrupted"):  # fmt: skip
         assert words in text
-    assert "a <method>" not in text
+    assert "a <method>" not in text and "1e-05" not in text
     assert text.count("<figure>") == 5 and text.count("</svg>") == 5
 
 
@@ -134,6 +137,12 @@ def test_axes() -> None:
     assert log.at(float("inf")) == 1.0  # an unbounded epsilon stands at the right edge
 
 
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a comparison, drawn once."""
+    return page.write(results(), tmp_path_factory.mktemp("report") / "report.html")
+
+
 def browsed(path: Path, width: int, probe: str, *options: str) -> str:
     """What the page's own document becomes in a frame of this width, `probe` run at the end.
 
@@ -161,9 +170,8 @@ def browsed(path: Path, width: int, probe: str, *options: str) -> str:
 
 @in_a_browser
 @pytest.mark.parametrize("width", [375, 1200])
-def test_in_a_real_browser(width: int, tmp_path: Path) -> None:
+def test_in_a_real_browser(width: int, report: Path) -> None:
     """Sorting works, no error is logged, and a phone's screen needs no sideways scrolling."""
-    path = page.write(results(), tmp_path / "report.html")
     probe = """
         const button = document.querySelectorAll("table[data-sort] th button")[3];
         button.click();
@@ -172,7 +180,7 @@ def test_in_a_real_browser(width: int, tmp_path: Path) -> None:
         told.wide = document.documentElement.scrollWidth > window.innerWidth;
         told.pictures = document.querySelectorAll("figure svg").length;
         told.errors = window.failed || 0"""
-    shown = browsed(path, width, probe)
+    shown = browsed(report, width, probe)
     assert '"order":["not private' in shown, shown[-500:]
     assert '"wide":false' in shown
     assert '"pictures":5' in shown
@@ -180,16 +188,79 @@ def test_in_a_real_browser(width: int, tmp_path: Path) -> None:
 
 
 @in_a_browser
+def test_the_methods_stay_in_sight_on_a_phone(report: Path) -> None:
+    """However far the table is moved sideways."""
+    probe = """
+        const wide = document.querySelector(".wide"); wide.scrollLeft = 10000;
+        const name = document.querySelector("table[data-sort] tbody tr").cells[1];
+        told.moved = wide.scrollLeft > 50;
+        told.left = Math.round(name.getBoundingClientRect().left - wide.getBoundingClientRect().left)"""
+    shown = browsed(report, 375, probe)
+    assert '"moved":true' in shown, shown[-500:]
+    assert re.search(r'"left":[01]\b', shown), shown[-500:]
+
+
+@pytest.fixture(scope="module")
+def of_one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of an experiment, which has everything that a page can have."""
+    x = np.random.default_rng(0).uniform(size=(300, 3))
+    clf = privet.DPSGDClassifier(bounds=(0, 1), classes=[False, True], random_state=0)
+    folder = clf.fit(x, x[:, 0] > 0.5).save(tmp_path_factory.mktemp("run") / "out")
+    return folder / "run.html"
+
+
+def test_the_page_of_a_run_is_whole(of_one_run: Path) -> None:
+    text = of_one_run.read_text()
+    checker = Balanced()
+    checker.feed(text)
+    assert checker.open == []
+    assert not re.search(r'(?:src|href)="(?!data:)', text) and "http" not in text
+    sheet, deeper = text.split("<details>")
+    assert EXPERIMENT in sheet and "1e-05" not in sheet and "1 in 100,000" in sheet
+    assert "each record was made from its own person" in sheet and "noise key" in deeper
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_of_a_run_in_a_real_browser(width: int, of_one_run: Path) -> None:
+    """One click opens the rest; nothing is wider than the screen, open or not."""
+    probe = """
+        told.first = document.documentElement.scrollWidth > window.innerWidth;
+        const more = document.querySelector("details"); told.closed = !more.open;
+        more.querySelector("summary").click(); told.open = more.open;
+        told.second = document.documentElement.scrollWidth > window.innerWidth;
+        told.errors = window.failed || 0"""
+    shown = browsed(of_one_run, width, probe)
+    for fact in ('"first":false', '"closed":true', '"open":true', '"second":false', '"errors":0'):
+        assert fact in shown, shown[-500:]
+
+
+@in_a_browser
+def test_the_page_of_a_run_is_one_sheet(of_one_run: Path, tmp_path: Path) -> None:
+    """As printed, with the engineer's part closed: one page of A4."""
+    made = tmp_path / "run.pdf"
+    subprocess.run(
+        [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
+         "--no-pdf-header-footer", of_one_run.as_uri()],
+        capture_output=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", made.read_bytes())) == 1
+    width, height = map(
+        float, re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", made.read_bytes()).groups()
+    )  # type: ignore[union-attr]
+    assert abs(width - 595) < 2 and abs(height - 842) < 2
+
+
+@in_a_browser
 @pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
-def test_light_and_dark(scheme: int, dark: bool, tmp_path: Path) -> None:
+def test_light_and_dark(scheme: int, dark: bool, report: Path) -> None:
     """The page follows the reader's preference, and its text stands out either way."""
-    path = page.write(results(), tmp_path / "report.html")
     probe = """
         const light = (c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765;
         const style = getComputedStyle(document.body);
         told.paper = light(style.backgroundColor); told.ink = light(style.color);
         told.label = light(getComputedStyle(document.querySelector("svg text")).fill)"""
-    shown = browsed(path, 1200, probe, f"--blink-settings=preferredColorScheme={scheme}")
+    shown = browsed(report, 1200, probe, f"--blink-settings=preferredColorScheme={scheme}")
     told = json.loads(
         re.search(r"\{&quot;paper.*?\}|\{\"paper.*?\}", shown)[0].replace("&quot;", '"')
     )  # type: ignore[index]
@@ -199,15 +270,14 @@ def test_light_and_dark(scheme: int, dark: bool, tmp_path: Path) -> None:
 
 
 @in_a_browser
-def test_printed(tmp_path: Path) -> None:
+def test_printed(report: Path, tmp_path: Path) -> None:
     """On paper it is light whatever the screen is, and a few pages of A4."""
-    path = page.write(results(), tmp_path / "report.html")
     made = tmp_path / "report.pdf"
     subprocess.run(
         [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
-         "--no-pdf-header-footer", path.as_uri()],
+         "--no-pdf-header-footer", report.as_uri()],
         capture_output=True, timeout=120, check=True,
     )  # fmt: skip
     pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", made.read_bytes()))
     assert 1 <= pages <= 6
-    assert "@media screen and (prefers-color-scheme: dark)" in path.read_text()
+    assert "@media screen and (prefers-color-scheme: dark)" in report.read_text()

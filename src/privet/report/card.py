@@ -52,7 +52,7 @@ def origin(record: Facts) -> list[tuple[str, str]]:
         ("curator", given["curator"] or "not given"),
         ("region", given["region"]),
         ("justification", given["justification"]),
-        ("date", record["date"]),
+        ("date", record["date"] and record["date"][:16].replace("T", " ") + " UTC"),
         ("run", record["run"]),
         ("records", None if data["records"] is None else f"{data['records']:,}"),
         ("fingerprint of the data", data["fingerprint"]),

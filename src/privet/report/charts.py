@@ -177,6 +177,8 @@ def _mark(mark: Mark, there: Point, here: Point) -> str:
         ""
         if here == there
         else f'<line stroke="{mark.colour}" x1="{x:.1f}" y1="{y:.1f}" x2="{cx:.1f}" y2="{cy:.1f}"/>'
+        f'<rect x="{x - 2.5:.1f}" y="{y - 2.5:.1f}" width="5" height="5" rx="2.5" '
+        f'fill="{mark.colour}"/>'
     )
     return (
         f'<g><title>{escape(mark.name)}</title>{moved}<circle cx="{cx:.1f}" cy="{cy:.1f}" '

@@ -15,7 +15,7 @@ from privet.loss.renyi import moments_epsilon, renyi_epsilon
 from privet.report.charts import Axis, Line, Mark, bars, chart, legend, powers, round_ticks
 from privet.report.png import data_uri, signed
 from privet.report.spending import prefixes
-from privet.report.words import number
+from privet.report.words import chance, number
 
 Row = dict[str, Any]
 Figure = tuple[str, str]
@@ -62,7 +62,7 @@ def utility(rows: Sequence[Row]) -> Figure:
     named = [(str(k), row["method"], of[row["system"]]) for k, row in enumerate(rows, 1)]
     caption = (
         "Accuracy against epsilon: full proved, hollow only claimed. Marks that would hide each "
-        "other stand side by side."
+        "other stand side by side; a dot is where each belongs."
     )
     return chart("accuracy against epsilon", x, y, marks=marks) + legend(named), caption
 
@@ -171,7 +171,7 @@ def validity(run: SampledGaussian, delta: float) -> Figure:
     ]
     caption = (
         f"Where the paper's closed form is a bound, and where it is not ({found.steps:,} steps, "
-        f"delta {delta:g})."
+        f"a chance δ of {chance(delta)})."
     )
     return picture + legend(named), caption
 

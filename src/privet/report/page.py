@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from datetime import date
 from html import escape
 from importlib import metadata, resources
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 from privet._files import write_whole
 from privet.errors import InvalidArgument
+from privet.guarantee import EXPERIMENT
 from privet.loss import SampledGaussian
 from privet.report import figures
 from privet.report.curves import over_epsilon
-from privet.report.words import number, odds
+from privet.report.words import chance, number, odds
 
 Results = dict[str, Any]
 VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")
@@ -60,8 +62,10 @@ def _head(results: Results) -> str:
         f"<h1>{escape(facts['name'])}: every method at epsilon {results['epsilon']:g}</h1>"
         f'<p class="lead">{escape(facts["about"])}. {facts["records"]:,} records treated as '
         f"private, {facts['tested_on']:,} to test on, {facts['public_unlabelled']:,} treated "
-        f"as public, without labels. delta {results['delta']:g}; {results['seeds']} seed"
-        f"{'s' if results['seeds'] > 1 else ''}.</p>"
+        f"as public, without labels. {results['seeds']} seed"
+        f"{'s' if results['seeds'] > 1 else ''}; {date.today():%-d %B %Y}.</p>"
+        f'<p class="mark"><strong>{EXPERIMENT}</strong><br>All noise comes from seeds, so that the '
+        "comparison can be repeated.</p>"
     )
 
 
@@ -73,8 +77,9 @@ def _words(results: Results) -> str:
         "model that would look almost the same if any one person's record had not been used. "
         f"At epsilon {epsilon:g}, nothing that anybody concludes from the model about whether "
         f"somebody was in the data becomes more than {odds(epsilon)} times as likely, but for a "
-        f"chance of about {results['delta']:g}. It holds against attackers with any knowledge and "
-        "any computer, for as long as the ledger of these data stays within its cap.</p>"
+        f"chance of about {chance(results['delta'])}. It holds against attackers with any "
+        "knowledge and any computer, for as long as the ledger of these data stays within its "
+        "cap.</p>"
         "<p><strong>To whom.</strong> To each unit named in the promise: mostly one record, for "
         "PATE all records of one teacher's site. A person with several records is covered only "
         "where the unit is the user.</p>"
@@ -154,12 +159,12 @@ def _promises(rows: Sequence[Results]) -> str:
             for a in stated["premises"]
         )
         claim = row["claim"]
-        other = "" if claim is None else f"<p>Claimed: {escape(claim['text'])}</p>"
+        other = "" if claim is None else f"<p>Claimed: {escape(_said(claim))}</p>"
         theorem = (
             f'<p class="small">By: {escape(stated["theorem"])}</p>' if stated["theorem"] else ""
         )
         cards.append(
-            f'<div class="card"><h3>{escape(row["method"])}</h3><p>{escape(stated["text"])}</p>'
+            f'<div class="card"><h3>{escape(row["method"])}</h3><p>{escape(_said(stated))}</p>'
             f"{other}{theorem}<ul>{premises}</ul></div>"
         )
     return (
@@ -167,6 +172,15 @@ def _promises(rows: Sequence[Results]) -> str:
         "<p>Of a release. Here all noise comes from the seed of its cell, so that the comparison "
         "can be repeated: whoever knows the seed can take it off again.</p>"
         f'<div class="cards">{"".join(cards)}</div>'
+    )
+
+
+def _said(stated: Results) -> str:
+    """A promise in a line, without powers of ten."""
+    parts = f"ε {number(stated['epsilon'])} per {stated['unit']}, {stated['adjacency']}"
+    small = stated["delta"]
+    return f"{parts}, {stated['standing']}" + (
+        f"; but for a chance of {chance(small)}" if small else ""
     )
 
 

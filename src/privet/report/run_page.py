@@ -8,10 +8,8 @@ from importlib import resources
 
 from privet.guarantee import EXPERIMENT
 from privet.report.card import evidence, origin, settings
-from privet.report.charts import Axis, Line, chart, round_ticks
+from privet.report.charts import Axis, Line, chart, powers, round_ticks
 from privet.report.words import Facts, chance, not_met, number, percent, promise_in_words
-
-DELTAS = [(10.0**-k, chance(10.0**-k).removeprefix("1 in ")) for k in (1, 3, 5, 7, 9)]
 
 
 def run_page(record: Facts) -> str:
@@ -36,7 +34,7 @@ def run_page(record: Facts) -> str:
             _list(evidence(record)) or "<p>No audit or attack was added to this record.</p>",
             "<h2>Where it comes from</h2>",
             _pairs(_short(record)),
-            "</main>",
+            '<p class="signed">Approved by<span></span>Date<span></span></p></main>',
             _deeper(record),
         )
     )
@@ -66,7 +64,7 @@ def _headline(record: Facts) -> str:
     p = record["guarantee"]
     paid, accuracy = record["ledger"], record["measured"].get("test_accuracy")
     cells = [
-        (f"ε {number(p['epsilon'])}", f"per {p['unit']}, {p['standing']}"),
+        (f"ε {number(p['epsilon'])}", f"per {p['unit']}, {_standing(p)}"),
         (chance(p["delta"]), "the chance δ that it does not hold"),
     ]
     if paid is not None:
@@ -78,6 +76,10 @@ def _headline(record: Facts) -> str:
     return '<ul class="facts">' + "".join(
         f"<li><b>{escape(value)}</b>{escape(what)}</li>" for value, what in cells
     ) + "</ul>"  # fmt: skip
+
+
+def _standing(promise: Facts) -> str:
+    return str(promise["standing"]) if promise["release"] else "if all premises were met"
 
 
 def _attacker(record: Facts) -> str:
@@ -112,7 +114,7 @@ def _deeper(record: Facts) -> str:
     more = [
         "<h2>Theorem and premises</h2>",
         f"<p>{escape(p['theorem'])}; neighbours are {escape(record['neighbours'])}.</p>",
-        '<div class="wide"><table class="plain"><thead><tr><th>standing</th><th>about</th>'
+        '<div class="wide"><table class="premises"><thead><tr><th>how</th><th>about</th>'
         f"<th>premise</th></tr></thead><tbody>{premises}</tbody></table></div>",
         f"<h2>The whole curve</h2><figure>{_curve(record)}<figcaption>{escape(_of_curve(record))}"
         "</figcaption></figure>",
@@ -145,9 +147,11 @@ def _curve(record: Facts) -> str:
         for q in record["curve"]["points"]
         if q["epsilon"] != "inf" and q["delta"] >= 1e-10
     ]
+    whole = [k for k, (e, _) in enumerate(points) if e == 0.0]  # where epsilon is 0 the line ends
+    points = points[: whole[0] + 1] if whole else points
     high = max([1.0, *(e for e, _ in points)]) * 1.05
     x = Axis(low=0.0, high=high, ticks=round_ticks(high), label="epsilon")
-    y = Axis(low=1e-10, high=1.0, log=True, ticks=DELTAS, label="delta: one in")
+    y = Axis(low=1e-10, high=1.0, log=True, ticks=powers(-10, 0)[::2], label="delta")
     line = Line(points=points, name="every pair on it holds", colour="var(--accent)", width=2.6)
     return chart("delta over epsilon", x, y, lines=[line])
 

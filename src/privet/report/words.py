@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privet.guarantee import EXPERIMENT
-
 Facts = Mapping[str, Any]
 
 
@@ -59,11 +57,6 @@ def percent(share: float) -> str:
     if shown > 99.9:
         return f"{min(shown, 99.999):.3f}%" if shown < 100.0 else "100%"
     return f"{shown:.2g}%" if shown < 10.0 else f"{shown:.0f}%"
-
-
-def standing(promise: Facts) -> str:
-    """proved, claimed or none; an experiment is called one."""
-    return str(promise["standing"]) if promise.get("release", True) else EXPERIMENT
 
 
 def promise_in_words(promise: Facts) -> str:
