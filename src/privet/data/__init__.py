@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from privet.data import builtin, pictures
+from privet.data import builtin, cifar, pictures
 from privet.data.adult import adult
 from privet.data.dataset import Dataset
 from privet.data.files import data_folder
@@ -18,7 +18,10 @@ from privet.data.idc import idc
 from privet.data.table import from_arrays, load_csv, load_npz
 from privet.errors import InvalidArgument
 
-NAMES = ("digits", "breast_cancer", "blobs", "mnist", "cifar10", "adult", "breastmnist", "idc")
+NAMES = (
+    "digits", "breast_cancer", "blobs", "mnist", "cifar10", "cifar100", "adult", "breastmnist",
+    "idc",
+)  # fmt: skip
 
 __all__ = ["NAMES", "Dataset", "from_arrays", "load", "load_csv", "load_npz"]
 
@@ -45,7 +48,9 @@ def load(
                 pictures.download_mnist()
             return pictures.mnist(place)
         case "cifar10":
-            return pictures.cifar10(place)
+            return cifar.cifar10(place)
+        case "cifar100":
+            return cifar.cifar100(place)
         case "adult":
             return adult(place)
         case "breastmnist":

@@ -1,4 +1,4 @@
-"""Image sets from files: MNIST, CIFAR-10, BreastMNIST."""
+"""Image sets from files: MNIST, BreastMNIST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from privet.data.dataset import Dataset
 from privet.data.files import damaged, download, download_folder, find
-from privet.errors import MissingFile
 
 MNIST_FILES = {  # name: SHA-256
     f"{name}-ubyte.gz": digest
@@ -29,7 +28,6 @@ MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-_CIFAR_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
 def mnist(folder: Path) -> Dataset:
@@ -56,32 +54,6 @@ def download_mnist(mirrors: tuple[str, ...] = MNIST_MIRRORS) -> None:
     for name, sha256 in MNIST_FILES.items():
         urls = tuple(mirror + name for mirror in mirrors)
         download(download_folder() / "mnist" / name, urls=urls, sha256=sha256)
-
-
-def cifar10(folder: Path) -> Dataset:
-    """CIFAR-10 as lossless WebP sheets of 100x100 tiles; the training batches that are there."""
-    sheets = []
-    for index in range(1, 6):
-        try:
-            sheets.append(_sheet(find(f"cifar10/data_batch_{index}.webp", folder=folder)))
-        except MissingFile:
-            if index == 1:
-                raise
-            break
-    test = _sheet(find("cifar10/test_batch.webp", folder=folder))
-    labels = read_npz(find("cifar10/labels.npz", folder=folder), ("train_labels", "test_labels"))
-    count = 10_000 * len(sheets)
-    return Dataset(
-        name="cifar10",
-        about=f"CIFAR-10: the first {count:,} training and all test images, 32x32 in colour",
-        classes=tuple(_CIFAR_CLASSES.split()),
-        low=np.array(0),
-        high=np.array(255),
-        x_train=np.concatenate(sheets),
-        y_train=labels["train_labels"][:count],
-        x_test=test,
-        y_test=labels["test_labels"],
-    )
 
 
 def breastmnist(folder: Path) -> Dataset:
@@ -134,18 +106,3 @@ def read_npz(path: Path, names: tuple[str, ...] | None) -> dict[str, NDArray[Any
         if "it has no array" in str(error):
             raise
         raise damaged(path, f"not a readable npz file ({error})") from None
-
-
-def _sheet(path: Path) -> NDArray[np.uint8]:
-    """10,000 images of 32x32 from one sheet of 100x100 tiles."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, UnidentifiedImageError) as error:
-        raise damaged(path, f"not a readable picture ({error})") from None
-    if pixels.shape != (3200, 3200, 3):
-        raise damaged(path, f"{pixels.shape} pixels instead of a 3200x3200 sheet")
-    tiles = pixels.reshape(100, 32, 100, 32, 3).transpose(0, 2, 1, 3, 4)
-    return tiles.reshape(10_000, 32, 32, 3)
