@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from privet.errors import InvalidArgument
 from privet.methods.dpsgd.mixing import Company
 from privet.nets import ClippedSum, Clipping
+from privet.nets.per_example import device
 
 HANDFUL = 3
 """Examples whose gradient is taken by itself."""
@@ -33,7 +34,8 @@ class Weighing(Clipping):
     """Example i weighs 1 / (i + 1), whatever its norm: for made-up rows only."""
 
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
-        return weights_of(squared_norms.shape[1]).expand_as(squared_norms)
+        weights = weights_of(squared_norms.shape[1]).to(squared_norms.device)
+        return weights.expand_as(squared_norms)
 
     def sensitivity(self, layers: Sequence[str]) -> float:
         return float("inf")
@@ -114,9 +116,8 @@ class AgreementCheck:
     def _room(self) -> float:
         """What rounding may explain, relative to the size of a value."""
         narrow = any(p.dtype in _NARROW for p in self._model.parameters())
-        devices = {p.device.type for p in self._model.parameters()}
-        autocast = any(torch.is_autocast_enabled(d) for d in devices)
-        return 0.1 if narrow or autocast else 1e-3
+        lower = device.autocasting(device.home_of(self._model.parameters()))
+        return 0.1 if narrow or lower else 1e-3
 
     def _compare(self, engine: int, plain: int) -> None:
         found, own = self._seen[engine], self._seen[plain]

@@ -53,6 +53,7 @@ from privet.methods.dpsgd.summing import (
     Summation,
 )
 from privet.nets import ClippedSum, Clipping, PerExampleGradients
+from privet.nets.per_example import device
 from privet.noise import Source
 
 ClosedForm = Callable[[Batch, float, ClippedSum], float]
@@ -160,8 +161,8 @@ class Training:
 
     def _made_up(self, company: Company) -> Iterator[Batch]:
         self._guard.begin_step()
-        torch.default_generator.manual_seed(company.seed)
-        rows = self._engine.arranged(*company.tensors)
+        device.seed(self._engine.home, company.seed)
+        rows = self._engine.arranged(*device.moved(company.tensors, self._engine.home))
         batch = self._records.batch(rows, step=self._step, last=False, made_up=True)
         yield from self._given(batch, plain=company.plain)
 
@@ -179,7 +180,7 @@ class Training:
             )
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
                 rows = self._rows(indices, t, k)
-                torch.default_generator.manual_seed(self._seed("torch", t, k))
+                device.seed(self._engine.home, self._seed("torch", t, k))
                 yield from self._given(self._records.batch(rows, step=t, last=last))
 
     def _given(self, batch: Batch, *, plain: bool = False) -> Iterator[Batch]:
@@ -227,7 +228,7 @@ class Training:
             self._finish(batch.step)
 
     def _add(self, losses: Tensor, clipping: Clipping, into: ClippedSum) -> None:
-        with torch.autocast(losses.device.type, enabled=False):  # no norms in bfloat16
+        with device.without_autocast(self._engine.home):
             self._engine.clipped_sum(
                 losses, clipping=clipping, views=self._settings.views, into=into
             )
@@ -275,7 +276,7 @@ class Training:
         s = self._settings
         drawn = self._records.drawn(indices, self._rng.child("rows", t))
         rows = views_of(drawn, s.views // s.rows_each, s.augment, stream)
-        return self._engine.arranged(*rows)
+        return self._engine.arranged(*device.moved(rows, self._engine.home))
 
     def _paid(self, t: int) -> bool:
         if t >= self._state["until"]:
@@ -308,7 +309,7 @@ class Training:
         norms = part.norms_unprotected
         within = int((norms <= self._bound).sum())
         self._note(part.examples_unprotected, within, part.non_finite_unprotected)
-        total = self._sum.flat
+        total = device.to_host(self._sum.flat)
         self._processes.sum_to_first_(total)
         if self._processes.first:
             bound = self._settings.clipping(self._bound).sensitivity(self._engine.layers)
@@ -320,6 +321,8 @@ class Training:
                 rate=float(self.schedule.rates[t]),
             )
         self._processes.from_first_(total)
+        if total is not self._sum.flat:
+            self._sum.flat.copy_(total)
         if adaptive is not None:
             counts = torch.tensor([within, len(norms)], dtype=torch.int64)
             self._processes.sum_to_first_(counts)

@@ -53,7 +53,7 @@ class Chooser:
         scratch = [t.of(torch.zeros_like(t.parameter, dtype=torch.float64)) for t in site.targets]
         limit = _HOPELESS * min(kernel.cost for kernel in kernels)
         seconds: dict[str, list[float]] = {k.name: [] for k in kernels if k.cost <= limit}
-        weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64)
+        weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64).to(seen.a.device)
         # one thread: count its own time only, so that a busy machine does not decide
         clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         for _ in range(_REPETITIONS):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from privet.nets.per_example.device import home_of
 from privet.nets.per_example.wide import divided_into
 
 
@@ -39,7 +40,9 @@ class ClippedSum:
     @classmethod
     def zeros(cls, parameters: dict[str, nn.Parameter], *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum over the given parameters."""
-        flat = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=torch.float64)
+        home = home_of(parameters.values())
+        count = sum(p.numel() for p in parameters.values())
+        flat = torch.zeros(count, dtype=torch.float64, device=home)
         views, start = {}, 0
         for name, p in parameters.items():
             views[name] = _like(flat[start : start + p.numel()], p)

@@ -89,7 +89,8 @@ class PerLayerClipping(Clipping):
         return [self.bounds.get(name, share) for name in layers]
 
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
-        each = torch.tensor(self._each(layers), dtype=squared_norms.dtype).unsqueeze(1)
+        each = torch.tensor(self._each(layers), dtype=squared_norms.dtype)
+        each = each.unsqueeze(1).to(squared_norms.device)
         return _scale(each, squared_norms.sqrt())
 
     def sensitivity(self, layers: Sequence[str]) -> float:

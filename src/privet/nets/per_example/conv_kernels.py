@@ -306,7 +306,7 @@ def contraction(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) ->
     """
     (o, channels, *kernel), space = shape, dy.shape[2:]
     size = min(BLOCK_IMAGES, BLOCK_PIXELS // prod(space))
-    total = torch.zeros(o, prod(kernel) * channels, dtype=torch.float64)
+    total = torch.zeros(o, prod(kernel) * channels, dtype=torch.float64, device=x.device)
     room = x.new_empty(size, *space, *kernel, channels)
     product = x.new_empty(total.shape)
     for start in range(0, x.shape[0], size):

@@ -23,6 +23,7 @@ from privet.nets.per_example.choice import Chooser, KernelChoice
 from privet.nets.per_example.clipped_sum import ClippedSum
 from privet.nets.per_example.clipping import Clipping, FlatClipping
 from privet.nets.per_example.convolution import ConvolutionSite
+from privet.nets.per_example.device import home_of
 from privet.nets.per_example.discover import Plan, discover
 from privet.nets.per_example.joint import measure_together
 from privet.nets.per_example.layers import Rule
@@ -68,7 +69,8 @@ class PerExampleGradients:
         wide: bool = False,
     ) -> None:
         fitting.keep_freed_memory()
-        self.wide = wide
+        self.home = home_of(model.parameters())
+        self.wide = wide or self.home.type != "cpu"
         self.model = model
         self._through_func, self._rules = frozenset(through_func), dict(layers or {})
         self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
@@ -142,7 +144,7 @@ class PerExampleGradients:
         refuse_cross_example(self.model)
         if not self._plan.is_current(self.model):
             self._plan = self._discover()
-        tape = Tape(rows)
+        tape = Tape(rows, home=self.home)
         with self._recorder.swapped(self._plan, tape):
             yield
         self._tape = tape
@@ -345,7 +347,7 @@ class PerExampleGradients:
         clipping: Clipping,
     ) -> None:
         """Turn norms into weights and add the weighted sums."""
-        squares = torch.zeros(len(self.layers), examples, dtype=torch.float64)
+        squares = torch.zeros(len(self.layers), examples, dtype=torch.float64, device=losses.device)
         for layer, some in parts.items():
             for measured, _ in some:
                 squares[layer] += measured.squared_norms

@@ -185,10 +185,10 @@ class EmbeddingSite(Site):
 
     def _segments(self, index: Tensor, g: Tensor) -> Measured:
         examples = index.shape[0]
-        owner = torch.arange(examples).unsqueeze(1)
+        owner = torch.arange(examples, device=index.device).unsqueeze(1)
         keys, place = torch.unique(index + owner * self.vocabulary, return_inverse=True)
         sums = g.new_zeros(len(keys), self.width).index_add_(0, place.view(-1), g.flatten(0, 1))
-        norms = torch.zeros(examples, dtype=torch.float64)
+        norms = torch.zeros(examples, dtype=torch.float64, device=g.device)
         norms.index_add_(0, keys // self.vocabulary, squared_norms(sums))
 
         def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
@@ -206,7 +206,7 @@ class EmbeddingSite(Site):
     def per_example(self, seen: Captured) -> list[Tensor]:
         index, g = self._flat(seen)
         out = g.new_zeros(index.shape[0], self.vocabulary, self.width)
-        owner = torch.arange(index.shape[0]).unsqueeze(1).expand_as(index)
+        owner = torch.arange(index.shape[0], device=index.device).unsqueeze(1).expand_as(index)
         return [out.index_put_((owner, index), g, accumulate=True)]
 
 

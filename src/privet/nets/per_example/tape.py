@@ -49,12 +49,12 @@ class Tape:
     tape serves checkpointed activations, which are computed again during the backward pass.
     """
 
-    def __init__(self, rows: int | None = None) -> None:
+    def __init__(self, rows: int | None = None, *, home: torch.device | None = None) -> None:
         self.rows = rows
         self.replaying = False
         self.events: list[tuple[Any, ...]] = []
         self.uses: list[Use] = []
-        self.anchor = torch.zeros((), requires_grad=True)
+        self.anchor = torch.zeros((), device=home, requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
         self.largest_row = 0
         self.shapes: list[tuple[Site, torch.Size, torch.Size]] = []

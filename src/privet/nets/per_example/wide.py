@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from privet.nets.per_example import device
+from privet.nets.per_example.device import on_host
 from privet.noise.ziggurat import compiled
 
 _LANES = 64
@@ -21,6 +23,8 @@ Floats = NDArray[np.float64]
 
 def squared_norms(rows: Tensor) -> Tensor:
     """Squared L2 norm of each row of a matrix, squared and added up in float64."""
+    if not on_host(rows):
+        return device.squared_norms(rows)
     out = torch.zeros(rows.shape[0], dtype=torch.float64)
     _square(rows.detach().contiguous().numpy(), out.numpy(), np.zeros(_LANES))
     return out
@@ -28,6 +32,8 @@ def squared_norms(rows: Tensor) -> Tensor:
 
 def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
     """sum_i w_i v_i over the examples of (parts, examples, width), in float64."""
+    if not on_host(values):
+        return device.weighted_total(weights, values)
     parts, _, width = values.shape
     out = torch.zeros(parts, width, dtype=torch.float64)
     _weigh(weights.double().contiguous().numpy(), values.detach().contiguous().numpy(), out.numpy())
@@ -36,7 +42,7 @@ def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
 
 def add_(into: Tensor, value: Tensor) -> Tensor:
     """into += value, where `into` is float64 and both lie alike; returns `into`."""
-    if into.is_contiguous() and value.is_contiguous():
+    if on_host(into) and into.is_contiguous() and value.is_contiguous():
         _add(into.view(-1).numpy(), value.view(-1).numpy())
         return into
     return into.add_(value)
@@ -44,7 +50,7 @@ def add_(into: Tensor, value: Tensor) -> Tensor:
 
 def put_pair_(into: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """into = first + second, over whatever it held; returns `into`."""
-    if into.is_contiguous():
+    if on_host(into) and into.is_contiguous():
         _pair(into.view(-1).numpy(), first.view(-1).numpy(), second.view(-1).numpy())
         return into
     return into.copy_(first).add_(second)
@@ -52,6 +58,8 @@ def put_pair_(into: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
     """out = total / divisor, rounded to the precision of `out` once more; returns `out`."""
+    if not on_host(total):
+        return device.divided_into(total, divisor, out)
     if total.is_contiguous() and out.is_contiguous():
         _divide(total.view(-1).numpy(), divisor, out.view(-1).numpy())
         return out

@@ -1,0 +1,133 @@
+"""Whole private steps on a device that is not the host's: nothing is mixed up, nothing changes."""
+
+import pytest
+import torch
+from elsewhere import AWAY, Away, Elsewhere, sent_away
+from torch import nn
+
+from privet.dpsgd import Schedule, private
+from privet.errors import InvalidArgument
+from privet.methods.dpsgd import loop
+from privet.nets import PerExampleGradients, PerLayerClipping
+from privet.noise import seeded
+from privet.noise.tensor import gaussian_
+
+WORDS, LENGTH = 12, 6
+
+
+class Text(nn.Module):
+    """Words, positions (a row each: the stand-in takes no other subclass), a tied head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(WORDS, 8), nn.Embedding(LENGTH, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, WORDS, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        at = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
+        return self.head(self.layer(self.words(ids) + self.positions(at))).mean(1)
+
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.linspace(0, 1, 3))
+
+    def forward(self, x):
+        return x + self.shift
+
+
+def pictures(n):
+    return torch.rand(n, 1, 8, 8), torch.arange(n) % 3
+
+
+def numbers(n):
+    return torch.rand(n, 5), torch.arange(n) % 3
+
+
+def texts(n):
+    return torch.randint(WORDS, (n, LENGTH)), torch.arange(n) % 3
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3), Odd())
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(24, 3),
+    )  # fmt: skip
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.gru = nn.Embedding(WORDS, 4), nn.GRU(4, 5, batch_first=True)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, ids):
+        return self.head(self.gru(self.words(ids))[0][:, -1])
+
+
+NETS = {
+    "mlp": (mlp, numbers),
+    "cnn": (cnn, pictures),
+    "text": (Text, texts),
+    "gru": (Recurrent, texts),
+}
+
+
+def trained(model, data, **kw):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = Schedule(steps=3, sample_rate=0.5, noise_multiplier=1.0)
+    with private(model, optimizer, data, schedule, delta=1e-5, rng=seeded(0), **kw) as training:
+        for batch in training:
+            out = model(batch.x)
+            training.step(nn.functional.cross_entropy(out, batch.y, reduction="none"))
+    return training
+
+
+@pytest.mark.parametrize("clipping", ["flat", "layers"])
+@pytest.mark.parametrize("name", NETS)
+def test_the_same_model_as_on_the_host(name, clipping, monkeypatch):
+    make, data = NETS[name]
+    more = {} if clipping == "flat" else {"clipping": lambda c: PerLayerClipping(bound=c)}
+    if name == "cnn":  # other layout, so that the noise falls on other numbers
+        monkeypatch.setattr(loop, "release_sum_", lambda flat, **_: None)
+    if name == "gru":  # torch's own backward pass of a GRU does not run on the stand-in
+        more["check_mixing"] = False
+    torch.manual_seed(0)
+    here, rows = make(), data(24)
+    torch.manual_seed(0)
+    there = make()
+    trained(here, rows, **more)
+    with Elsewhere():
+        there = sent_away(there)
+        training = trained(there, rows, **more)
+    assert training.guarantee.epsilon < 20.0
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        assert isinstance(q.data, Away) and q.device == AWAY
+        assert torch.allclose(p, q.data.inner, rtol=1e-4, atol=1e-5)
+
+
+def test_the_stand_in_refuses_what_a_gpu_would():
+    with Elsewhere():
+        there = torch.zeros(3, device=AWAY)
+        with pytest.raises(RuntimeError, match="same device"):
+            there + torch.zeros(3)
+        with pytest.raises(RuntimeError):
+            there.numpy()
+        assert (there + 1.0).to("cpu").tolist() == [1.0] * 3
+    with pytest.raises(InvalidArgument, match="on the CPU"):
+        gaussian_(there, 1.0, seeded(0))
+
+
+def test_a_model_in_two_places_is_refused():
+    model = mlp()
+    with Elsewhere():
+        sent_away(model[0])
+        with pytest.raises(InvalidArgument, match="share a device"):
+            PerExampleGradients(model)
