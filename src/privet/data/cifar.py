@@ -25,9 +25,9 @@ from privet.errors import MissingFile
 
 Bytes = NDArray[np.uint8]
 Part = tuple[Bytes, NDArray[np.int64]]
-CLASSES = tuple(
-    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-)
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
 _PIXELS = 3 * 32 * 32
 
 
