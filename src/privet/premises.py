@@ -118,8 +118,8 @@ def large_delta(delta: float, n: int) -> Premise:
 
 
 def one_group_each(column: str) -> Premise:
-    """Records of one person are known to belong together."""
-    return _enforced("people", f"all records of one person share one value of {column}")
+    """Records of one person are known to belong together, as far as the column tells people."""
+    return _assumed("people", f"all records of one person share one value of {column}")
 
 
 def split(text: str) -> Premise:

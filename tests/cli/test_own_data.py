@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +14,7 @@ import pytest
 
 import privet.report
 from privet.cli.main import main
+from privet.data.declared import load_declared
 
 SCHEMA = json.loads((Path(privet.report.__file__).parent / "guarantee.schema.json").read_text())
 DECLARED = {
@@ -182,3 +184,31 @@ def test_no_bounds_says_how_to_declare_them(
 def test_a_typo_in_a_method(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", "dpsdg") == 2
     assert capsys.readouterr().err.startswith("error: No such command 'dpsdg'")
+
+
+def test_many_rows_a_person(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --user people are covered, and none is in both parts; without, one record each."""
+    lines = (clinic / "patients.csv").read_text().splitlines()
+    visits = [lines[0]] + [line.replace(line.split(",")[0], f"p{i % 150}", 1)
+                           for i, line in enumerate(lines[1:])]  # fmt: skip
+    (clinic / "patients.csv").write_text("\n".join(visits) + "\n")
+    assert train("adaptive-laplace", "--user", "id", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["guarantee"]
+    people = next(p for p in told["premises"] if p["about"] == "people")
+    assert told["unit"] == "user" and people["text"].endswith("one value of id")
+    card = (clinic / "run" / "README.md").read_text()
+    assert "Each person, with all records" in card and "people who have several" not in card
+    found = load_declared(
+        clinic / "patients.csv", label="outcome", declaration=clinic / "bounds.json", user="id"
+    )
+    assert found.groups is not None and len(found.groups) == len(found.x_train)
+    inside = set(found.groups)
+    assert sum(line.split(",")[0] in inside for line in visits[1:]) == len(found.x_train)
+    assert 0 < len(found.x_test) == 600 - len(found.x_train)
+    shutil.rmtree(clinic / "run")
+    assert train("adaptive-laplace") == 0
+    card = (clinic / "run" / "README.md").read_text()
+    assert "- assumed: each person has one record" in card
+    assert "people who have several records, as people" in card
+    assert train("residual", "--user", "id", "--out", "other") == 2
+    assert "residual protects records" in capsys.readouterr().err

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privet.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from privet.data import Dataset
     from privet.methods.contract import Files
@@ -24,7 +26,11 @@ DECLARATION = "declaration.json"
 
 
 def dataset(
-    data: str, folder: Path | None, label: str | None = None, bounds: Path | None = None
+    data: str,
+    folder: Path | None,
+    label: str | None = None,
+    bounds: Path | None = None,
+    user: str | None = None,
 ) -> Dataset:
     """A data set by its name, or the file it names."""
     from privet.data import load
@@ -32,7 +38,9 @@ def dataset(
 
     path = Path(data)
     if path.suffix in SUFFIXES or path.is_dir():
-        return load_declared(path, label=label, declaration=bounds)
+        return load_declared(path, label=label, declaration=bounds, user=user)
+    if user is not None:
+        raise InvalidArgument("--user", user, "left out: only a CSV file has such a column")
     return load(data, folder)
 
 
@@ -53,5 +61,6 @@ def of_run(run: Path, config: dict[str, Any], folder: Path | None) -> Dataset:
     name = str(config["data"])
     part = re.fullmatch(r"(.*)\[:(\d+)\]", name)
     source = config.get("file") or (name if part is None else part[1])
-    found = dataset(str(source), folder, config.get("label"), run / DECLARATION)
+    declared = run / DECLARATION
+    found = dataset(str(source), folder, config.get("label"), declared, config.get("user"))
     return found if part is None else found.subset(int(part[2]))

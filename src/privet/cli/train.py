@@ -105,6 +105,10 @@ def shared(
         bool,
         typer.Option("--anyway", help="Train even where noise outweighs all, or delta is 1/n."),
     ] = False,
+    user: Annotated[
+        str | None,
+        typer.Option(help="Column that says whose a record is: people are protected and split."),
+    ] = None,
     purpose: Annotated[str, typer.Option(help="What the model is for, for its record.")] = "",
     curator: Annotated[str, typer.Option(help="Who answers for it, for its record.")] = "",
     region: Annotated[str, typer.Option(help="Where the data are from, for its record.")] = "",
@@ -169,6 +173,7 @@ def train(
     records: int | None,
     folder: Path | None,
     anyway: bool,
+    user: str | None,
     purpose: str,
     curator: str,
     region: str,
@@ -197,7 +202,7 @@ def train(
 
     method = kind(**settings)
     if files is None:
-        found = dataset(data, folder, label, bounds)
+        found = dataset(data, folder, label, bounds, user)
     else:
         method, found = files.training(Path(data), bounds, method)
     if records is not None:
@@ -240,6 +245,7 @@ def train(
         "features": features,
         **({"public": asked} if asked else {}),
         **({} if label is None else {"label": label}),
+        **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),
     }
     given = Given(purpose=purpose, curator=curator, region=region)

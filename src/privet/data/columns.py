@@ -30,6 +30,7 @@ class Columns:
     `fill` says what a missing cell counts as: a value a column, or "middle" for the middle of every
     range (and no category at all). It is declared, so a record's numbers stay its own.
     `target_bounds` says that the label is a number in this range; else it is one of `classes`.
+    `user` names the column that says whose record it is: all records of a person go to one part.
     """
 
     def __init__(
@@ -42,9 +43,12 @@ class Columns:
         *,
         fill: Fill = None,
         target_bounds: tuple[float, float] | None = None,
+        user: str | None = None,
     ) -> None:
         self.label, self.classes, self.bounds, self.ignore = label, classes, bounds, ignore
-        self.target_bounds = target_bounds
+        self.target_bounds, self.user = target_bounds, user
+        self.users: list[str] = []
+        """Whose the records of the first part are, where there is a column that says so."""
         self.categories = {name: tuple(map(str, values)) for name, values in categories.items()}
         if both := sorted(set(self.bounds) & set(self.categories)):
             raise InvalidArgument("bounds", both[0], "columns that are not also in categories")
@@ -92,16 +96,22 @@ class Columns:
     ) -> tuple[tuple[NDArray[np.float32], NDArray[Any]], tuple[NDArray[np.float32], NDArray[Any]]]:
         """Features and labels of a CSV file, in two parts: `part` sends a record to the second.
 
-        It is told the record's cells, without the label.
+        It is told the record's cells, without the label; or whose record it is, where that is
+        known.
         """
         lines = self._lines(path)
         header = next(lines)[1]
-        where = self._where(path, header, (self.label, *self.ignore))
+        own = () if self.user is None else (self.user,)
+        where = self._where(path, header, tuple(dict.fromkeys((self.label, *own, *self.ignore))))
         at = where[self.label]
         kind = np.int64 if self.target_bounds is None else np.float64
         sides = [_Rows(len(self.names()), kind) for _ in range(2)]
         for number, line in lines:
-            side = sides[part("\x1f".join(line[:at] + line[at + 1 :]).encode())]
+            whose = None if self.user is None else line[where[self.user]].strip()
+            told = "\x1f".join(line[:at] + line[at + 1 :]) if whose is None else whose
+            side = sides[part(told.encode())]
+            if whose is not None and side is sides[0]:
+                self.users.append(whose)
             self._fill(path, number, line, where, side.row(self._target(path, number, line[at])))
         first, second = (side.arrays() for side in sides)
         return first, second
@@ -110,7 +120,8 @@ class Columns:
         """Features of a CSV file that may lack the label and what is ignored; labels if there."""
         lines = self._lines(path)
         header = next(lines)[1]
-        spare = tuple(n for n in (self.label, *self.ignore) if n in header)
+        known = dict.fromkeys((self.label, self.user, *self.ignore))
+        spare = tuple(n for n in known if n is not None and n in header)
         where = self._where(path, header, spare)
         at = where.get(self.label)
         found = _Rows(len(self.names()), np.float64)

@@ -48,6 +48,10 @@ class Dataset:
     """The declared range of a number to predict; None where classes are predicted."""
     split_assumes: str = FIXED_SPLIT
     """What must be public about the split; empty where each record goes its way by itself."""
+    groups: NDArray[Any] | None = field(default=None, repr=False)
+    """Whose each training record is, where people have several."""
+    user: str | None = None
+    """The column that said so."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,6 +153,8 @@ class Dataset:
             x_train=self.x_train[:n],
             y_train=self.y_train[:n],
             split_assumes=FIRST_ONES,
+            groups=None if self.groups is None else self.groups[:n],
+            user=self.user,
         )
 
     def __repr__(self) -> str:

@@ -35,13 +35,17 @@ WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a word"}
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 
-def load_declared(path: Path, *, label: str | None, declaration: Path | None) -> Dataset:
+def load_declared(
+    path: Path, *, label: str | None, declaration: Path | None, user: str | None = None
+) -> Dataset:
     """A CSV file (with `label`, the column to predict), an npz file or a folder of pictures.
 
     An npz file's declaration has `bounds` [low, high] for all features, and `classes`; that of a
     folder, with one folder of pictures for each class in it, `classes` and `shape` [height, width]
-    (grey) or [height, width, 3].
+    (grey) or [height, width, 3]. `user`: the column of a CSV file that says whose a record is.
     """
+    if user is not None and path.suffix != ".csv":
+        raise InvalidArgument("--user", user, "left out: only a CSV file has such a column")
     if not path.is_file() and not path.is_dir():
         raise MissingFile(
             path, "give a .csv or .npz file, a folder of pictures, or a name of `privet data list`"
@@ -78,6 +82,7 @@ def load_declared(path: Path, *, label: str | None, declaration: Path | None) ->
         categories=told["categories"],
         ignore=told["ignore"],
         fill=told.get("fill"),
+        user=user,
     )
 
 

@@ -29,6 +29,7 @@ def load_csv(
     categories: Mapping[str, Sequence[str]] | None = None,
     ignore: Sequence[str] = (),
     fill: Fill = None,
+    user: str | None = None,
     test_path: str | os.PathLike[str] | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
@@ -41,6 +42,7 @@ def load_csv(
     that none is left out by accident. A missing cell counts as `fill` says (column -> value, or
     "middle"), and is an error without. The test part is `test_path`, or the rows that a hash of
     their own cells, those of `ignore` too and the label not, sends there: about `test_fraction`.
+    With `user`, the column that says whose a record is, all records of a person go to one part.
 
     **Assumes**: bounds, categories and classes are known apart from the data; a record's cells are
     its own, none of them its place in the file. Values outside the bounds are kept as they are and
@@ -51,15 +53,18 @@ def load_csv(
         _check_pair(name, pair)
     columns = Columns(
         label, tuple(map(str, classes)), bounds, categories, tuple(ignore), fill=fill,
-        target_bounds=target_pair(target_bounds, classes),
+        target_bounds=target_pair(target_bounds, classes), user=user,
     )  # fmt: skip
     place = Path(path)
+    whose: list[str] = []
     if test_path is not None:
         (x, y), _ = columns.read(place)
+        whose = list(columns.users)
         (x_test, y_test), _ = columns.read(Path(test_path))
     else:
         goes = sent_to_tests(share=test_fraction, seed=seed)
         (x, y), (x_test, y_test) = columns.read(place, goes)
+        whose = columns.users
     check_labels(place, np.concatenate([y, y_test]), columns.classes)
     if test_path is None:
         check_parts(place, len(y), len(y_test))
@@ -77,6 +82,8 @@ def load_csv(
         x_test=x_test,
         y_test=y_test,
         split_assumes=BY_CONTENT,
+        groups=None if user is None else np.array(whose),
+        user=user,
     )
 
 

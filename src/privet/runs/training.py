@@ -65,13 +65,21 @@ def records_of(
     """The training records, without the last `public` ones, whose inputs are asked about."""
     end = len(dataset.x_train) - public
     x, y = dataset.x_train[:end], dataset.y_train[:end]
+    groups = None if dataset.groups is None else dataset.groups[:end]
     if dataset.target_bounds is not None:
         found = Records.measured(
-            x, y, domain=domain, target_bounds=dataset.target_bounds, n_public=n_public
-        )
+            x, y, domain=domain, target_bounds=dataset.target_bounds, n_public=n_public,
+            groups=groups,
+        )  # fmt: skip
     else:
         names = np.arange(dataset.n_classes)
-        found = Records.classified(x, y, domain=domain, classes=names, n_public=n_public)
+        found = Records.classified(
+            x, y, domain=domain, classes=names, n_public=n_public, groups=groups
+        )
+    if dataset.user is not None:
+        named = tuple(p for p in found.premises if p.about != "people")
+        people = premises.one_group_each(dataset.user)
+        found = dataclasses.replace(found, premises=(*named, people))
     if not dataset.split_assumes:
         return found
     return dataclasses.replace(
