@@ -8,7 +8,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
+import privet
+from privet.cli.main import app as whole
 from privet.cli.pate import app
+from privet.data.nifti import spheres
 from privet.ledger import Ledger
 from privet.methods.pate import (
     PATE,
@@ -20,7 +23,7 @@ from privet.methods.pate import (
     shard_ledger,
     unit_noise,
 )
-from privet.methods.pate.students import flat_student
+from privet.methods.pate.students import student_learner
 from privet.noise import seeded
 
 runner = CliRunner()
@@ -100,7 +103,7 @@ def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
     shards = [(s["x"], s["y"]) for s in (np.load(place / f"shard{k}.npz") for k in range(K))]
     pate = PATE(
         teachers=EstimatorLearner(estimator=DecisionTreeRegressor()),
-        student=flat_student(input_shape=(2,), target_shape=(2, 4, 4), epochs=5),
+        student=student_learner(input_shape=(2,), target_shape=(2, 4, 4), epochs=5),
         reducer=reducer,
         ledger=shard_ledger(**BUDGET),
         **BUDGET,
@@ -112,10 +115,12 @@ def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
     assert np.array_equal(labels.codes, release.model.codes)
     assert labels.guarantee == release.guarantee
     assert told["guarantee"]["epsilon"] == release.guarantee.epsilon <= 8.0
-    weights = load_file(tmp_path / "student" / "model.safetensors")
-    state = release.model.predict.module.state_dict()
-    assert state.keys() == weights.keys()
-    assert all(np.array_equal(weights[k], v.numpy()) for k, v in state.items())
+    found = privet.load(tmp_path / "student")
+    scaled = found.domain.rows(public).cube()  # by the range of the public inputs
+    taught = pate.student.train(scaled, labels.labels, seed=0)
+    assert np.allclose(found.predict_proba(public), taught(scaled), atol=1e-6)
+    assert found.guarantee == release.guarantee and found.method == "pate"
+    assert found.predict(public).shape == (N, 4, 4)
     assert read_reducer(place / "reducer.safetensors").name == reducer.name
     assert (place / "curve.png").stat().st_size > 5_000
 
@@ -292,3 +297,89 @@ def test_every_reducer_travels(place, tmp_path, kind):
     reducer = read_reducer(tmp_path / "r.safetensors")
     y = np.load(place / "targets.npy")[:3]
     assert reducer.decode(reducer.encode(y)).shape == y.shape
+
+
+def test_a_student_is_a_run_with_its_card_and_its_ledger(place, tmp_path):
+    aggregate(place, tmp_path / "labels.safetensors")
+    out = tmp_path / "student"
+    told = json.loads(
+        run(
+            "student",
+            "--labels",
+            tmp_path / "labels.safetensors",
+            "--inputs",
+            place / "public.npy",
+            "--out",
+            out,
+            "--epochs",
+            2,
+            "--json",
+        )
+    )
+    assert told["guarantee"]["unit"] == "teacher shard" and told["queries"] == N
+    assert "per teacher shard" in (out / "README.md").read_text()
+
+    def command(*words, code=0):
+        done = runner.invoke(whole, [str(w) for w in words])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "error" not in command("verify", out, "--ledger", tmp_path / "labels.ledger")
+    command("predict", out, place / "public.npy", "--out", tmp_path / "maps.npy")
+    maps = np.load(tmp_path / "maps.npy")
+    assert maps.shape == (N, 4, 4) and maps.dtype == np.uint8
+    assert "a .npy file" in command("predict", out, place / "public.npy", code=2)
+    again = run("student", "--labels", tmp_path / "labels.safetensors", "--inputs",
+                place / "public.npy", "--out", out, code=2)  # fmt: skip
+    assert "a folder without a run" in again
+
+
+def test_volumes_get_convolutions(tmp_path):
+    """A flat student of 24^3 voxels and 3 classes would have 573 million weights, 2.3 GB."""
+    made = spheres(9, seed=0, grid=(24, 24, 24))
+    np.save(tmp_path / "x.npy", made.images[:6])
+    np.save(tmp_path / "y.npy", made.labels)
+    run("reducer", "--targets", tmp_path / "y.npy", "--teachers", 9, "--queries", 6, *FLAGS,
+        "--out", tmp_path / "r", "--dimension", 1)  # fmt: skip
+    for k in range(9):
+        np.save(tmp_path / f"{k}.npy", made.labels[:6])  # class numbers, as a site would have them
+        run("answer", "--reducer", tmp_path / "r", "--inputs", tmp_path / "x.npy", "--site", f"s{k}",
+            "--predictions", tmp_path / f"{k}.npy", "--out", tmp_path / f"a{k}")  # fmt: skip
+    run("aggregate", *(tmp_path / f"a{k}" for k in range(9)), "--reducer", tmp_path / "r", *FLAGS,
+        "--out", tmp_path / "labels", "--seed", 1)  # fmt: skip
+    run("student", "--labels", tmp_path / "labels", "--inputs", tmp_path / "x.npy", "--epochs", 1,
+        "--out", tmp_path / "student", "--names", "none,core,shell")  # fmt: skip
+    found = privet.load(tmp_path / "student")
+    assert sum(w.size for w in found.model.state()[0].values()) < 10_000
+    assert set(np.unique(found.predict(made.images[:1]))) <= {"none", "core", "shell"}
+
+
+def test_noise_that_drowns_all_answers_is_told_before_anything_is_charged(tmp_path):
+    """Thirty questions to three hospitals: everything was spent on nothing."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.uniform(size=(30, 2)))
+    np.save(tmp_path / "y.npy", rng.integers(3, size=30))
+    budget = ["--epsilon", "8", "--delta", "1e-5"]
+    run("reducer", "--targets", tmp_path / "y.npy", "--teachers", 3, "--queries", 30, *budget,
+        "--kind", "identity", "--classes", 3, "--out", tmp_path / "r")  # fmt: skip
+    for k in range(3):
+        run("answer", "--reducer", tmp_path / "r", "--inputs", tmp_path / "x.npy", "--site", f"s{k}",
+            "--predictions", tmp_path / "y.npy", "--out", tmp_path / f"a{k}")  # fmt: skip
+    words = ["aggregate", *(tmp_path / f"a{k}" for k in range(3)), "--reducer", tmp_path / "r",
+             *budget, "--out", tmp_path / "labels"]  # fmt: skip
+    said = run(*words, code=2)
+    assert "could be heard" in said and "--anyway" in said and said.count("\n") == 1
+    assert not (tmp_path / "labels").exists() and not (tmp_path / "labels.ledger").exists()
+    run(*words, "--anyway")
+    assert len(Ledger.open(tmp_path / "labels.ledger")) == 1
+
+
+def test_a_ledger_for_shards_by_that_word(tmp_path):
+    done = runner.invoke(
+        whole, ["ledger", "init", str(tmp_path / "l"), "--epsilon", "8", "--delta", "1e-3",
+                "--adjacency", "replace-one", "--unit", "shard"],
+    )  # fmt: skip
+    assert done.exit_code == 0 and "per teacher shard" in done.output
+    wrong = runner.invoke(whole, ["ledger", "init", str(tmp_path / "m"), "--epsilon", "8", "--delta",
+                                  "1e-3", "--unit", "town"])  # fmt: skip
+    assert wrong.exit_code == 2 and "shard" in wrong.output

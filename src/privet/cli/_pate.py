@@ -6,12 +6,11 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privet._files import write_json
-from privet.cli import _folder
 from privet.cli._run import progress_bar
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
+    from privet.data.records import Domain
     from privet.ledger import Ledger
     from privet.methods.pate import Aggregator, AnswerFile, Learner, Reducer, TargetSpace
 
@@ -19,20 +18,59 @@ SPACES = ("probabilities", "box", "logits")
 TEACHERS = ("logistic", "tree", "forest")
 
 
-def leave(
-    out: Path, module: Any, config: dict[str, Any], promise: dict[str, Any], metrics: dict[str, Any]
-) -> None:
-    """The folder of a run: settings, guarantee, metrics, weights; nothing pickled.
+HEARD = 0.1
+"""Less of a code than this is not worth a budget: the rest of what students see is noise."""
 
-    The weights come last, so that no model is ever without its guarantee.
+
+def check_heard(plan: Aggregator, dimension: int, teachers: int, queries: int) -> None:
+    """Refuse to spend where noise drowns what all teachers can say; from public sizes alone."""
+    share = plan.heard(dimension)
+    if share < HEARD:
+        raise InvalidArgument(
+            "--epsilon", f"noise {plan.noise:.3g} on codes of length at most {plan.radius:.3g}",
+            f"more, or more than {teachers} sites, or fewer than {queries} questions",
+            f"at most {share:.0%} of an answer of {dimension} numbers could be heard, and all of "
+            "the budget would be spent; --anyway spends it all the same",
+        )  # fmt: skip
+
+
+def one_hot(y: Any, classes: int | None) -> Any:
+    """Class numbers as probabilities, classes on axis 1; anything else as it is."""
+    import numpy as np
+
+    if not np.issubdtype(y.dtype, np.integer):
+        return y
+    count = int(y.max(initial=0)) + 1 if classes is None else classes
+    if y.min(initial=0) < 0 or y.max(initial=0) >= count:
+        raise InvalidArgument("targets", int(y.max()), f"class numbers from 0 to {count - 1}")
+    return np.moveaxis(np.eye(count)[y], -1, 1)
+
+
+def as_answers(y: Any, reducer: Reducer, *, labels: bool = False) -> Any:
+    """Answers of the shape that the reducer wants: class numbers are made probabilities.
+
+    `labels`: those of records, which learners take as class numbers where there is one a record.
     """
-    from privet.methods.pate import storage
+    import numpy as np
 
-    _folder.make(out)
-    for name, value in (("config", config), ("guarantee", promise), ("metrics", metrics)):
-        write_json(out / f"{name}.json", value)
-    tensors = {k: v.numpy() for k, v in module.state_dict().items()}
-    storage.write(out / "model.safetensors", tensors, config)
+    shape = reducer.target_shape
+    numbers = np.issubdtype(y.dtype, np.integer) and y.shape[1:] == shape[1:]
+    if numbers and not (labels and y.ndim == 1):
+        y = one_hot(y, shape[0])
+    if y.shape[1:] != shape and not (labels and y.ndim == 1):
+        raise InvalidArgument("answers", y.shape[1:], f"of shape {shape}, or class numbers")
+    return y
+
+
+def public_range(x: Any) -> Domain:
+    """A domain from the range of public inputs: of each column of a table, or of all voxels."""
+    import numpy as np
+
+    from privet.data.records import Domain
+
+    axes = 0 if x.ndim == 2 else None
+    low, high = np.min(x, axis=axes), np.max(x, axis=axes)
+    return Domain(shape=x.shape[1:], bounds=(low, np.where(high > low, high, low + 1.0)))
 
 
 def fitted_reducer(

@@ -27,6 +27,19 @@ app = typer.Typer(
 
 File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 Copy = Annotated[Path, typer.Argument(help="The new file.", show_default=False)]
+
+
+WORDS = "|".join(u.value.split()[-1] for u in Unit)
+
+
+def _unit(word: str) -> Unit:
+    """A unit by its name, or by the last word of it: "shard"."""
+    found = [u for u in Unit if word in (u.value, u.value.split()[-1])]
+    if not found:
+        raise InvalidArgument("--unit", word, f"one of {WORDS.replace('|', ', ')}")
+    return found[0]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait while another process writes.")]
 Who = Annotated[str | None, typer.Option(help="Who spends; user@host unless told.")]
@@ -41,7 +54,9 @@ def init(
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ZERO_OUT,
-    unit: Annotated[Unit, typer.Option(help="Whose contribution is protected.")] = Unit.RECORD,
+    unit: Annotated[
+        str, typer.Option(help="Whose contribution is protected.", metavar=WORDS)
+    ] = "record",
     dataset: Annotated[
         str | None, typer.Option(help="The name or fingerprint of the data.")
     ] = None,
@@ -55,14 +70,14 @@ def init(
         cap_epsilon=epsilon,
         cap_delta=delta,
         adjacency=adjacency,
-        unit=unit,
+        unit=_unit(unit),
         dataset=dataset,
     )
     if as_json:
         print_json(_summary(ledger))
     else:
         typer.echo(
-            f"{file}: at most epsilon {epsilon:g} at delta {delta:g} per {unit.value}, "
+            f"{file}: at most epsilon {epsilon:g} at delta {delta:g} per {_unit(unit).value}, "
             f"{adjacency.value}\nhead {ledger.head}"
         )
 
@@ -112,8 +127,11 @@ def spend(
     noise_multiplier: Annotated[float | None, typer.Option(help="the noise,")] = None,
     steps: Annotated[int | None, typer.Option(help="and their number.")] = None,
     unit: Annotated[
-        Unit, typer.Option(help="Whose contribution this bounds; refused unless the ledger's.")
-    ] = Unit.RECORD,
+        str,
+        typer.Option(
+            help="Whose contribution this bounds; refused unless the ledger's.", metavar=WORDS
+        ),
+    ] = "record",
     seeded: Annotated[bool, typer.Option("--seeded", help="The noise comes from a seed.")] = False,
     who: Who = None,
     run: Annotated[
@@ -144,7 +162,7 @@ def spend(
     entry = ledger.charge(
         loss,
         what=what,
-        scope=Scope(unit=unit, secret=False if seeded else None),
+        scope=Scope(unit=_unit(unit), secret=False if seeded else None),
         who=who,
         run=run,
         dataset=dataset,

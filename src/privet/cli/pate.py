@@ -12,12 +12,15 @@ from privet.cli._pate import (
     SPACES,
     aggregator,
     array_of,
+    as_answers,
+    check_heard,
     fitted_reducer,
-    leave,
     local_teacher,
     mean_of_shares,
     noise_source,
+    one_hot,
     one_of,
+    public_range,
     shard_ledger,
     target_space,
 )
@@ -37,6 +40,9 @@ Queries = Annotated[int, typer.Option(help="N, how many public inputs are answer
 Epsilon = Annotated[float, typer.Option(help="The budget for all N answers.")]
 Delta = Annotated[float, typer.Option(help="At this delta.")]
 Inputs = Annotated[Path, typer.Option(help="The public inputs: .npy, or .npz with an array x.")]
+Classes = Annotated[
+    int | None, typer.Option(help="How many, where targets are class numbers; the largest + 1.")
+]
 ReducerFile = Annotated[Path, typer.Option(help="The file of `privet pate reducer`.")]
 
 
@@ -53,6 +59,7 @@ def reducer(
     space: Annotated[
         str, typer.Option(help="probabilities (classes first), box ([0, 1]) or logits.")
     ] = "probabilities",
+    classes: Classes = None,
     dimension: Annotated[
         int | None, typer.Option(help="Numbers in a code; pca chooses them by eq. 7 unless told.")
     ] = None,
@@ -71,7 +78,7 @@ def reducer(
     from privet.methods.pate import PCAReducer, unit_noise, write_reducer
 
     noise = unit_noise(teachers=teachers, queries=queries, epsilon=epsilon, delta=delta)
-    y = array_of(targets, "y")
+    y = one_hot(array_of(targets, "y"), classes)
     fitted = fitted_reducer(y, kind, target_space(space), noise, dimension, epochs, seed)
     write_reducer(fitted, out)
     found: dict[str, Any] = {
@@ -138,11 +145,11 @@ def answer(
     chosen = read_reducer(reducer)
     x = array_of(inputs, "x")
     if predictions is not None:
-        said = array_of(predictions, "y")
+        said = as_answers(array_of(predictions, "y"), chosen)
         predict: Any = lambda _: said  # noqa: E731
     else:
         assert shard is not None
-        own = array_of(shard, "x"), array_of(shard, "y")
+        own = array_of(shard, "x"), as_answers(array_of(shard, "y"), chosen, labels=True)
         predict = local_teacher(teacher, own[1], chosen).train(*own, seed=seed)
     answers = asked(predict, x, reducer=chosen, site=site, queries=inputs_name(x))
     share = 0.0
@@ -197,6 +204,9 @@ def aggregate(
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, for experiments only.")
     ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Even where noise drowns all answers.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """At the coordinator: the noisy mean of all answers, charged before noise is drawn.
@@ -213,11 +223,13 @@ def aggregate(
 
     chosen = read_reducer(reducer)
     files = [AnswerFile(path) for path in answers]
-    account = shard_ledger(ledger, out, epsilon, delta)
     rows = files[0].header.rows
     budget = {"teachers": teachers or len(files), "queries": queries or rows}
+    plan = aggregator(chosen, reading, epsilon=epsilon, delta=delta, **budget)
+    if not anyway:
+        check_heard(plan, chosen.dimension, budget["teachers"], budget["queries"])
+    account = shard_ledger(ledger, out, epsilon, delta)
     if missing is None:
-        plan = aggregator(chosen, reading, epsilon=epsilon, delta=delta, **budget)
         noisy = plan.release(
             files,
             rng=noise_source(seed),
@@ -229,6 +241,7 @@ def aggregate(
     else:
         noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
     promise = noisy.guarantee
+    assert noisy.entry is not None  # there is a ledger
     labels = Labels(
         labels=chosen.decode(noisy.codes, noise=noisy.noise),
         codes=noisy.codes,
@@ -237,6 +250,11 @@ def aggregate(
         reducer=chosen.name,
         guarantee=promise,
         claim=claim(epsilon=epsilon, delta=delta) if reading == "published" else None,
+        paid={
+            "sites": [file.header.site for file in files],
+            "entry": noisy.entry.body().decode(),
+            "account": account.statement(),
+        },
     )
     labels.write(out)
     found = {
@@ -260,55 +278,67 @@ def aggregate(
 def student(
     labels: Annotated[Path, typer.Option(help="The file of `privet pate aggregate`.")],
     inputs: Inputs,
-    out: Annotated[Path, typer.Option(help="Folder of the student.")],
-    hidden: Annotated[int, typer.Option(help="Hidden units; 0 for a linear student.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    hidden: Annotated[
+        int | None,
+        typer.Option(help="Hidden units, 0 for a linear student; channels (8) for maps."),
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Free: they cost no privacy.")] = 60,
+    names: Annotated[
+        str | None, typer.Option(help="Names of the classes, with commas between; numbers else.")
+    ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Test records: .npz with arrays x and y (classes).")
+        Path | None, typer.Option(help="Test records: .npz with arrays x and y (class numbers).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the student's training.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Train a student on public inputs and noisy labels: post-processing, free of charge."""
-    if (out / "model.safetensors").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a student", "name another one")
+    """Train a student on public inputs and noisy labels: post-processing, free of charge.
+
+    Leaves a run: `privet.load`, `predict`, `audit` and `verify` take it. Inputs are scaled by the
+    range of the public ones. Maps on the grid of the inputs (volumes) get convolutions.
+    """
+    from privet.methods.models import NetworkModel
     from privet.methods.pate import Labels
     from privet.methods.pate.method import inputs_name
-    from privet.methods.pate.students import flat_student
+    from privet.methods.pate.students import student_learner, taught_by_sites
+    from privet.runs.folder import has_no_run, write_run
+    from privet.runs.record import Given
 
+    has_no_run(out)
     told = Labels.read(labels)
     x = array_of(inputs, "x")
     if inputs_name(x) != told.queries:
         raise InvalidArgument("--inputs", str(inputs), "the inputs that the labels belong to")
-    learner = flat_student(
-        input_shape=x.shape[1:],
-        target_shape=told.labels.shape[1:],
-        hidden=hidden,
-        seed=seed,
-        epochs=epochs,
+    shape = told.labels.shape[1:]
+    classes = [str(k) for k in range(shape[0])] if names is None else names.split(",")
+    if len(classes) != shape[0]:
+        raise InvalidArgument("--names", names, f"{shape[0]} of them")
+    domain = public_range(x)
+    learner = student_learner(
+        input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs
     )
-    predict: Any = learner.train(x, told.labels, seed=seed)
-    config = {
-        "method": "pate",
-        "input_shape": list(x.shape[1:]),
-        "target_shape": list(told.labels.shape[1:]),
-        "hidden": hidden,
-        "epochs": epochs,
-        "seed": seed,
-        "reducer": told.reducer,
-        "noise": told.noise,
-    }
+    predict: Any = learner.train(domain.rows(x).cube(), told.labels, seed=seed)
+    trained = taught_by_sites(told, NetworkModel(network=predict.module, view="cube"), domain)
     metrics: dict[str, Any] = {"queries": len(x)}
     if test is not None:
-        guessed = predict(array_of(test, "x")).argmax(axis=1)
+        rows = domain.rows(array_of(test, "x"))
+        guessed = trained.model.outputs(rows).argmax(axis=1)
         metrics["test_accuracy"] = float((guessed == array_of(test, "y")).mean())
-    promise = {
-        "guarantee": told.guarantee.to_dict(),
-        "claim": None if told.claim is None else told.claim.to_dict(),
+    config = {
+        "method": "pate",
+        "data": f"answers of {len(told.paid['sites'])} sites about {len(x)} public inputs",
+        "settings": {"hidden": hidden, "epochs": epochs, "seed": seed},
+        "classes": classes,
+        "epsilon": told.guarantee.epsilon,
+        "delta": told.guarantee.delta,
+        "noise": "as the sites or the coordinator drew it",
+        "plan": {"queries": len(x), "noise_on_codes": told.noise, "reducer": told.reducer},
+        "asked_with": "arrays",
     }
-    leave(out, predict.module, config, promise, metrics)
+    answer = write_run(out, trained, domain=domain, config=config, metrics=metrics, given=Given())
     if as_json:
-        print_json({"out": str(out), **metrics, **promise})
+        print_json(answer)
     else:
         accuracy = f"test accuracy {metrics['test_accuracy']:.2%}, " if test is not None else ""
         typer.echo(f"{out}: {accuracy}{told.guarantee}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,14 +52,15 @@ def predict(
     model was released, so asking it costs nothing more. The training file is not needed: all that
     is public about it is kept in the folder of the run.
     """
+    from privet.runs import load
+
     if out is not None and out.is_dir():
         raise InvalidArgument("--out", str(out), "a file to write, not a folder")
-    config = json.loads((run / "config.json").read_text()) if _is_student(run) else None
-    measured = None
-    if config is None:
-        rows, measured = _of_run(run, file, folder, reading or [])
-    else:
-        rows = _of_student(run, config, file)
+    found = load(run)
+    if _asks_for_maps(found):
+        _write_maps(found, file, out)
+        return
+    rows, measured = _of_run(found, file, folder, reading or [])
     if metrics is not None:
         if measured is None:
             raise InvalidArgument("--metrics", str(metrics), "left out: the file has no labels")
@@ -83,30 +83,53 @@ def predict(
         typer.echo(f"{in_words(measured)} (exact, not private)".replace("test ", "", 1), err=True)
 
 
-def _is_student(run: Path) -> bool:
-    """Whether the folder is one of `privet pate student`."""
-    path = run / "config.json"
-    return path.exists() and '"input_shape"' in path.read_text()
+def _asks_for_maps(found: Run) -> bool:
+    """Whether the model answers with a class for every pixel or voxel."""
+    network = found.config["model"]["settings"].get("network") or {}
+    return len(network.get("targets", ())) > 1
+
+
+def _write_maps(found: Run, file: Path, out: Path | None) -> None:
+    """Class numbers on the grid of each input, in one .npy file."""
+    import numpy as np
+
+    if out is None or out.suffix != ".npy":
+        raise InvalidArgument("--out", str(out), "a .npy file, for maps of class numbers")
+    maps = found.outputs(_arrays(found, file)).argmax(axis=1).astype(np.uint8)
+    np.save(out, maps)
+    typer.echo(f"{out}: {len(maps)} maps of {'x'.join(map(str, maps.shape[1:]))}")
+
+
+def _arrays(found: Run, file: Path) -> Any:
+    """Records for a model that was made without a data set of privet's."""
+    from privet.data.declared import array_of
+
+    x = array_of(file)
+    if x.shape[1:] != found.domain.shape:
+        raise InvalidArgument("file", str(file), f"one with records of shape {found.domain.shape}",
+                              f"its records have shape {x.shape[1:]}")  # fmt: skip
+    return x
 
 
 def _of_run(
-    run: Path, file: Path, folder: Path | None, reading: list[str]
+    found: Run, file: Path, folder: Path | None, reading: list[str]
 ) -> tuple[list[Row], Row | None]:
     from privet.cli._data import DECLARATION, of_run
     from privet.data.declared import picture_files, rows_like, rows_of
     from privet.report.measures import from_unit, measures_of
-    from privet.runs import load
 
-    found = load(run)
-    declared, labels = run / DECLARATION, None
+    declared, labels = found.folder / DECLARATION, None
     if "files" in found.config:
         return _of_files(found, file, declared, reading), None
     if reading:
         raise InvalidArgument("--reading", reading[0], f"left out for a run of {found.method}")
+    if "asked_with" in found.config:
+        answers = found.predict_proba(_arrays(found, file))
+        return _rows(answers, tuple(found.classes), None), None
     if declared.exists():
         records, labels = rows_of(file, label=found.config.get("label"), declaration=declared)
     else:
-        records = rows_like(of_run(run, found.config, folder), file)
+        records = rows_like(of_run(found.folder, found.config, folder), file)
     if records.shape != found.domain.shape:
         raise InvalidArgument("file", str(file), f"one with records of shape {found.domain.shape}",
                               f"its records have shape {records.shape}")  # fmt: skip
@@ -138,32 +161,6 @@ def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> lis
     method = method_of(found.method, found.config["settings"])
     x, names = kind(**given_settings(kind, told)).asked(file, declared, method, found.domain.shape)
     return _rows(found.predict_proba(x), tuple(found.classes), names, kind.record)
-
-
-def _of_student(run: Path, config: dict[str, Any], file: Path) -> list[Row]:
-    """A student of `privet pate`: arrays in, classes by their numbers out."""
-    import torch
-    from safetensors.torch import load_file
-
-    from privet.data.declared import array_of
-    from privet.methods.pate.students import flat_student
-
-    wanted, target = tuple(config["input_shape"]), tuple(config["target_shape"])
-    if len(target) != 1:
-        raise InvalidArgument(
-            "run", str(run), "a student that answers with classes", "for maps, load it in Python"
-        )
-    x = array_of(file)
-    if x.shape[1:] != wanted:
-        raise InvalidArgument("file", str(file), f"one with records of shape {wanted}",
-                              f"its records have shape {x.shape[1:]}")  # fmt: skip
-    module = flat_student(
-        input_shape=wanted, target_shape=target, hidden=config["hidden"]
-    ).module.eval()  # fmt: skip
-    module.load_state_dict(load_file(run / "model.safetensors"))
-    with torch.no_grad():
-        logits = module(torch.as_tensor(x, dtype=torch.float32)).double().numpy()
-    return _rows(_softmax(logits), tuple(str(k) for k in range(target[0])), None)
 
 
 def _softmax(logits: Any) -> Any:

@@ -125,8 +125,9 @@ def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -
     torch.Size([1, 2])
     """
     from privet.nets.residual import DenseResidual, Perturbation, Pictures
+    from privet.nets.students import FlatStudent, GridStudent
 
-    known = (SmallCNN, SmallMLP, DenseResidual, Pictures)
+    known = (SmallCNN, SmallMLP, DenseResidual, Pictures, FlatStudent, GridStudent)
     kinds: dict[str, Any] = {kind.__name__: kind for kind in known}
     if description is not None and description["name"] == "ShapedNetwork":
         size = tuple(description["shape"])
@@ -145,8 +146,8 @@ def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -
     name = settings.pop("name")
     if name not in kinds:
         raise InvalidArgument("network", name, f"one of {', '.join(kinds)}")
-    if "shape" in settings:
-        settings["shape"] = tuple(settings["shape"])
+    for key in {"shape", "targets"} & settings.keys():
+        settings[key] = tuple(settings[key])
     if "perturbation" in settings:
         settings["perturbation"] = Perturbation.from_dict(settings["perturbation"])
     module: nn.Module = kinds[name](**settings)

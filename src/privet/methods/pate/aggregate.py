@@ -110,6 +110,19 @@ class Aggregator:
         )
         return cls(teachers=teachers, radius=radius, mechanism=mechanism)
 
+    def heard(self, dimension: int) -> float:
+        """How much of the squared length of a code the best linear estimate can know, at most.
+
+        A mean code is at most C long, its noise about sigma sqrt(l): r^2 / (1 + r^2) for the ratio.
+
+        >>> eight = Aggregator.for_budget(teachers=8, queries=50, epsilon=8.0, delta=1e-3)
+        >>> three = Aggregator.for_budget(teachers=3, queries=30, epsilon=8.0, delta=1e-5)
+        >>> round(eight.heard(4), 2), round(three.heard(3), 2)
+        (0.26, 0.06)
+        """
+        ratio = (self.radius / self.noise) ** 2 / _check.count("dimension", dimension)
+        return ratio / (1.0 + ratio)
+
     @classmethod
     def published(
         cls, *, teachers: int, queries: int, epsilon: float, delta: float, radius: float = 1.0

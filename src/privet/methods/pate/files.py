@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -82,6 +83,8 @@ class Labels:
     reducer: str
     guarantee: Guarantee
     claim: Guarantee | None = None
+    paid: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Who was asked, what it cost, and the ledger's entry and state: for the student's record."""
 
     def write(self, path: str | Path) -> Path:
         """A file for whoever trains the student."""
@@ -93,6 +96,7 @@ class Labels:
             "reducer": self.reducer,
             "guarantee": self.guarantee.to_dict(),
             "claim": None if self.claim is None else self.claim.to_dict(),
+            "paid": dict(self.paid),
         }
         return storage.write(path, {"labels": self.labels, "codes": self.codes}, note)
 
@@ -109,6 +113,7 @@ class Labels:
                 reducer=str(note["reducer"]),
                 guarantee=Guarantee.from_dict(note["guarantee"]),
                 claim=None if note["claim"] is None else Guarantee.from_dict(note["claim"]),
+                paid=note.get("paid", {}),
             )
         except (KeyError, TypeError, ValueError):
             raise InvalidArgument("labels", str(path), "a whole file of labels") from None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from privet import _check
-from privet.data.records import Rows
+from privet.data.records import Domain, PublicFacts, Rows
 from privet.errors import InvalidArgument
-from privet.methods.contract import Model
+from privet.guarantee import Guarantee, Premise, Unit
+from privet.ledger import Entry
+from privet.loss import PrivacyLoss
+from privet.methods.contract import Model, Plan
 from privet.methods.models import LinearModel, NetworkModel
+from privet.methods.pate.files import Labels
 from privet.methods.pate.learners import (
     Classification,
     Constant,
@@ -25,6 +27,8 @@ from privet.methods.pate.learners import (
     ModulePredictor,
     Predictor,
 )
+from privet.methods.promise import Trained
+from privet.nets.students import FlatStudent, GridStudent, on_one_grid
 
 Array = NDArray[Any]
 
@@ -32,31 +36,29 @@ NEVER = -700.0
 """The logit of a class that no label named: e^-700 is next to nothing, and still a number."""
 
 
-def flat_student(
+def student_learner(
     *,
     input_shape: tuple[int, ...],
     target_shape: tuple[int, ...],
-    hidden: int = 0,
+    hidden: int | None = None,
     seed: int = 0,
     epochs: int = 60,
     learning_rate: float = 1e-2,
 ) -> ModuleLearner:
-    """A linear student (`hidden=0`) or one with a hidden layer; logits of the target's shape.
+    """A small student for any shape: convolutions for maps on the inputs' grid, else a flat one.
 
-    Taught with soft targets by cross-entropy over the classes, the first axis of a target.
+    Taught with soft targets by cross-entropy over the classes, the first axis of a target. `hidden`
+    None: a linear student, or eight channels.
 
-    >>> learner = flat_student(input_shape=(4,), target_shape=(3, 2, 2), hidden=5)
-    >>> learner.module(torch.zeros(7, 4)).shape
-    torch.Size([7, 3, 2, 2])
+    >>> volumes = student_learner(input_shape=(8, 8, 8), target_shape=(3, 8, 8, 8))
+    >>> sum(w.numel() for w in volumes.module.parameters())  # a flat one would have 787,968
+    4347
     """
-    inputs, outputs = math.prod(input_shape), math.prod(target_shape)
-    hidden = _check.count("hidden", hidden, minimum=0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        body = [nn.Linear(inputs, hidden), nn.ReLU()] if hidden else []
-        last = nn.Linear(hidden or inputs, outputs)
-    module = nn.Sequential(nn.Flatten(), *body, last, nn.Unflatten(1, target_shape))
-    return ModuleLearner(module=module, epochs=epochs, learning_rate=learning_rate)
+    told: dict[str, Any] = {"shape": input_shape, "targets": target_shape, "seed": seed}
+    if hidden is not None:
+        told["hidden"] = hidden
+    kind: Any = GridStudent if on_one_grid(input_shape, target_shape) else FlatStudent
+    return ModuleLearner(module=kind(**told), epochs=epochs, learning_rate=learning_rate)
 
 
 def student_model(learner: Learner, inputs: Array, labels: Array) -> Model:
@@ -94,6 +96,57 @@ def _linear(student: Classification, features: int) -> tuple[Array, Array] | Non
         slopes, start = np.vstack([0.0 * slopes, slopes]), np.array([0.0, *start])
     weights[:, seen], intercept[seen] = slopes.T, start
     return weights, intercept
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AnsweredPlan(Plan):
+    """What sites were asked and paid, read back from the labels that came of it."""
+
+    facts: PublicFacts
+    charged: PrivacyLoss
+    stated: Guarantee
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self.charged
+
+    @property
+    def theorem(self) -> str:
+        return self.stated.theorem
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return self.stated.premises
+
+    @property
+    def unit(self) -> Unit:
+        return Unit.SHARD
+
+
+def taught_by_sites(labels: Labels, model: Model, domain: Domain) -> Trained:
+    """A student of labels that were paid for elsewhere: nothing more is charged for it."""
+    paid = labels.paid
+    if not paid:
+        raise InvalidArgument(
+            "labels", "of an earlier version", "labels that say what was paid for them",
+            "make them again with `privet pate aggregate`",
+        )  # fmt: skip
+    entry = Entry.from_body(str(paid["entry"]).encode())
+    facts = PublicFacts(
+        records=len(paid["sites"]), features=domain.columns, outputs=labels.labels.shape[1],
+        epsilon=labels.guarantee.epsilon, delta=labels.guarantee.delta, shape=domain.shape,
+        unit=Unit.RECORD,
+    )  # fmt: skip
+    return Trained(
+        model=model,
+        guarantee=labels.guarantee,
+        claim=labels.claim,
+        plan=AnsweredPlan(facts=facts, charged=entry.loss, stated=labels.guarantee),
+        entries=(entry,),
+        run=entry.run or f"student-{secrets.token_hex(8)}",
+        account=dict(paid["account"]),
+    )
 
 
 @final
