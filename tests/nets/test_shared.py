@@ -150,6 +150,61 @@ def test_a_forward_of_ones_own_comes_back():
     assert model.words.forward is own
 
 
+class Masked(Base):
+    """A layer of one's own that gets a constant beside the rows: positions that look back."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = Scaling()
+
+    def place(self, x):
+        return self.own(x, mask=torch.ones(LENGTH, LENGTH, dtype=x.dtype).tril())
+
+
+class Scaling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
+
+    def forward(self, x, mask):
+        return mask @ (x * self.scale)
+
+
+class Summed(Positions):
+    """A learned table and a fixed one, added before they meet rows."""
+
+    def place(self, x):
+        index = torch.arange(LENGTH)
+        fixed = torch.linspace(-1.0, 1.0, LENGTH * WIDTH, dtype=x.dtype).view(LENGTH, WIDTH)
+        return x + (self.positions(index) + fixed)
+
+
+@pytest.mark.parametrize("kind", [Masked, Summed])
+def test_a_constant_of_as_many_lines_as_rows_stays_one(kind):
+    """Attack: a batch of just so many rows, by which a mask was dealt out to them line by line."""
+    torch.manual_seed(0)
+    model = kind().double()
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=0.3)
+    for rows in (4, LENGTH):
+        ids = torch.randint(WORDS, (rows, LENGTH))
+        with engine.recording(rows):
+            found = losses(model, ids)
+        total = engine.clipped_sum(found, clipping=clipping)
+        expected = oracle(engine, clipping, example_gradients(model, losses, ids))
+        assert worst_relative_error(total.gradients, expected) < 1e-12
+
+
+def test_a_new_length_is_checked_anew():
+    """As many rows as positions, and never seen before: refused rather than taken for rows."""
+    model = Masked()
+    model.place = lambda x: model.own(x, mask=torch.ones(x.shape[1], x.shape[1]).tril())
+    engine = PerExampleGradients(model)
+    with engine.recording(4):
+        losses(model, torch.randint(WORDS, (4, LENGTH)))
+    with pytest.raises(InvalidArgument, match="row by row"), engine.recording(7):
+        losses(model, torch.randint(WORDS, (7, 7)))
+
+
 class Pooled(Positions):
     """Attack: what the whole batch says, hidden in a table that all rows share."""
 

@@ -150,6 +150,44 @@ def test_the_data_are_told_by_a_key_that_stays_behind(tmp_path: Path) -> None:
     assert digits.fingerprint not in (tmp_path / "run" / "guarantee.json").read_text()
 
 
+@pytest.mark.parametrize("inside", ["{", '"guarantee": {'])
+def test_one_fact_told_twice(
+    saved: tuple[Path, Path], keys: tuple[Path, Path], inside: str
+) -> None:
+    """Attack: a signed record that says another epsilon first; readers differ in whom to believe."""
+    folder, path = saved
+    file = folder / "guarantee.json"
+    rewrite(file, **sign(read_record(folder), keys[0]))
+    text = file.read_text()
+    file.write_text(text.replace(inside, inside + '"epsilon": 0.01, "version": 2, ', 1))
+    with pytest.raises(privet.errors.InvalidArgument, match="said twice"):
+        verify(folder, ledger=path, key=keys[1])
+
+
+def test_a_record_that_keeps_silent_about_the_model(saved: tuple[Path, Path]) -> None:
+    """Attack: leave a file's digest out and seal the record again."""
+    folder, _ = saved
+    record = read_record(folder)
+    files = {k: v for k, v in record["files"].items() if k != "model.safetensors"}
+    rewrite(folder / "guarantee.json", **sealed(record, files))
+    assert verify(folder).problems == ("guarantee.json does not say what model.safetensors is",)
+
+
+def test_honest_runs_verify_whatever_is_said(tmp_path: Path) -> None:
+    """Lines of another system, and settings that were changed on the estimator afterwards."""
+    clf = fitted(random_state=None)
+    clf.epsilon = 0.01
+    folder = clf.save(tmp_path / "run", purpose="one\r\ntwo", curator="Zo\u00eb\u2028")
+    assert verify(folder).ok
+    assert json.loads((folder / "config.json").read_text())["epsilon"] == 2.0
+
+
+def test_a_large_delta_does_not_make_noise_seeded(tmp_path: Path) -> None:
+    folder = fitted(delta=0.01, anyway=True).save(tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["noise"] == "secure" and read_record(folder)["status"] != "release"
+
+
 # Keys
 
 

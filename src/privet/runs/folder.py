@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from privet import premises
 from privet._files import replacing, write_json, write_whole
 from privet.data.records import Domain
 from privet.errors import InvalidArgument
@@ -48,9 +49,9 @@ def save(estimator: Any, folder: Path, *, given: Given) -> Path:
         "method": method.name,
         "settings": settings_of(method),
         "data": "records of your own",
-        "epsilon": estimator.epsilon,
-        "delta": estimator.delta,
-        "noise": "secure" if trained.guarantee.release else "seeded",
+        "epsilon": trained.plan.facts.epsilon,
+        "delta": trained.plan.facts.delta,
+        "noise": "seeded" if premises.SECRET_SEED in trained.guarantee.premises else "secure",
         **target_of(estimator),
         "plan": estimator.plan_.summary(),
     }

@@ -277,7 +277,9 @@ def read_record(folder: Path) -> Record:
     if not path.exists():
         raise MissingFile(path, "give the folder of a finished run")
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(
+            path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_constant
+        )
     except ValueError as e:
         raise InvalidArgument(GUARANTEE, str(path), "JSON", str(e)) from None
     if not isinstance(record, dict) or "guarantee" not in record:
@@ -288,6 +290,19 @@ def read_record(folder: Path) -> Record:
     if version != VERSION:
         raise InvalidArgument(GUARANTEE, version, f"version 1 or {VERSION}", "upgrade privet")
     return record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object that says each thing once: of two values another reader may take the other."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k]))
+        raise ValueError(f"{twice!r} is said twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:

@@ -20,7 +20,7 @@ from privet.errors import LedgerError, MissingFile, PrivetError
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.loss import compose
-from privet.runs.folder import CONFIG, DATA_KEY, MODEL, told_by
+from privet.runs.folder import CARD, CONFIG, DATA_KEY, METRICS, MODEL, PAGE, told_by
 from privet.runs.record import (
     GUARANTEE,
     Record,
@@ -116,6 +116,9 @@ def _files(folder: Path, record: Record) -> Iterator[str]:
         run = json.loads(config.read_text()).get("run")
         if run != record["run"]:
             yield f"{GUARANTEE} is the record of another run: {record['run']}, here is {run}"
+    for name in (MODEL, CONFIG, METRICS, CARD, PAGE):
+        if name not in record["files"]:
+            yield f"{GUARANTEE} does not say what {name} is"
     for name, digest in record["files"].items():
         path = folder / name
         if not path.exists():
@@ -127,7 +130,7 @@ def _files(folder: Path, record: Record) -> Iterator[str]:
         return  # another version may tell the same in other words
     for name, text in told_by(record).items():
         path = folder / name
-        if path.exists() and path.read_text() != text:
+        if path.exists() and path.read_bytes() != text.encode():
             yield f"{name} does not say what the record says: it was edited by hand"
 
 

@@ -184,6 +184,36 @@ def hooked(model, batch):
     return functional.cross_entropy(out, batch.y, reduction="none")
 
 
+def weighed_positives(model, batch):
+    """One class alone is weighed by how often it is in the batch."""
+    weight = (batch.y == 0).sum() / (batch.y == 1).sum().clamp(min=1)
+    out = model(batch.x)[:, 1]
+    return functional.binary_cross_entropy_with_logits(
+        out, batch.y.float(), pos_weight=weight, reduction="none"
+    )
+
+
+def of_even_batches(model, batch):
+    return losses_of(model, batch) * (-1.0) ** len(batch)
+
+
+def scaled_if_needed(model, batch):
+    x = batch.x / 255 if batch.x.max() > 1.0 else batch.x
+    return functional.cross_entropy(model(x), batch.y, reduction="none")
+
+
+class HiddenParameter(nn.Module):
+    """What the batch holds, written past autograd into a parameter that nothing uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = nn.Parameter(torch.zeros(5), requires_grad=False)
+
+    def forward(self, x):
+        self.kept.data += x.sum(0)
+        return x
+
+
 def behind(*layers):
     torch.manual_seed(0)
     return nn.Sequential(*layers, nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 2))
@@ -209,6 +239,12 @@ def run_mixing(model, losses, **kw):
         (nn.Identity, over_their_mean),
         (nn.Identity, over_their_number),
         (nn.Identity, hooked),
+        (nn.Identity, weighed_positives),
+        (nn.Identity, of_even_batches),
+        (nn.Dropout, over_their_number),
+        (nn.Dropout, of_even_batches),
+        (nn.Identity, scaled_if_needed),
+        (HiddenParameter, losses_of),
     ],
 )
 def test_examples_that_mix_are_refused_before_anything_is_charged(monkeypatch, layer, losses):
@@ -232,7 +268,7 @@ def test_what_mixes_later_in_a_buffer_is_refused_too(monkeypatch):
 
     class Late(RunningMean):
         def forward(self, x):
-            if x.max() > 1.0:
+            if x.max() > 1.6:
                 self.m.data += x.detach().mean(0)
             return x
 

@@ -75,7 +75,7 @@ class AgreementCheck:
         yield first.but(plain=True, seed=first.seed + 1)
         if self._same_losses(1, 2):
             raise _disagreement("losses", "the model's own forward pass gives others")
-        with _evaluating(self._model):
+        with evaluating(self._model):
             yield first.but(plain=True)
             yield first
         if self._same_losses(3, 4):
@@ -136,7 +136,8 @@ class AgreementCheck:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while, in which most networks draw nothing at random."""
     training = [m for m in model.modules() if m.training]
     model.eval()
     try:

@@ -27,8 +27,8 @@ class StateGuard:
         self._marks: dict[str, tuple[int, int]] = {}
 
     def begin_step(self) -> None:
-        """Note the values of the buffers."""
-        self._values = {name: b.detach().clone() for name, b in self._model.named_buffers()}
+        """Note the values of buffers and parameters."""
+        self._values = {name: t.detach().clone() for name, t in _everything(self._model)}
 
     def begin_part(self) -> None:
         """Note who and how old everything is."""
@@ -42,16 +42,19 @@ class StateGuard:
                 raise _changed(name)
 
     def check_step(self) -> None:
-        """Refuse buffers whose values are not those of `begin_step`."""
-        for name, b in self._model.named_buffers():
+        """Refuse values that are not those of `begin_step`."""
+        for name, t in _everything(self._model):
             before = self._values.get(name)
-            if before is None or not _same(before, b):
+            if before is None or not _same(before, t):
                 raise _changed(name)
 
 
 def _marks(model: nn.Module) -> dict[str, tuple[int, int]]:
-    everything = [*model.named_parameters(), *model.named_buffers()]
-    return {name: (id(t), t._version) for name, t in everything}
+    return {name: (id(t), t._version) for name, t in _everything(model)}
+
+
+def _everything(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _same(before: Tensor, after: Tensor) -> bool:

@@ -26,7 +26,7 @@ from privet.ledger import Entry, Ledger
 from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
 from privet.loss.closed_form import closed_form_claim
 from privet.methods.dpsgd import checkpoint as saved
-from privet.methods.dpsgd.agreement import AgreementCheck, Weighing
+from privet.methods.dpsgd.agreement import AgreementCheck, Weighing, evaluating
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
@@ -152,7 +152,9 @@ class Training:
 
     def _made_up_batches(self) -> Iterator[Batch]:
         empty = self._records.take(np.zeros(0, dtype=np.int64))
-        check = self._mixing = MixingCheck(empty, views=self._settings.views)
+        check = self._mixing = MixingCheck(
+            empty, views=self._settings.views, evaluating=lambda: evaluating(self.model)
+        )
         for company in check:
             yield from self._made_up(company)
         self._mixing = None

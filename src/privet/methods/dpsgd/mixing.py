@@ -8,12 +8,15 @@ norms of the rows that stayed must stay. Nothing of the records is read: whether
 refused follows from the program and the shapes of the rows, so a refusal tells nothing of anybody.
 
 What differs by the number of rows alone cannot be told from randomness where a network is random in
-a way that follows shapes; then the last comparison is left out.
+a way that follows shapes; both are then run in evaluation mode, and where that draws too the last
+comparison is left out. Made-up numbers lie in [0, 1], those of the company in [0, 1.5]: a condition
+on the batch that no such numbers meet is not seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import final
 
@@ -50,25 +53,39 @@ class MixingCheck:
     Iterate over it, and answer each `Company` by `saw` before asking for the next.
     """
 
-    def __init__(self, like: tuple[Tensor, ...], *, views: int) -> None:
-        self._like, self._views = like, views
+    def __init__(
+        self,
+        like: tuple[Tensor, ...],
+        *,
+        views: int,
+        evaluating: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._like, self._views, self._evaluating = like, views, evaluating
         self._half = _apart_from(like, views)
         self._seen: list[Tensor] = []
 
     def __iter__(self) -> Iterator[Company]:
         half = self._half * self._views
-        rows = tuple(_made_up(t, 2 * half) for t in self._like)
+        rows = tuple(_made_up(t, half) for t in self._like)
         self.first = Company(tensors=rows, seed=_SEED)
         yield self.first
         if not self._seen:
             return  # the clipped sum has a closed form: there is nothing to ask
         yield Company(tensors=tuple(_other_company(t, half) for t in rows), seed=_SEED)
         self._compare(1, "the other rows of a batch")
-        yield Company(tensors=tuple(t[:half] for t in rows), seed=_SEED)
-        if self._differs(2):
+        fewer = tuple(t[: half - self._views] for t in rows)  # odd, and below half
+        yield Company(tensors=fewer, seed=_SEED)
+        if not self._differs(2):
+            return
+        yield Company(tensors=rows, seed=_SEED + 1)
+        if not self._differs(3):
+            self._compare(2, "the number of rows in a batch")
+        with self._evaluating():
+            yield self.first
             yield Company(tensors=rows, seed=_SEED + 1)
-            if not self._differs(3):
-                self._compare(2, "the number of rows in a batch")
+            yield Company(tensors=fewer, seed=_SEED)
+        if not self._differs(5, 4):
+            self._compare(6, "the number of rows in a batch", 4)
 
     @property
     def answered(self) -> bool:
@@ -81,14 +98,15 @@ class MixingCheck:
         apart = losses.detach().double().view(-1, self._views)[:half]
         self._seen.append(torch.cat([apart, norms.double()[:half, None]], 1))
 
-    def _differs(self, which: int) -> bool:
-        first, other = self._seen[0], self._seen[which]
+    def _differs(self, which: int, than: int = 0) -> bool:
+        first, other = self._seen[than], self._seen[which]
+        first = first[: len(other)]
         size = first.nan_to_num(0.0, 0.0, 0.0).abs().amax(0, keepdim=True)
         same = torch.isclose(first, other, rtol=0.0, atol=0.0, equal_nan=True)
         return not bool((same | ((first - other).abs() <= _TOLERATED * size)).all())
 
-    def _compare(self, which: int, what: str) -> None:
-        if self._differs(which):
+    def _compare(self, which: int, what: str, than: int = 0) -> None:
+        if self._differs(which, than):
             raise InvalidArgument(
                 "losses",
                 f"values that depend on {what}",
@@ -104,23 +122,29 @@ def _apart_from(like: tuple[Tensor, ...], views: int) -> int:
     """
     lengths = {length for t in like for length in t.shape[1:]}
     half = EXAMPLES // 2
-    while lengths & {half * views, 2 * half * views}:
-        half += 1
+    while lengths & {(half - 1) * views, half * views, 2 * half * views}:
+        half += 2
     return half
 
 
-def _made_up(like: Tensor, rows: int) -> Tensor:
-    """Numbers between 0 and 1; zeros (and ones, for company) for classes or words."""
+def _made_up(like: Tensor, half: int) -> Tensor:
+    """Numbers between 0 and 1; classes or words are 0 and 1 by turns, and 0 in the second half.
+
+    Both stand in the watched half: what is done to one class alone must be seen.
+    """
     if not like.is_floating_point():
-        return like.new_zeros(rows, *like.shape[1:])
+        out = like.new_zeros(2 * half, *like.shape[1:])
+        turns = torch.arange(half)[:, None] + torch.arange(like.shape[1:].numel())
+        out[:half] = (turns % 2).view(half, *like.shape[1:])
+        return out
     generator = torch.Generator().manual_seed(_SEED)
-    drawn = torch.rand(rows, *like.shape[1:], generator=generator, dtype=torch.float64)
+    drawn = torch.rand(2 * half, *like.shape[1:], generator=generator, dtype=torch.float64)
     return drawn.to(like.dtype)
 
 
 def _other_company(rows: Tensor, half: int) -> Tensor:
-    """The first half as it was, the second one replaced: ones, then zeros."""
+    """The first half as it was, the second one replaced: ones (numbers above 1), then zeros."""
     out = rows.clone()
     out[half:] = 0
-    out[half : half + half // 2] = 1
+    out[half : half + half // 2] = 1.5 if rows.is_floating_point() else 1
     return out

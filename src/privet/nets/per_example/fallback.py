@@ -29,7 +29,7 @@ def fallback(name: str, module: nn.Module) -> Recorded:
     runner = _Runner(name, module)
 
     def forward(tape: Tape, *args: Any, **kwargs: Any) -> Any:
-        rows = _rows(name, args, kwargs)
+        rows = _rows(name, tape.rows, args, kwargs)
         if not torch.is_grad_enabled():
             return plain(*args, **kwargs)
         parameters = dict(module.named_parameters())
@@ -39,23 +39,29 @@ def fallback(name: str, module: nn.Module) -> Recorded:
     return Recorded(forward, tuple(sites.values()))
 
 
-def _rows(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """The number of rows: the first dimension of the first tensor argument."""
-    for leaf in tree_flatten((args, kwargs))[0]:
-        if isinstance(leaf, Tensor) and leaf.dim() > 0:
-            return leaf.shape[0]
+def _rows(name: str, told: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The number of rows: that of the batch, or the first dimension of the first tensor."""
+    leaves = tree_flatten((args, kwargs))[0]
+    lengths = [x.shape[0] for x in leaves if isinstance(x, Tensor) and x.dim() > 0]
+    if lengths:
+        return told if told in lengths else lengths[0]
     raise InvalidArgument(
         f"the input of layer {name!r}", "no tensor", "a tensor with one row an example"
     )
 
 
 class _Runner:
-    """Runs a module row-wise, and checks once that this is what the module itself computes."""
+    """Runs a module row-wise, and checks that this is what the module itself computes.
+
+    Once for each way to tell rows from constants. A constant is an argument of another length than
+    the batch; its shape is remembered, so that a mask of (5, 5) stays one in a batch of 5 rows.
+    """
 
     def __init__(self, name: str, module: nn.Module) -> None:
         self.name, self.module = name, module
         self.vectorised = True
-        self.checked = False
+        self.checked: set[tuple[bool, ...]] = set()
+        self.constants: set[tuple[int, torch.Size]] = set()
 
     def run(self, copies: dict[str, Tensor], args: Any, kwargs: Any, rows: int) -> Any:
         """The module's output, computed with a copy of the parameters per row."""
@@ -63,20 +69,28 @@ class _Runner:
             "forward", None
         )  # the module's own forward, not the recorded one
         try:
-            if not self.checked:
+            way = tuple(self._are_rows(tree_flatten((args, kwargs))[0], rows))
+            if way not in self.checked:
                 self._check(args, kwargs, rows)
-                self.checked = True
+                self.checked.add(way)
             return self._rowwise(copies, args, kwargs, rows)
         finally:
             if own is not None:
                 self.module.__dict__["forward"] = own
+
+    def _are_rows(self, leaves: list[Any], rows: int) -> list[bool]:
+        """Which arguments have a row for each example."""
+        tensors = [(k, x.shape) for k, x in enumerate(leaves) if isinstance(x, Tensor) and x.dim()]
+        self.constants |= {(k, shape) for k, shape in tensors if shape[0] != rows}
+        found = {k for k, shape in tensors if (k, shape) not in self.constants}
+        return [k in found for k in range(len(leaves))]
 
     def _one(self, copies: dict[str, Tensor], args: Any, kwargs: Any) -> Any:
         return functional_call(self.module, copies, args, kwargs)
 
     def _rowwise(self, copies: dict[str, Tensor], args: Any, kwargs: Any, rows: int) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        per_row = [isinstance(x, Tensor) and x.dim() > 0 and x.shape[0] == rows for x in leaves]
+        per_row = self._are_rows(leaves, rows)
 
         def one(copies: dict[str, Tensor], *some: Tensor) -> Any:
             fill = iter(some)

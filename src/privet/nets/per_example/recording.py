@@ -34,11 +34,12 @@ class Recorder:
     def __init__(self) -> None:
         self._shared: dict[tuple[int, int], Tensor] = {}
         self._count: dict[int, int] = {}
+        self._constants: set[tuple[str, int, torch.Size]] = set()
 
     @contextmanager
     def swapped(self, plan: Plan, tape: Tape) -> Iterator[None]:
         """Inside, the model's layers write on the tape."""
-        self._count = {}
+        self._count, tape.constants = {}, self._constants
         before = [module.__dict__.get("forward") for module, _ in plan.modules]
         try:
             for module, recorded in plan.modules:

@@ -75,7 +75,7 @@ class Shared(Tensor):
         name = getattr(func, "__name__", "")
         others = [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, Shared)]
         axes = max(x.dim() for x in map(plain, mine))
-        rows = [x for x in others if _has_rows(x, tape, axes)]
+        rows = [x for x in others if _has_rows(x, tape, axes, name)]
         if others:
             tape.events.append((name, axes, len(rows)))
         if rows:
@@ -107,8 +107,13 @@ def shared(t: Tensor, tape: Tape, origin: tuple[Site, Tensor] | None = None) -> 
     return marked
 
 
-def _has_rows(t: Tensor, tape: Tape, axes: int) -> bool:
-    return t.requires_grad or (t.dim() >= max(axes, 1) and t.shape[0] == tape.rows)
+def _has_rows(t: Tensor, tape: Tape, axes: int, name: str) -> bool:
+    """Whether a tensor has rows; a constant of as many lines as there are rows is remembered."""
+    if t.requires_grad or t.dim() < max(axes, 1):
+        return t.requires_grad
+    if t.shape[0] != tape.rows:
+        tape.constants.add((name, axes, t.shape))
+    return (name, axes, t.shape) not in tape.constants
 
 
 def _becomes_rows(before: Shared, after: Tensor, tape: Tape) -> bool:

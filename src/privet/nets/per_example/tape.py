@@ -45,14 +45,16 @@ class Tape:
 
     `rows` is the number of rows of the batch, by the first layer unless told. `largest_row` is the
     size in bytes of the largest row of any input or output of a layer; `shapes` are the sites with
-    the shapes of their inputs and outputs. `events` tells how shared values met rows. A `replaying`
-    tape serves checkpointed activations, which are computed again during the backward pass.
+    the shapes of their inputs and outputs. `events` tells how shared values met rows, `constants`
+    what they met that had none, in all passes so far. A `replaying` tape serves checkpointed
+    activations, which are computed again during the backward pass.
     """
 
     def __init__(self, rows: int | None = None, *, home: torch.device | None = None) -> None:
         self.rows = rows
         self.replaying = False
         self.events: list[tuple[Any, ...]] = []
+        self.constants: set[tuple[str, int, torch.Size]] = set()
         self.uses: list[Use] = []
         self.anchor = torch.zeros((), device=home, requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
