@@ -37,7 +37,7 @@ def test_keys_and_a_private_run_that_holds(run):
     assert 0 <= found["tpr_at_1pct_fpr"] < 0.1
     assert found["attack"] == "RMIA, 4 references" and found["members"] == 400
     names = [a["attack"].split(",")[0] for a in found["attacks"]]
-    assert names == ["loss", "LiRA", "RMIA"]
+    assert names == ["loss", "LiRA", "BaVarIA", "RMIA"]
     assert set(found["by_class"]) == {str(k) for k in range(10)}
     assert "not covered" in found["note"]
     assert len(found["roc"]["fpr"]) > 10

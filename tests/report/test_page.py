@@ -36,10 +36,16 @@ def results() -> dict[str, Any]:
         "unit": "record", "adjacency": "zero-out", "standing": "proved",
         "premises": [{"text": "rows <are> bounded", "backing": "enforced"}],
     }  # fmt: skip
-    attack = {"roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]}, "auc_interval": [0.4, 0.6]}
+    attack = {
+        "attack": "RMIA, 8 references", "auc": 0.51, "auc_interval": [0.4, 0.6],
+        "roc": {"fpr": [0.0, 0.01, 1.0], "tpr": [0.0, 0.05, 1.0]},
+        "tpr_at_0.1pct_fpr": 0.01, "tpr_at_0.1pct_fpr_interval": [0.0, 0.1],
+        "tpr_at_1pct_fpr": 0.05, "tpr_at_1pct_fpr_interval": [0.0, 0.2],
+    }  # fmt: skip
     common = {
         "accuracy": 0.9, "accuracy_interval": [0.85, 0.94], "attack_auc": 0.51, "seconds": 1.0,
-        "attack_tpr_at_1pct_fpr": 0.05, "time_ratio": 1.5, "attack": attack,
+        "attack_tpr_at_1pct_fpr": 0.05, "time_ratio": 1.5, "attack": attack, "attacks": [attack],
+        "in_words": None,
     }  # fmt: skip
     limit = common | {
         "method": "not private", "system": "the limit", "private": False, "claimed_epsilon": None,
@@ -49,7 +55,7 @@ def results() -> dict[str, Any]:
     ours = common | {
         "method": "a <method>", "system": "S", "private": True, "claimed_epsilon": 0.5,
         "proved_epsilon": 1.0, "audited_epsilon": 0.7, "verdict": "falsified", "guarantee": promise,
-        "claim": promise, "audit": {},
+        "claim": promise, "audit": {}, "in_words": "An attacker reached .7 of <.5>.",
         "relevance": {"maps": [[0.5, -0.5], [0.1, 0.2]], "records": [2, 1]},
     }  # fmt: skip
     facts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, final
@@ -59,6 +60,31 @@ class Finding:
             return Verdict.UNINFORMATIVE
         return Verdict.CONSISTENT
 
+    @property
+    def in_words(self) -> str:
+        """The verdict for somebody who has never read about audits.
+
+        >>> found = Finding(
+        ...     what="x", claimed=None, proved=1.0, audited=0.83, ceiling=9.0, control=700.0,
+        ...     delta=0.0, confidence=0.95, trials=100, method="", parametric=False, seconds=0.1,
+        ...     threat="sees everything that is released")
+        >>> found.in_words.split("; ")[0]
+        'An attacker who sees everything that is released reached 0.83 of 1'
+        >>> found.in_words.split("; ")[1]
+        'without noise the same attack reaches 700.'
+        """
+        stated = self.proved if self.claimed is None else min(self.claimed, self.proved)
+        found = (
+            f"An attacker who {self.threat} reached {_figure(self.audited)} of {_figure(stated)}; "
+            f"without noise the same attack reaches {_figure(self.control)}."
+        )
+        if self.verdict is Verdict.FALSIFIED:
+            return f"{found} More than was stated: the statement is false."
+        if self.verdict is Verdict.UNINFORMATIVE:
+            reach = _figure(min(self.ceiling, self.control))
+            return f"{found} It could not have reached more than {reach}, and says nothing."
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
         return {
@@ -69,6 +95,7 @@ class Finding:
             "ceiling": number_to_json(self.ceiling),
             "control": number_to_json(self.control),
             "verdict": self.verdict.value,
+            "in_words": self.in_words,
             "delta": self.delta,
             "confidence": self.confidence,
             "trials": self.trials,
@@ -77,3 +104,7 @@ class Finding:
             "parametric": self.parametric,
             "seconds": round(self.seconds, 2),
         }
+
+
+def _figure(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 1000 and math.isfinite(x) else f"{x:.3g}"

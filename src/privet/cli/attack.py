@@ -25,7 +25,7 @@ def attack(
     run: Annotated[Path, typer.Argument(help="Folder that `privet train` left.")],
     references: Annotated[
         int, typer.Option(help="Reference models to train: 0 for the loss attack alone, or 2, 4...")
-    ] = 4,
+    ] = 8,
     seed: Annotated[int, typer.Option(help="Of the reference models.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Reference models at a time.")] = None,
     folder: Folder = None,
@@ -37,8 +37,9 @@ def attack(
 ) -> None:
     """Attack the membership of a run: training records against test records.
 
-    Runs the loss attack, RMIA and (with 4 references or more) LiRA. `auc` and `tpr_at_1pct_fpr` are
-    RMIA's, or the loss attack's without references: fixed beforehand, never the best of several.
+    Runs the loss attack, RMIA and (with 4 references or more) LiRA and BaVarIA. `auc` and
+    `tpr_at_1pct_fpr` are RMIA's, or the loss attack's without references: fixed beforehand, never
+    the best of several.
     """
     begun = time.perf_counter()
     _check.count("references", references, minimum=0)

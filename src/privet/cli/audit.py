@@ -109,6 +109,7 @@ def _lines(f: Finding) -> list[str]:
     kind = "parametric" if f.parametric else "no shape assumed"
     return [
         f"{f.what}: {f.verdict.value}",
+        f"  {f.in_words}",
         f"  claimed {number(f.claimed)}, proved {number(f.proved)}, audited {number(f.audited)}"
         f" at delta {f.delta:g} ({f.confidence:.3g} confidence, {kind})",
         f"  could have found {number(f.ceiling)}; the control without noise shows "

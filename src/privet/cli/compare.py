@@ -39,6 +39,9 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 1,
+    references: Annotated[
+        int, typer.Option(help="Reference models of membership attacks: 0, or 2 and more.")
+    ] = 8,
     jobs: Annotated[int, typer.Option(help="Cells at a time.")] = 2,
     backend: Annotated[str, typer.Option(help="loky, ray, dask or threading.")] = "loky",
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
@@ -211,3 +214,6 @@ def table(results: dict[str, Any]) -> None:
         )
     needed = Console(width=1000).measure(shown).maximum
     Console(width=max(Console().width, needed)).print(shown)  # numbers are never cut off
+    for row in results["rows"]:
+        if row["in_words"] is not None:
+            typer.echo(f"{row['method']}: {row['in_words']}")

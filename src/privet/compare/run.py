@@ -19,6 +19,7 @@ from privet._workers import workers
 from privet.compare import accounts
 from privet.compare.bench import Bench, View
 from privet.compare.entrants import LIMIT, Entrant, own_entrants
+from privet.compare.exposed import REFERENCES
 from privet.compare.trial import Row, audited, trial
 from privet.data import Dataset
 from privet.errors import InvalidArgument
@@ -26,7 +27,7 @@ from privet.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 9
+VERSION = 10
 """Of what a cell means: cells kept by another version are run again."""
 
 
@@ -40,6 +41,7 @@ class Job:
     seed: int
     bench: Bench
     out: Path
+    references: int = REFERENCES
 
     def __str__(self) -> str:
         return f"{self.entrant.name}: {self.what}, seed {self.seed}"
@@ -47,7 +49,9 @@ class Job:
     @property
     def key(self) -> list[Any]:
         """Everything that its result depends on."""
-        facts = [self.bench.dataset.fingerprint, self.bench.epsilon, self.bench.delta]
+        facts: list[Any] = [self.bench.dataset.fingerprint, self.bench.epsilon, self.bench.delta]
+        if self.what == "train":
+            facts.append(self.references)
         return [VERSION, self.what, self.entrant.name, self.seed, *facts]
 
     @property
@@ -73,7 +77,13 @@ class Job:
         e = self.entrant
         ledger = accounts.opened(self.account, e, self.bench) if self.charges else None
         before, began = 0 if ledger is None else len(ledger), time.process_time()
-        row = (trial if self.what == "train" else audited)(e, self.bench, self.seed, ledger)
+        if self.what == "train":
+            kept_by_rows = self.out / "references"
+            row = trial(
+                e, self.bench, self.seed, ledger, references=self.references, kept=kept_by_rows
+            )
+        else:
+            row = audited(e, self.bench, self.seed, ledger)
         return row | {"charged_before": before, "processor_seconds": time.process_time() - began}
 
 
@@ -99,6 +109,7 @@ def compare(
     entrants: Sequence[Entrant] | None = None,
     methods: Sequence[str] | None = None,
     seeds: int = 1,
+    references: int = REFERENCES,
     jobs: int = 2,
     backend: str = "loky",
     cache: bool = False,
@@ -106,7 +117,8 @@ def compare(
 ) -> dict[str, Any]:
     """Train, attack and audit every method on the same split; returns the results.
 
-    `entrants`: who takes part; every method of the catalogue unless told.
+    `entrants`: who takes part; every method of the catalogue unless told. `references`: models that
+    membership attacks are calibrated with, 0 for attacks that need none.
 
     Cells are kept in OUT/cells: the same call goes on after a crash and repeats nothing finished.
     What they spend is charged in OUT/ledgers before it is released. Noise is seeded by the cell,
@@ -120,7 +132,13 @@ def compare(
         delta=_check.open_unit("delta", delta),
     )
     known = own_entrants() if entrants is None else entrants
-    cells = _cells(bench, out, chosen(methods, known), _check.count("seeds", seeds))
+    cells = _cells(
+        bench,
+        out,
+        chosen(methods, known),
+        _check.count("seeds", seeds),
+        _check.count("references", references, minimum=0),
+    )
     missing = [job for job in cells if not job.path.exists()]
     progress("starting", len(cells) - len(missing), len(cells))
     try:
@@ -159,10 +177,12 @@ def _sampled(done: list[tuple[Job, Row]]) -> dict[str, Any] | None:
     return None
 
 
-def _cells(bench: Bench, out: Path, entrants: Sequence[Entrant], seeds: int) -> list[Job]:
+def _cells(
+    bench: Bench, out: Path, entrants: Sequence[Entrant], seeds: int, references: int
+) -> list[Job]:
     """Every method is trained with every seed, and audited with the first."""
     return [
-        Job(what=what, entrant=entrant, seed=seed, bench=bench, out=out)
+        Job(what=what, entrant=entrant, seed=seed, bench=bench, out=out, references=references)
         for seed in range(seeds)
         for entrant in entrants
         for what in (("train", "audit") if entrant.promises and seed == 0 else ("train",))
@@ -218,6 +238,7 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
         "proved_epsilon": "inf" if guarantee is None else guarantee["epsilon"],
         "audited_epsilon": None if finding is None else finding["audited"],
         "verdict": "no promise" if finding is None else finding["verdict"],
+        "in_words": None if finding is None else finding["in_words"],
         "attack_auc": float(np.mean([r["attack"]["auc"] for r in trained])),
         "attack_tpr_at_1pct_fpr": float(np.mean([r["attack"]["tpr_at_1pct_fpr"] for r in trained])),
         "time_ratio": sum(r["seconds"] for r in trained) / sum(r["seconds"] for r in limit),
@@ -226,6 +247,7 @@ def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -
         "claim": claim,
         "audit": finding,
         "attack": first["attack"],
+        "attacks": first["attacks"],
         "relevance": first["relevance"],
     }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privet.audit import Canaries, Finding, OneRunAudit, membership
+from privet.audit import Canaries, Finding, OneRunAudit
 from privet.compare.bench import Bench, View
 from privet.compare.entrants import LIMIT, Entrant
+from privet.compare.exposed import attacked
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
@@ -21,8 +23,10 @@ GUESSES = 0.1
 """The share of the canaries whose coin is guessed; fixed before any score is seen."""
 
 
-def trial(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> Row:
-    """Accuracy, what is claimed and proved, the membership attack, and processor seconds."""
+def trial(
+    entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None, *, references: int, kept: Path
+) -> Row:
+    """Accuracy, what is claimed and proved, membership attacks, and processor seconds."""
     records = bench.train(entrant.sees)
     model = entrant.make(bench, seed, ledger)
     began = time.process_time()
@@ -32,6 +36,7 @@ def trial(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> R
     right = int((model.predict(x_test) == y_test).sum())
     probabilities = np.asarray(model.predict_proba(x_test), dtype=np.float64)
     measured = of_classes(probabilities, y_test, bench.dataset.classes)
+    attacks = attacked(model, entrant, bench, references=references, kept=kept)
     seen = None if entrant.relevance is None else entrant.relevance(model, bench)
     return {
         "method": entrant.name,
@@ -43,19 +48,11 @@ def trial(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> R
         "seconds": seconds,
         "guarantee": _promise(model.guarantee_) if entrant.promises else None,
         "claim": _promise(model.claim_) if entrant.promises else None,
-        "attack": attacked(model, entrant.sees, bench).to_dict(points=60),
+        "attack": attacks[-1].to_dict(points=60),
+        "attacks": [found.to_dict(points=0) for found in attacks],
         "relevance": seen,
         "plan": model.plan_.summary() if isinstance(model, PrivateClassifier) else None,
     }
-
-
-def attacked(model: Any, sees: View, bench: Bench) -> membership.MembershipFinding:
-    """The loss attack: as many training records as there are test records, against these."""
-    x_test, y_test = bench.test(sees)
-    x, y = (part[: len(y_test)] for part in bench.train(sees))
-    asked, labels = np.concatenate([x, x_test]), np.concatenate([y, y_test])
-    members = np.arange(len(asked)) < len(x)
-    return membership.attack(model.predict_proba, asked, labels, members)[-1]
 
 
 def audited(entrant: Entrant, bench: Bench, seed: int, ledger: Ledger | None) -> Row:

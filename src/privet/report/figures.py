@@ -87,8 +87,8 @@ def roc(rows: Sequence[Row]) -> Figure:
     named = [("", name, colour) for name, colour in of.items()]
     told = ", ".join(f"{row['method']} ({row['attack_auc']:.3f})" for row in exposed)
     caption = (
-        "Who was in the training set? The loss attack on each model; dashed: guessing. Thick, the "
-        f"most exposed by area: {told}."
+        f"Who was in the training set? {rows[0]['attack']['attack']}, on each model; dashed: "
+        f"guessing. Thick, the most exposed by area: {told}."
     )
     return picture + legend(named), caption
 

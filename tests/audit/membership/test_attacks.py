@@ -106,10 +106,11 @@ def test_all_attacks_in_one_call():
     members = np.arange(400) < 200
     refs = train_references(overfitted.train_probabilities, x, y, 4, seed=1)
     target = overfitted.train_probabilities(x[members], y[members], 0)
-    loss, lira, rmia = membership.attack(target, x, y, members, references=refs, classes=y)
-    assert [f.attack for f in (loss, lira, rmia)] == [
+    loss, lira, bavaria, rmia = membership.attack(target, x, y, members, references=refs, classes=y)
+    assert [f.attack for f in (loss, lira, bavaria, rmia)] == [
         "loss",
         "LiRA, 4 references",
+        "BaVarIA, 4 references",
         "RMIA, 4 references",
     ]
     assert loss.auc == evaluate(yeom(target(x), y), members).auc

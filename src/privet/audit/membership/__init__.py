@@ -6,6 +6,7 @@ models come from `train_references`.
 
 from privet.audit.membership.by_reference import (
     RMIA,
+    BaVarIA,
     LiRA,
     OfflineLiRA,
     OfflineRMIA,
@@ -14,6 +15,7 @@ from privet.audit.membership.by_reference import (
 from privet.audit.membership.confidence import confidence, confidence_of_logits
 from privet.audit.membership.finding import AtThreshold, MembershipFinding, evaluate
 from privet.audit.membership.intervals import Estimate
+from privet.audit.membership.quantile import by_regression
 from privet.audit.membership.references import References, halves, train_references
 from privet.audit.membership.shadow import FittedShadowAttack, ShadowAttack, Splits
 from privet.audit.membership.simple import (
@@ -28,6 +30,7 @@ from privet.audit.membership.together import attack
 __all__ = [
     "RMIA",
     "AtThreshold",
+    "BaVarIA",
     "Estimate",
     "FittedShadowAttack",
     "LiRA",
@@ -39,6 +42,7 @@ __all__ = [
     "ShadowAttack",
     "Splits",
     "attack",
+    "by_regression",
     "confidence",
     "confidence_of_logits",
     "evaluate",

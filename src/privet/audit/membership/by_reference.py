@@ -1,4 +1,4 @@
-"""Attacks that compare the target with reference models: LiRA and RMIA, each online and offline.
+"""Attacks that compare the target with reference models: LiRA, BaVarIA and RMIA.
 
 *Online*: some references were trained on the record, others not. *Offline*: only those without it
 are used, so that no model must be trained after the record is known.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from privet import _check
 from privet.audit.membership._rows import Floats, Mask
@@ -65,6 +65,44 @@ class LiRA(ReferenceAttack):
         for inside, sign in ((references.members, 1.0), (~references.members, -1.0)):
             centre, variance = _normal(references.confidence, inside, self.own_variance_from)
             log_ratio -= sign * 0.5 * (np.square(phi - centre) / variance + np.log(variance))
+        return log_ratio
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BaVarIA(ReferenceAttack):
+    """LiRA with a prior on each record's variance: the ratio of two Student-t predictions.
+
+    An inverse-gamma prior about the pooled variance s^2, worth `prior` observations, and none on
+    the mean: with n models of a side of mean m and sum of squares S about it, the next phi is m +
+    sqrt((1 + 1/n) (prior s^2 + S) / nu) t_nu, nu = prior + n - 1. Few models lean on the pool, many
+    on themselves, and nothing switches in between.
+
+    After Braennvall, *Exponential-family membership inference: from LiRA and RMIA to BaVarIA*
+    (2026, arXiv 2603.11799); the weight of the prior is ours.
+
+    >>> refs = References(confidence=[[5, 0], [1, 4], [6, 1], [0, 5]],
+    ...                   members=[[True, False], [False, True]] * 2)
+    >>> high, low = BaVarIA().score([5.0, 0.0], refs)
+    >>> bool(high > 3.0), bool(low < -3.0)
+    (True, True)
+    """
+
+    prior: float = 4.0
+
+    def __post_init__(self) -> None:
+        _check.positive("prior", self.prior)
+
+    def _score(self, phi: Floats, references: References) -> Floats:
+        log_ratio = np.zeros_like(phi)
+        for inside, sign in ((references.members, 1.0), (~references.members, -1.0)):
+            _, pooled = _normal(references.confidence, inside, np.iinfo(np.int64).max)
+            n = inside.sum(axis=0)
+            mean = np.where(inside, references.confidence, 0.0).sum(axis=0) / n
+            apart = np.where(inside, references.confidence - mean, 0.0)
+            nu = self.prior + n - 1.0
+            spread = (1.0 + 1.0 / n) * (self.prior * pooled + np.square(apart).sum(axis=0)) / nu
+            log_ratio += sign * stats.t.logpdf(phi, nu, loc=mean, scale=np.sqrt(spread))
         return log_ratio
 
 

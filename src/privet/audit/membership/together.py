@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.audit.membership.by_reference import RMIA, LiRA, ReferenceAttack
+from privet.audit.membership.by_reference import RMIA, BaVarIA, LiRA, ReferenceAttack
 from privet.audit.membership.confidence import confidence as confidence_of_probabilities
 from privet.audit.membership.finding import MembershipFinding, evaluate
+from privet.audit.membership.quantile import by_regression
 from privet.audit.membership.references import Read, References
 
 
@@ -21,6 +22,7 @@ def attack(
     members: Any,
     *,
     references: References | None = None,
+    strangers: tuple[NDArray[Any], NDArray[Any]] | None = None,
     read: Read = confidence_of_probabilities,
     classes: Any = None,
     groups: Any = None,
@@ -30,8 +32,9 @@ def attack(
 
     `answer` is anything that maps records to probabilities (to logits with
     `read=confidence_of_logits`): `predict_proba` of scikit-learn, a call to a remote service. The
-    loss attack; with references that saw half of the records also LiRA (from 4 of them on) and
-    RMIA. The last is the one to report, whatever the others find: the best of several attacks on
+    loss attack; with `strangers` (records and labels that nobody trained on) quantile regression;
+    with references that saw half of the records also LiRA and BaVarIA (from 4 of them on) and RMIA.
+    The last is the one to report, whatever the others find: the best of several attacks on
     one set of scores is hindsight.
 
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.5, 0.5]])
@@ -41,8 +44,11 @@ def attack(
     """
     phi = read(answer(X), y)
     scores: dict[str, Any] = {"loss": -np.logaddexp(0.0, -phi)}  # log p_y
+    if strangers is not None:
+        population = read(answer(strangers[0]), strangers[1])
+        scores["quantile regression"] = by_regression(phi, X, y, population, *strangers)
     if references is not None:
-        attacks: list[ReferenceAttack] = [LiRA()] if references.count >= 4 else []
+        attacks: list[ReferenceAttack] = [LiRA(), BaVarIA()] if references.count >= 4 else []
         for by_reference in (*attacks, RMIA()):
             name = f"{type(by_reference).__name__}, {references.count} references"
             scores[name] = by_reference.score(phi, references)

@@ -1,0 +1,66 @@
+"""Who was in the training set of a row? Calibrated attacks, with references that rows share.
+
+References are models of the row's own recipe on random halves of all records, and cost as many
+trainings. Beyond `OWN` records they are shared: the limit's recipe, on the records asked about.
+What they say is kept in the comparison's folder, for all seeds and for the next call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privet.audit import membership
+from privet.compare.bench import Bench
+from privet.compare.entrants import LIMIT, Entrant
+
+REFERENCES = 8
+"""Models of each kind: every record is in half of them."""
+OWN = 5_000
+"""The most records for which every recipe has references of its own."""
+
+
+def attacked(
+    model: Any, entrant: Entrant, bench: Bench, *, references: int, kept: Path
+) -> tuple[membership.MembershipFinding, ...]:
+    """As many training records as there are test records, against these; the headline last.
+
+    The regression of the quantile attack learns from the public third of the test set.
+    """
+    x_test, y_test = bench.test(entrant.sees)
+    x, y = bench.train(entrant.sees)
+    n = len(y_test)
+    asked, labels = np.concatenate([x[:n], x_test]), np.concatenate([y[:n], y_test])
+    strangers = bench.public(entrant.sees), bench.dataset.y_test[: bench.cut]
+    return membership.attack(
+        model.predict_proba,
+        asked,
+        labels,
+        np.arange(len(asked)) < n,
+        references=_references(entrant, bench, references, kept) if references else None,
+        strangers=strangers,
+    )
+
+
+def _references(entrant: Entrant, bench: Bench, count: int, kept: Path) -> membership.References:
+    recipe = entrant if bench.records <= OWN else LIMIT
+    (x, y), (x_test, y_test) = bench.train(recipe.sees), bench.test(recipe.sees)
+    n = len(y_test)
+    if recipe is LIMIT and entrant is not LIMIT:
+        x, y = x[:n], y[:n]
+    facts = [recipe.name, bench.dataset.fingerprint, bench.epsilon, bench.delta, len(y)]
+    name = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    found = membership.train_references(
+        lambda X, y, seed: recipe.make(bench, seed, None).fit(X, y).predict_proba,
+        np.concatenate([x, x_test]),
+        np.concatenate([y, y_test]),
+        count,
+        seed=0,
+        out=kept / name,
+        what=repr(facts),
+        jobs=1,
+    )
+    return found.only(np.r_[:n, len(y) : len(y) + n])
