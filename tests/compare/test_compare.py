@@ -73,7 +73,7 @@ def test_an_attempt_that_died_is_charged_and_told(
     data = load("blobs").subset(400)
     settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1}
 
-    def dies(*args: object) -> None:
+    def dies(*args: object, **told: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -84,10 +84,10 @@ def test_an_attempt_that_died_is_charged_and_told(
     limit_died = list((tmp_path / "ledgers").iterdir())
     assert limit_died == []  # the first cell is the limit's, which spends nothing
 
-    def dies_late(model: object, sees: object, bench: object) -> object:
+    def dies_late(model: object, *args: Any, **told: Any) -> object:
         if isinstance(model, PrivateClassifier):
             raise KeyboardInterrupt
-        return attacked(model, sees, bench)
+        return attacked(model, *args, **told)
 
     with monkeypatch.context() as patched:
         patched.setattr("privet.compare.trial.attacked", dies_late)

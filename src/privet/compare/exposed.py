@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privet.audit import membership
+from privet.audit.membership.quantile import FEWEST
 from privet.compare.bench import Bench
 from privet.compare.entrants import LIMIT, Entrant
 
@@ -32,23 +33,24 @@ def attacked(
     """
     x_test, y_test = bench.test(entrant.sees)
     x, y = bench.train(entrant.sees)
-    n = len(y_test)
+    n = min(len(y), len(y_test))
     asked, labels = np.concatenate([x[:n], x_test]), np.concatenate([y[:n], y_test])
     strangers = bench.public(entrant.sees), bench.dataset.y_test[: bench.cut]
+    enough = len(strangers[1]) >= FEWEST
     return membership.attack(
         model.predict_proba,
         asked,
         labels,
         np.arange(len(asked)) < n,
         references=_references(entrant, bench, references, kept) if references else None,
-        strangers=strangers,
+        strangers=strangers if enough else None,
     )
 
 
 def _references(entrant: Entrant, bench: Bench, count: int, kept: Path) -> membership.References:
     recipe = entrant if bench.records <= OWN else LIMIT
     (x, y), (x_test, y_test) = bench.train(recipe.sees), bench.test(recipe.sees)
-    n = len(y_test)
+    n = min(len(y), len(y_test))
     if recipe is LIMIT and entrant is not LIMIT:
         x, y = x[:n], y[:n]
     facts = [recipe.name, bench.dataset.fingerprint, bench.epsilon, bench.delta, len(y)]
@@ -63,4 +65,4 @@ def _references(entrant: Entrant, bench: Bench, count: int, kept: Path) -> membe
         what=repr(facts),
         jobs=1,
     )
-    return found.only(np.r_[:n, len(y) : len(y) + n])
+    return found.only(np.r_[:n, len(y) : len(y) + len(y_test)])

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from privet.audit.membership._rows import Floats
 from privet.errors import InvalidArgument
 
+FEWEST = 20
+"""Strangers."""
 COMPONENTS = 20
 """The most columns that the regression looks at: principal components of the strangers."""
 
@@ -39,8 +41,8 @@ def by_regression(
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     phi, population = (np.asarray(v, dtype=np.float64) for v in (confidence, of_strangers))
-    if len(population) < 20:
-        raise InvalidArgument("strangers", len(population), "20 records or more")
+    if len(population) < FEWEST:
+        raise InvalidArgument("strangers", len(population), f"{FEWEST} records or more")
     flat = np.asarray(strangers, dtype=np.float64).reshape(len(population), -1)
     seen = PCA(n_components=min(COMPONENTS, *flat.shape), random_state=0).fit(flat)
 
