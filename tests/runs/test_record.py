@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 import privet
+from privet.audit import Finding
 from privet.cli.main import main
 from privet.ledger import Ledger
 from privet.loss import Gaussian, SampledGaussian
 from privet.report.registry import UNSAID, entry, to_yaml
 from privet.runs import verify
+from privet.runs.evidence import add_audit
 from privet.runs.record import curve, digest_of, most_true_positives, read_record, sealed
 from privet.runs.signature import sign
 
@@ -304,3 +306,33 @@ def test_openssl_makes_a_key_that_signs(saved: tuple[Path, Path], tmp_path: Path
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)], check=True,
                    capture_output=True)  # fmt: skip
     assert sign(read_record(saved[0]), key)["signature"]["algorithm"] == "Ed25519"
+
+
+def test_evidence_is_added_when_asked(tmp_path: Path, keys: tuple[Path, Path], capsys: Any) -> None:
+    """Card, page and record tell it, and still belong together; a signature is dropped."""
+    folder = str(tmp_path / "run")
+    train = ["train", "adaptive-laplace", "--data", "digits", "--records", "400", "--epsilon", "8"]
+    for command in (
+        [*train, "--out", folder],
+        ["record", "sign", folder, "--key", str(keys[0])],
+        ["attack", folder, "--references", "0", "--record"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(command)
+        assert not left.value.code, capsys.readouterr().err
+    found = Finding(
+        what="x", claimed=None, proved=8.0, audited=7.1, ceiling=20.0, control=20.0, delta=1e-5,
+        confidence=0.95, trials=1000, method="", parametric=False, seconds=1.0,
+    )  # fmt: skip
+    record = add_audit(Path(folder), found)
+    jsonschema.validate(record, SCHEMA)
+    assert [(e["kind"], e["verdict"]) for e in record["evidence"]] == [
+        ("attack", "consistent"), ("audit", "consistent"),
+    ]  # fmt: skip
+    assert "signature" not in record and verify(folder).ok
+    for name in ("README.md", "run.html"):
+        text = (Path(folder) / name).read_text()
+        assert "reached epsilon 7.1 of 8" in text and "where no attack exceeds" in text
+    (Path(folder) / "config.json").write_text("{}")
+    with pytest.raises(privet.errors.InvalidArgument, match="one that verifies"):
+        add_audit(Path(folder), found)

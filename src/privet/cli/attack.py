@@ -33,6 +33,9 @@ def attack(
         Path | None, typer.Option(help="Folder that keeps what references say, to go on with.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the ROC curves, log axes.")] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Add the headline to the run's record, for others.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Attack the membership of a run: training records against test records.
@@ -56,6 +59,10 @@ def attack(
         from privet.report import membership, plots
 
         plots.save(membership.roc(findings, title=f"Members of {config['data']}"), plot)
+    if record:
+        from privet.runs.evidence import add_attack
+
+        add_attack(run, headline)
     if as_json:
         found = headline.to_dict() | {
             "data": config["data"],

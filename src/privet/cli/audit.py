@@ -29,6 +29,9 @@ def audit(
         int | None, typer.Option(help="Runs a side, or draws of a published reading.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the audit's own coins and noise.")] = 0,
+    record: Annotated[
+        bool, typer.Option("--record", help="Add the verdict to the record of a run.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Attack a promise: claimed, proved, audited, and what to make of it.
@@ -45,6 +48,12 @@ def audit(
     with progress_bar(show=not as_json) as progress:
         progress(f"auditing {target}", 0, 1)
         finding = _found(target, reading, epsilon, delta, trials, seed)
+    if record:
+        from privet.runs.evidence import add_audit
+
+        if not Path(target).is_dir():
+            raise InvalidArgument("--record", target, "with the folder of a run")
+        add_audit(Path(target), finding)
     if as_json:
         print_json({"target": target, **finding.to_dict()})
         return
