@@ -10,6 +10,7 @@ from typing import Any
 
 from privet import _check
 from privet._files import number_to_json
+from privet._html import chance, number, small_table
 from privet.errors import Incomparable, InvalidArgument
 
 
@@ -200,6 +201,16 @@ class Guarantee:
         if self.adjacency is Adjacency.ADD_REMOVE:
             return self
         raise Incomparable(self.adjacency.value, Adjacency.ADD_REMOVE.value, "adjacency")
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("a chance δ of", chance(self.delta)),
+            ("covers", f"each {self.unit.value}; {self.protects.value}"),
+            ("by", self.theorem),
+            *((p.backing.value, p.text) for p in self.premises),
+        ]
+        head = f"ε {number(self.epsilon)}, {self.adjacency.value}, {self.standing.value}"
+        return small_table(head, rows, mark="" if self.release else EXPERIMENT)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""

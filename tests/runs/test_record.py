@@ -332,7 +332,7 @@ def test_evidence_is_added_when_asked(tmp_path: Path, keys: tuple[Path, Path], c
     assert "signature" not in record and verify(folder).ok
     for name in ("README.md", "run.html"):
         text = (Path(folder) / name).read_text()
-        assert "reached epsilon 7.1 of 8" in text and "where no attack exceeds" in text
+        assert "reached 7.1 of 8" in text and "where no attack exceeds" in text
     (Path(folder) / "config.json").write_text("{}")
     with pytest.raises(privet.errors.InvalidArgument, match="one that verifies"):
         add_audit(Path(folder), found)

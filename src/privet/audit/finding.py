@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, final
 
 from privet._files import number_to_json
+from privet._html import number, small_table
 
 
 class Verdict(Enum):
@@ -84,6 +85,14 @@ class Finding:
             reach = _figure(min(self.ceiling, self.control))
             return f"{found} It could not have reached more than {reach}, and says nothing."
         return found
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, number(getattr(self, name)))
+            for name in ("claimed", "proved", "audited", "ceiling", "control")
+        ]
+        rows += [("confidence", f"{self.confidence:.1%}"), ("by", self.method)]
+        return small_table(f"{self.what}: {self.verdict.value}", rows, note=self.in_words)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""

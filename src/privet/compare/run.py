@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from privet import _check
+from privet._html import number, small_table
 from privet._workers import workers
 from privet.compare import accounts
 from privet.compare.bench import Bench, View
@@ -23,6 +24,7 @@ from privet.compare.exposed import REFERENCES
 from privet.compare.trial import Row, audited, trial
 from privet.data import Dataset
 from privet.errors import InvalidArgument
+from privet.guarantee import EXPERIMENT
 from privet.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
@@ -87,6 +89,23 @@ class Job:
         return row | {"charged_before": before, "processor_seconds": time.process_time() - began}
 
 
+class Comparison(dict[str, Any]):
+    """The results of `compare`: a dict that shows itself as a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                row["method"],
+                f"{row['accuracy']:.1%} right; claimed ε {number(row['claimed_epsilon'])}, proved "
+                f"{number(row['proved_epsilon'])}, audited {number(row['audited_epsilon'])}: "
+                f"{row['verdict']}",
+            )
+            for row in self["rows"]
+        ]
+        title = f"{self['data']['name']} at ε {number(self['epsilon'])}"
+        return small_table(title, rows, mark=EXPERIMENT)
+
+
 def chosen(names: Sequence[str] | None, entrants: Sequence[Entrant]) -> tuple[Entrant, ...]:
     """The entrants of these names, the limit always first; all of them for None."""
     known = {e.name: e for e in (LIMIT, *entrants)}
@@ -114,7 +133,7 @@ def compare(
     backend: str = "loky",
     cache: bool = False,
     progress: Progress = lambda what, done, of: None,
-) -> dict[str, Any]:
+) -> Comparison:
     """Train, attack and audit every method on the same split; returns the results.
 
     `entrants`: who takes part; every method of the catalogue unless told. `references`: models that
@@ -149,23 +168,25 @@ def compare(
             shutil.rmtree(out / "features", ignore_errors=True)
     done = [(job, job.result()) for job in cells]
     limit = [row for job, row in done if job.entrant is LIMIT]
-    return {
-        "data": bench.told(),
-        "epsilon": epsilon,
-        "delta": delta,
-        "seeds": seeds,
-        "run": _sampled(done),
-        "processor_seconds": sum(row["processor_seconds"] for _, row in done),
-        "rows": [
-            _summary(e, [(j, r) for j, r in done if j.entrant is e], limit)
-            for e in dict.fromkeys(job.entrant for job in cells)
-        ],
-        "ledgers": [
-            accounts.told(job.account, str(job), row["charged_before"])
-            for job, row in done
-            if job.charges
-        ],
-    }
+    return Comparison(
+        {
+            "data": bench.told(),
+            "epsilon": epsilon,
+            "delta": delta,
+            "seeds": seeds,
+            "run": _sampled(done),
+            "processor_seconds": sum(row["processor_seconds"] for _, row in done),
+            "rows": [
+                _summary(e, [(j, r) for j, r in done if j.entrant is e], limit)
+                for e in dict.fromkeys(job.entrant for job in cells)
+            ],
+            "ledgers": [
+                accounts.told(job.account, str(job), row["charged_before"])
+                for job, row in done
+                if job.charges
+            ],
+        }
+    )
 
 
 def _sampled(done: list[tuple[Job, Row]]) -> dict[str, Any] | None:

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from privet._files import number_to_json
+from privet._html import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
 from privet.ledger._book import Book, stated
 from privet.ledger._scope import priced
 from privet.ledger._store import FORMAT, FileStore
+
+SHOWN = 10
+"""Charges in a notebook."""
 
 
 @final
@@ -76,6 +80,21 @@ def export(book: Book) -> dict[str, Any]:
         "head": tally.head,
         "spent": {"epsilon": number_to_json(spent), "delta": book.terms.cap_delta},
     }
+
+
+def as_html(book: Book) -> str:
+    """The budget, what is spent, and the last charges, for a notebook."""
+    tally, entries = book.history()
+    terms = book.terms
+    spent = number(book.exact(tally, terms.cap_delta))
+    rows = [
+        ("spent", f"ε {spent} of {number(terms.cap_epsilon)}"),
+        ("a chance δ of", chance(terms.cap_delta)),
+        ("per", f"{terms.unit.value}, {terms.adjacency.value}"),
+        *((f"{e.sequence}: {e.when[:10]}", f"{e.what} ({e.who})") for e in entries[-SHOWN:]),
+    ]
+    left = f"{tally.count - SHOWN} earlier charges not shown" if tally.count > SHOWN else ""
+    return small_table(book.store.name, rows, note=left)
 
 
 def statement(book: Book) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from privet.errors import (
 )
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
-from privet.ledger._audit import Verification, export, statement, verify
+from privet.ledger._audit import Verification, as_html, export, statement, verify
 from privet.ledger._book import stated
 from privet.ledger._chain import Entry, Terms, canonical, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
@@ -362,6 +362,9 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger {self.name}, cap ({self.cap_epsilon:g}, {self.cap_delta:g})>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self._book)
 
     # Inside
 

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet._html import chance, number, small_table
 from privet.data.dataset import Dataset
 from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
 from privet.errors import InvalidArgument
@@ -116,6 +117,17 @@ class Plan(ABC):
         """What stands against the noise, for the check before anything is spent."""
         numbers = linear_numbers(self.facts.features, max(1, self.facts.outputs))
         return Signal(units=self.facts.records, numbers=numbers)
+
+    def _repr_html_(self) -> str:
+        facts = self.facts
+        rows = [
+            ("budget", f"ε {number(facts.epsilon)}, a chance δ of {chance(facts.delta)}"),
+            ("covers", f"each {self.unit.value}, {self.relation.value}"),
+            ("records", f"{facts.records:,}"),
+            ("by", self.theorem),
+            *self.summary().items(),
+        ]
+        return small_table(f"{type(self).__name__}, before anything is read or spent", rows)
 
     def summary(self) -> dict[str, Any]:
         """The settings that the plan arrived at, for people and for config.json."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privet._html import chance, number
 from privet.loss import SampledGaussian
 from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import validity_map
@@ -15,7 +16,6 @@ from privet.loss.renyi import moments_epsilon, renyi_epsilon
 from privet.report.charts import Axis, Line, Mark, bars, chart, legend, powers, round_ticks
 from privet.report.png import data_uri, signed
 from privet.report.spending import prefixes
-from privet.report.words import chance, number
 
 Row = dict[str, Any]
 Figure = tuple[str, str]

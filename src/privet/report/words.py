@@ -6,35 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from privet._html import chance
+
 Facts = Mapping[str, Any]
-
-
-def number(value: float | str | None) -> str:
-    """An epsilon as a person reads it.
-
-    >>> number("inf"), number(None), number(0.98765), number(42179.7)
-    ('∞', '–', '0.988', '42,180')
-    """
-    if value is None:
-        return "–"
-    if value == "inf" or float(value) == math.inf:
-        return "∞"
-    return f"{float(value):.3g}" if float(value) < 1000.0 else f"{float(value):,.0f}"
-
-
-def chance(delta: float) -> str:
-    """A small probability in words.
-
-    >>> chance(1e-5), chance(3e-7), chance(0.0), chance(0.2)
-    ('1 in 100,000', '1 in 3.3 million', 'none', '1 in 5')
-    """
-    if delta <= 0.0:
-        return "none"
-    odds = float(f"{1.0 / delta:.2g}")
-    for size, word in ((1e9, " billion"), (1e6, " million")):
-        if odds >= size:
-            return f"1 in {odds / size:,.3g}{word}"
-    return f"1 in {odds:,.10g}"
 
 
 def odds(epsilon: float | str) -> str:

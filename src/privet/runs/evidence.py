@@ -9,7 +9,7 @@ from privet.audit import Finding
 from privet.audit.finding import Verdict
 from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
-from privet.report.words import number, percent
+from privet.report.words import percent
 from privet.runs.folder import write_record
 from privet.runs.record import Record, read_record
 from privet.runs.verify import verify
@@ -20,11 +20,7 @@ RATE = 0.01
 
 def add_audit(folder: Path, found: Finding) -> Record:
     """What an audit reached of the stated epsilon."""
-    text = (
-        f"{found.verdict.value}: an attacker who {found.threat} reached epsilon "
-        f"{number(found.audited)} of {number(found.proved)} ({found.confidence:.0%} confidence; it "
-        f"could have found {number(found.ceiling)})"
-    )
+    text = f"{found.verdict.value} ({found.confidence:.0%} confidence). {found.in_words}"
     return _added(folder, "audit", text, found.verdict)
 
 

@@ -11,13 +11,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet._html import small_table
 from privet.data.records import Domain
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Guarantee
 from privet.methods.catalogue import model_type
 from privet.methods.contract import Model
 from privet.nets.features import Features
-from privet.report.measures import from_unit
+from privet.report.card import origin
+from privet.report.measures import from_unit, in_words
 from privet.runs.folder import CONFIG, FORMAT, METRICS, MODEL
 from privet.runs.record import GUARANTEE, Record, read_record
 from privet.runs.weights import class_offsets
@@ -70,6 +72,11 @@ class Run:
         if "classes" in self.config:
             return np.asarray(self.classes[z.argmax(axis=1)])
         return from_unit(z, self.config["target_bounds"])
+
+    def _repr_html_(self) -> str:
+        told = [*origin(self.record), ("measured", in_words(self.metrics) or "nothing")]
+        head = small_table(f"{self.method}: {self.folder}", told)
+        return head + self.guarantee._repr_html_()
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: {self.method}, {self.guarantee})"

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
+from privet._html import small_table
 from privet.audit.membership import _rows, intervals
 from privet.audit.membership._rows import Floats, Mask
 from privet.audit.membership.intervals import Estimate
@@ -94,6 +95,12 @@ class MembershipFinding:
         wanted = np.concatenate([[0.0], np.geomspace(0.5 / self.non_members, 1.0, points)])
         last = np.unique(np.searchsorted(fpr, wanted, side="right") - 1)
         return fpr[last], tpr[last]
+
+    def _repr_html_(self) -> str:
+        rates = [(f"found at {f:.1%} false alarms", e) for f, e in self.tpr_at.items()]
+        rows = [("area under the curve (0.5 is guessing)", self.auc), *rates]
+        people = f"{self.members:,} members, {self.non_members:,} others"
+        return small_table(self.attack, rows, note=people)
 
     def __str__(self) -> str:
         rates = ", ".join(f"TPR at {100 * f:g}% FPR {e}" for f, e in list(self.tpr_at.items())[-1:])
