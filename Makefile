@@ -7,6 +7,7 @@
 #   make check   format, lint, types, import contracts, quick tests: under a minute
 #   make bench   benchmarks beside the peers
 #   make docs    the documentation, warnings are errors: docs/_build/html/index.html
+#   make dist    a wheel and dist/simple, an index that pip installs privet by name from
 #   make clean   remove what these made, and .venv
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -22,7 +23,7 @@ ifneq ($(wildcard ../shared/data/.),)
 export PRIVET_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: all demo test quick check bench docs format clean
+.PHONY: all demo test quick check bench docs dist format clean
 all: check
 
 $(RUNS): pyproject.toml constraints.txt
@@ -60,6 +61,11 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
+
+dist: $(READY)
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python tools/index.py dist
+	@echo "pip install --extra-index-url file://$(abspath dist)/simple 'privet[train,plot]'"
 
 format: $(READY)
 	$(BIN)/ruff format .

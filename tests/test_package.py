@@ -40,3 +40,21 @@ def test_wheel_and_sdist(tmp_path: Path) -> None:
     for name in (*names, *inside):
         assert not name.endswith((".npz", ".nii.gz", ".pt", ".ckpt", ".ledger")), name
         assert "/.venv/" not in name and "/shared/" not in name
+
+
+@pytest.mark.slow
+def test_pip_installs_it_by_name_from_the_index(tmp_path: Path) -> None:
+    """What `make dist` does, and what it prints."""
+    from tools.index import write_index
+
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    simple = write_index(tmp_path)
+    target = tmp_path / "target"
+    install = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check",
+        "--index-url", simple.resolve().as_uri(), "--target", str(target), "privet",
+    ]  # fmt: skip
+    done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (target / "privet" / "cli" / "main.py").exists()

@@ -3,73 +3,100 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import plan
 from privet.cli.main import main
-from privet.compare.plan import KINDS, Curve, advise, curves
+from privet.compare.plan import KINDS, advise, cells
 from privet.errors import InvalidArgument
 from privet.methods.enough import Signal, check_enough, linear_numbers
 
-ROOT = Path(__file__).parents[2]
+
+def test_the_table_is_the_commands_own() -> None:
+    """Every data set that the command measures is there, DP-SGD on tables among them."""
+    found = {(c.kind, c.data, c.method) for c in cells()}
+    assert found == {
+        (kind, name, method)
+        for kind, sets in plan.DATA.items()
+        for name in sets
+        for method in plan.METHODS
+    }
+    assert tuple(plan.DATA) == KINDS
+    for cell in cells():
+        assert 0.0 < cell.accuracy < 1.0 and 0.0 < cell.guessing < 1.0 and cell.minutes > 0.0
+        drawn = cell.kind == "pictures" and cell.data != "digits"
+        assert (cell.feature_minutes > 100 * cell.minutes / cell.records) or not drawn
 
 
 def test_what_was_measured_is_told_as_it_was() -> None:
-    for curve in curves():
-        assert curve.kind in KINDS
-        for epsilon, accuracy in curve.points:
-            told, within = curve.at(curve.records * epsilon)
-            assert within and told == pytest.approx(accuracy)
-            assert 0.0 < accuracy < 1.0
-        assert list(curve.points) == sorted(curve.points)
+    for cell in cells():
+        found = advise(records=cell.records, kind=cell.kind, epsilon=cell.epsilon)
+        told = next(a for a in found if a.method == cell.method)
+        mine = next(e for e in told.by_data if e.data == cell.data)
+        same = [
+            c.accuracy
+            for c in cells()
+            if (c.method, c.data, c.scale) == (cell.method, cell.data, cell.scale)
+        ]
+        assert mine.within and min(same) - 1e-9 <= mine.accuracy <= max(same) + 1e-9
+        assert told.range[0] <= mine.accuracy <= told.range[1]
 
 
-@pytest.mark.parametrize("curve", curves(), ids=lambda c: f"{c.method} {c.settings} {c.data}")
-def test_every_figure_stands_on_a_page_beside_the_command_that_gives_it(curve: Curve) -> None:
-    words = curve.command.split()
-    assert words[:3] == ["python", "-m", words[2]]
-    program = (ROOT / (words[2].replace(".", "/") + ".py")).read_text()
-    asked = words[words.index("--epsilon") + 1 :]
-    assert [float(e) for e in asked] == [e for e, _ in curve.points]
-    known = program + (ROOT / "benchmarks/trained.py").read_text()
-    assert all(f'"{word}"' in known for word in words if word.startswith("--"))
-    page = (ROOT / "docs/methods" / f"{curve.method.replace('-', '_')}.md").read_text()
-    assert words[2] in page
-    for _, accuracy in curve.points:
-        assert re.search(rf"(?<![\d.]){100 * accuracy:.2f}(?!\d)", page), accuracy
+def test_the_range_is_over_data_sets() -> None:
+    """It said 98.3% for ultrasound pictures that gave 63 to 81."""
+    best = advise(records=624, kind="pictures", epsilon=1.0)[0]
+    low, high = best.range
+    assert {e.data for e in best.by_data} >= {"mnist", "breastmnist"}
+    assert high - low > 0.2 and best.minutes > 0.001
+
+
+@pytest.mark.slow
+def test_a_cell_measured_again_is_the_same() -> None:
+    """Seeded noise and exact sums; another processor may move a test record or two of the 114."""
+    again = {
+        (r["method"], r["records"], r["epsilon"]): r
+        for r in plan.measured("table", "breast_cancer", 456)
+    }
+    mine = [c for c in cells() if c.data == "breast_cancer"]
+    assert len(mine) == len(again)
+    for cell in mine:
+        told = again[cell.method, cell.records, cell.epsilon]
+        assert told["accuracy"] == pytest.approx(cell.accuracy, abs=0.03)
 
 
 def test_half_the_records_need_twice_the_budget() -> None:
     first = advise(records=60_000, kind="pictures", epsilon=0.5)
     second = advise(records=30_000, kind="pictures", epsilon=1.0)
-    assert [a.expected for a in first] == [a.expected for a in second]
+    assert [a.range for a in first] == [a.range for a in second]
 
 
 def test_nothing_is_continued_beyond_the_ends() -> None:
-    few = advise(records=50, kind="table", epsilon=0.1)
+    few = advise(records=100, kind="table", epsilon=0.2)
     assert not any(a.within for a in few)
-    assert all(a.expected == a.curve.points[0][1] for a in few)
 
 
 def test_what_takes_too_long_comes_last() -> None:
-    found = advise(records=60_000, kind="pictures", epsilon=8.0, minutes=0.5)
+    times = sorted(a.minutes for a in advise(records=60_000, kind="pictures", epsilon=8.0))
+    enough = (times[0] + times[-1]) / 2.0
+    found = advise(records=60_000, kind="pictures", epsilon=8.0, minutes=enough)
     fits = [a.fits for a in found]
     assert fits == sorted(fits, reverse=True) and not fits[-1] and fits[0]
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["plan", "--records", "60000", "--kind", "pictures", "--epsilon", "1", "--json"])
+        main(["plan", "--records", "6000", "--kind", "pictures", "--epsilon", "1", "--json"])
     rows = json.loads(capsys.readouterr().out)
-    assert rows[0]["expected"] == pytest.approx(0.9875) and rows[0]["command"]
-    with pytest.raises(SystemExit) as left:
-        main(["plan", "--records", "10", "--kind", "sounds", "--epsilon", "1"])
-    assert left.value.code == 2 and "one of pictures" in capsys.readouterr().err
-    with pytest.raises(InvalidArgument):
-        advise(records=10, kind="sounds", epsilon=1.0)
+    assert rows[0]["expected_low"] < rows[0]["expected_high"] and rows[0]["command"]
+    with pytest.raises(SystemExit):
+        main(["plan", "--records", "6000", "--kind", "table", "--epsilon", "1"])
+    assert "dpsgd" in capsys.readouterr().out
+    for kind, said in (("sounds", "one of pictures"), ("volumes", "PATE for volumes")):
+        with pytest.raises(SystemExit) as left:
+            main(["plan", "--records", "10", "--kind", kind, "--epsilon", "1"])
+        assert left.value.code == 2 and said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])

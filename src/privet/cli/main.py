@@ -29,7 +29,7 @@ app = typer.Typer(
     name="privet",
     help="Train deep models on private data, know what was spent, and attack the promise.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -12,13 +12,13 @@ from privet.cli._run import Json, one_line_errors, print_json
 @one_line_errors()
 def plan(
     records: Annotated[int, typer.Option(help="How many records there are, about.")],
-    kind: Annotated[str, typer.Option(help="pictures, table or volumes.")],
+    kind: Annotated[str, typer.Option(help="pictures or table.")],
     epsilon: Annotated[float, typer.Option(help="The budget.")],
-    minutes: Annotated[float | None, typer.Option(help="The time you have, on two cores.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="The time you have, on one core.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Read our measured curves at your n times epsilon; no data is needed and nothing is spent."""
-    from privet.compare.plan import advise
+    """What our measurements say at your n times epsilon; no data is needed and nothing is spent."""
+    from privet.compare.plan import COMMAND, advise
 
     found = advise(records=records, kind=kind, epsilon=epsilon, minutes=minutes)
     if as_json:
@@ -29,21 +29,23 @@ def plan(
     from rich.table import Table
 
     shown = Table(box=box.SIMPLE_HEAD)
-    for name in ("method", "settings", "expect", "minutes", "measured on"):
+    for name in ("method", "expect", "minutes", "on each data set (guessing)"):
         shown.add_column(name, no_wrap=True)
     for a in found:
-        c = a.curve
+        low, high = a.range
         shown.add_row(
-            c.method,
-            c.settings,
-            f"{a.expected:.1%}" + ("" if a.within else " ?"),
-            ("-" if a.minutes is None else f"{a.minutes:.2g}") + ("" if a.fits else " (too long)"),
-            f"{c.data} ({c.records:,}), per {c.unit}",
+            a.method,
+            f"{low:.0%} to {high:.0%}",
+            f"{a.minutes:.2g}" + ("" if a.fits else " (too long)"),
+            ", ".join(
+                f"{e.data} {e.accuracy:.0%}{'' if e.within else '?'} ({e.guessing:.0%})"
+                for e in a.by_data
+            ),
         )
     needed = Console(width=1000).measure(shown).maximum
     Console(width=max(Console().width, needed)).print(shown)
     typer.echo(
-        "Read at your n times epsilon from curves measured here; your data are other data. "
-        "Minutes of training, after public features. "
-        "A question mark: outside the measured range, the nearest end is shown."
+        f"Accuracies measured here by `{COMMAND}`, read at your n times epsilon; your data are "
+        "other data, so take the range. Minutes of one thread, features of pictures included. A "
+        "question mark: outside the range measured on that data set, whose nearest end is shown."
     )

@@ -1,8 +1,10 @@
-"""What to expect before anything is spent: measured curves, read at your n times epsilon.
+"""What to expect before anything is spent: ranges over data sets, read at your n times epsilon.
 
-How well a private method does depends above all on n epsilon, the number of records times the
-budget: noise is as large for few records as for many. So a curve that was measured on one data set
-of a kind is read at your n epsilon, and beyond its ends it is not continued but held.
+How well a private method does depends on n epsilon, the number of records times the budget (noise
+is as large for few records as for many), and on the data, which nobody knows beforehand. So what
+was measured on each data set of a kind is read at your n epsilon, and what is told is the range
+over the data sets, worst to best. Beyond the ends of what was measured it is held, not continued.
+`python -m benchmarks.plan` writes the table.
 """
 
 from __future__ import annotations
@@ -19,65 +21,91 @@ from privet import _check
 from privet.errors import InvalidArgument
 from privet.methods.enough import Signal, check_enough
 
-KINDS = ("pictures", "table", "volumes")
+KINDS = ("pictures", "table")
+COMMAND = "python -m benchmarks.plan"
+_WORDS = {"volumes": "no volumes were measured; see the page on PATE for volumes"}
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Curve:
-    """Accuracy of one method on one data set, against epsilon, as we measured it."""
+class Cell:
+    """One method on so many records of one data set at one budget, as we measured it."""
 
     method: str
-    settings: str
     kind: str
     data: str
     records: int
+    epsilon: float
     delta: float
-    unit: str
-    limit: float | None
-    """What the same model reaches without privacy, where we measured it."""
-    minutes: float | None
-    """Of training on that many records, after public features; None: not timed."""
-    points: tuple[tuple[float, float], ...]
-    command: str
+    accuracy: float
+    balanced: float
+    """Mean accuracy over classes."""
+    guessing: float
+    """What always saying the most frequent class of the test records would reach."""
+    feature_minutes: float
+    minutes: float
+    """Of one thread: public features of the records, and training."""
 
-    def at(self, scale: float) -> tuple[float, bool]:
-        """The measure read at n epsilon, and whether that lies within what was measured."""
-        x = np.log([self.records * e for e, _ in self.points])
-        y = [a for _, a in self.points]
-        at = math.log(scale)
-        return float(np.interp(at, x, y)), bool(x[0] - 1e-9 <= at <= x[-1] + 1e-9)
+    @property
+    def scale(self) -> float:
+        """n epsilon."""
+        return self.records * self.epsilon
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What one data set says of a method at a given n epsilon."""
+
+    data: str
+    accuracy: float
+    balanced: float
+    guessing: float
+    within: bool
+    """Whether that n epsilon lies within what was measured on it."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """A method, and what to expect of it."""
+    """A method, and the range of what to expect of it."""
 
-    curve: Curve
-    expected: float
-    within: bool
-    minutes: float | None
+    method: str
+    by_data: tuple[Expectation, ...]
+    minutes: float
+    """Features and training, of one thread, at the slowest rate that was measured."""
     fits: bool
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Accuracy on the worst and on the best data set."""
+        told = [e.accuracy for e in self.by_data]
+        return min(told), max(told)
+
+    @property
+    def within(self) -> bool:
+        """Whether any of it lies within what was measured."""
+        return any(e.within for e in self.by_data)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping."""
-        c = self.curve
+        low, high = self.range
         return {
-            "method": c.method, "settings": c.settings, "expected": self.expected,
-            "not_private": c.limit, "within_measured_range": self.within, "unit": c.unit,
-            "measured_on": f"{c.data}, {c.records:,} records", "minutes": self.minutes,
-            "fits_the_time": self.fits, "curve": [list(p) for p in c.points], "command": c.command,
+            "method": self.method, "expected_low": low, "expected_high": high,
+            "within_measured_range": self.within, "minutes": self.minutes,
+            "fits_the_time": self.fits, "command": COMMAND,
+            "data": [
+                {"data": e.data, "accuracy": e.accuracy, "balanced_accuracy": e.balanced,
+                 "guessing": e.guessing, "within_measured_range": e.within}
+                for e in self.by_data
+            ],
         }  # fmt: skip
 
 
-def curves() -> tuple[Curve, ...]:
+def cells() -> tuple[Cell, ...]:
     """All that was measured, as shipped."""
     text = resources.files("privet.compare").joinpath("measured.json").read_text()
-    return tuple(
-        Curve(**{**row, "points": tuple((float(e), float(a)) for e, a in row["points"])})
-        for row in json.loads(text)
-    )
+    return tuple(Cell(**row) for row in json.loads(text))
 
 
 def advise(
@@ -85,21 +113,43 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Methods for this kind of data, the most promising first; those that take too long last.
 
-    >>> best = advise(records=60_000, kind="pictures", epsilon=1.0)[0]
-    >>> best.within, best.expected > 0.97
+    >>> best = advise(records=10_000, kind="table", epsilon=1.0)[0]
+    >>> low, high = best.range
+    >>> best.within, 0.5 < low < high < 1.0
     (True, True)
     """
     n = _check.count("records", records)
     _check.positive("epsilon", epsilon)
     if kind not in KINDS:
-        raise InvalidArgument("kind", kind, f"one of {', '.join(KINDS)}")
+        raise InvalidArgument("kind", kind, f"one of {', '.join(KINDS)}", _WORDS.get(kind, ""))
     check_enough(Signal(units=n, numbers=1), epsilon=epsilon, delta=1e-5)
+    mine = [cell for cell in cells() if cell.kind == kind]
     found = []
-    for curve in curves():
-        if curve.kind != kind:
-            continue
-        expected, within = curve.at(n * epsilon)
-        time = None if curve.minutes is None else curve.minutes * n / curve.records
-        fits = minutes is None or time is None or time <= minutes
-        found.append(Advice(curve=curve, expected=expected, within=within, minutes=time, fits=fits))
-    return tuple(sorted(found, key=lambda a: (not a.fits, -a.expected)))
+    for method in dict.fromkeys(cell.method for cell in mine):
+        own = [cell for cell in mine if cell.method == method]
+        names = dict.fromkeys(cell.data for cell in own)
+        told = tuple(_read([c for c in own if c.data == name], n * epsilon) for name in names)
+        largest = [max((c for c in own if c.data == d), key=lambda c: c.records) for d in names]
+        time = n * max((c.feature_minutes + c.minutes) / c.records for c in largest)
+        fits = minutes is None or time <= minutes
+        found.append(Advice(method=method, by_data=told, minutes=time, fits=fits))
+    return tuple(sorted(found, key=lambda a: (not a.fits, -_mean(a))))
+
+
+def _read(own: list[Cell], scale: float) -> Expectation:
+    """The cells of one data set, read at n epsilon."""
+    own = sorted(own, key=lambda c: c.scale)
+    x, at = np.log([c.scale for c in own]), math.log(scale)
+    accuracy, balanced = (
+        float(np.interp(at, x, [getattr(c, name) for c in own]))
+        for name in ("accuracy", "balanced")
+    )
+    within = bool(x[0] - 1e-9 <= at <= x[-1] + 1e-9)
+    return Expectation(
+        data=own[0].data, accuracy=accuracy, balanced=balanced, guessing=own[0].guessing,
+        within=within,
+    )  # fmt: skip
+
+
+def _mean(advice: Advice) -> float:
+    return sum(e.balanced for e in advice.by_data) / len(advice.by_data)

@@ -23,6 +23,6 @@ def error_curve(curve: ErrorCurve, chosen: int) -> Figure:
     axes.plot(l, curve.predicted[shown], color=EXACT, linewidth=2.6, label="predicted error")
     axes.plot([chosen], [curve.predicted[chosen]], "o", color=INK, label=f"chosen: {chosen}")
     axes.set_ylim(bottom=0.0)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     plain(axes, "Squared error of an answer", x="components", y="error")
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from privet.errors import InvalidArgument
@@ -41,7 +42,7 @@ def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
     axes.set_ylabel(y, color=MUTED)
     axes.grid(True, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=MUTED, which="both", length=0)
+    axes.tick_params(colors=MUTED, which="both", length=0, pad=8)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
 
@@ -70,7 +71,6 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     ]
     for name, values, colour, style in curves:
         left.plot(steps, values, style, color=colour, linewidth=2.6 if name == "exact" else 1.8)
-    _label_ends(left, steps[-1], [(n, float(v[-1]), c) for n, v, c, _ in curves])
     under = exact[-1] > claim[-1]
     plain(
         left,
@@ -81,6 +81,7 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     )
     left.set_xlim(0, steps[-1] * 1.001)
     left.set_ylim(0, max(1.35 * exact[-1], 1.06 * float(curves[1][1][-1]), 1.06 * claim[-1]))
+    _label_ends(left, [(n, float(v[-1]), c) for n, v, c, _ in curves])
     left.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
 
     exponents = np.linspace(-2, -12, 11)
@@ -102,17 +103,21 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     return figure
 
 
-def _label_ends(axes: Axes, x: float, ends: list[tuple[str, float, str]]) -> None:
-    """Names beside the curves' ends, moved apart where they would touch."""
-    top = max(value for _, value, _ in ends)
-    at = -math.inf
-    for name, value, colour in sorted(ends, key=lambda e: e[1]):
-        at = max(value, at + 0.055 * top)
+def _label_ends(axes: Axes, ends: list[tuple[str, float, str]]) -> None:
+    """Names beside the curves' ends, within the picture and moved apart where they would touch."""
+    top, gap = axes.get_ylim()[1], 0.06
+    ordered = sorted(ends, key=lambda e: e[1])
+    places = [min(value / top, 1.0) for _, value, _ in ordered]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    places[-1] = min(places[-1], 1.0)
+    for i in range(len(places) - 2, -1, -1):
+        places[i] = min(places[i], places[i + 1] - gap)
+    for (name, value, colour), at in zip(ordered, places, strict=True):
         axes.annotate(
-            f"{name} {value:.3g}",
-            (x, value),
-            xytext=(1.015, at),
-            textcoords=("axes fraction", "data"),
+            f"{name} {value:.3g}" + (" (above)" if value > top else ""),
+            (1.015, at),
+            xycoords="axes fraction",
             color=colour,
             va="center",
             fontsize=9,
@@ -152,11 +157,12 @@ def validity_map(found: ValidityMap) -> Figure:
     ticks = [t for t in (0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 50) if z[0] <= t <= z[-1]]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.xaxis.set_minor_formatter(NullFormatter())
-    for text, x, y, colour in (
-        ("under-reports", 0.10, 0.78, "#8c1327"),
-        ("valid bound", 0.64, 0.40, "#12507f"),
-    ):
-        axes.text(x, y, text, transform=axes.transAxes, color=colour, fontsize=15, weight="bold")
+    named = [
+        Patch(color="#8c1327", label="under-reports"),
+        Line2D([], [], color=INK, linewidth=2.2, label="equal"),
+        Patch(color="#12507f", label="valid bound"),
+    ]
+    figure.legend(handles=named, loc="outside lower center", ncols=3, frameon=False)
     plain(
         axes,
         f"Where the closed form can be believed: {found.steps:,} steps, delta = {found.delta:g}",

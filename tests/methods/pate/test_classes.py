@@ -266,3 +266,37 @@ def test_public_inputs_go_through_the_map_of_the_records():
     one = PATEClassifier(public_inputs=public, bounds=(0, 1), **settings).fit(x, y)
     other = PATEClassifier(public_inputs=1024 * public, bounds=(0, 1024), **settings)
     assert np.array_equal(other.fit(1024 * x, y).predict_proba(1024 * x), one.predict_proba(x))
+
+
+def test_means_of_probabilities_find_the_rare_class():
+    """Teachers of 40 records answer near the shares of the classes: all was the frequent one."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(4500) < 0.74).astype(int)
+    x = 0.6 * rng.normal(size=(4500, 30)) + 0.5 * (y[:, None] - 0.5) * (np.arange(30) < 15)
+    train, asked, test = slice(0, 3600), slice(3600, 3900), slice(3900, 4500)
+    clf = PATEClassifier(
+        public_inputs=x[asked], epsilon=4.0, classes=[0, 1], bounds=(-3, 3), random_state=0
+    ).fit(x[train], y[train])
+    said = clf.predict(x[test])
+    recalls = [(said[y[test] == k] == k).mean() for k in (0, 1)]
+    assert min(recalls) > 0.4 and sum(recalls) / 2 > 0.75, recalls  # [0, 1] before
+
+
+def test_labels_of_noise_alone_leave_the_student_as_it_is():
+    from sklearn.linear_model import LogisticRegression
+
+    from privet.methods.pate.learners import as_learner
+    from privet.methods.pate.students import student_model, student_with_shares
+
+    rng = np.random.default_rng(1)
+    x, noise = rng.normal(size=(200, 5)), 0.2 * rng.normal(size=(200, 1))
+    labels = np.hstack([0.3 + noise, 0.7 - noise])  # noise, whatever x is
+    learner = as_learner(LogisticRegression(), classes=2)
+    plain, found = student_model(learner, x, labels), student_with_shares(learner, x, labels)
+    np.testing.assert_array_equal(found.intercept, plain.intercept)
+    labels += 0.1 * np.sign(x[:, :1]) * np.array([[1.0, -1.0]])  # and now there is something
+    plain, found = student_model(learner, x, labels), student_with_shares(learner, x, labels)
+    share = (x @ found.weights + found.intercept).argmax(axis=1).mean()
+    assert (
+        abs(share - 0.7) < 0.06 < 0.2 < (x @ plain.weights + plain.intercept).argmax(axis=1).mean()
+    )

@@ -6,6 +6,7 @@ Symbols: n records, K teachers, N queries, c classes.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -121,12 +122,18 @@ class Dealt:
             watcher=lambda done, of: spending.progress("teachers", done, of),
         )
 
-    def taught(self, plan: DealtPlan, labels: Array, which: Any = slice(None)) -> Model:
+    def taught(
+        self,
+        plan: DealtPlan,
+        labels: Array,
+        which: Any = slice(None),
+        teach: Callable[[Learner, Array, Array], Model] = student_model,
+    ) -> Model:
         """The student of labels for (some of) the queries: post-processing."""
         inputs = self._public(plan).box().astype(np.float64)[which]
         few = plan.queries / (20.0 * plan.facts.features)
         trust = 10.0 * min(1.0, few)
-        return student_model(_learner(self.student, plan, trust=trust), inputs, labels)
+        return teach(_learner(self.student, plan, trust=trust), inputs, labels)
 
     def neighbours(self, plan: DealtPlan) -> Worst:
         """A shard all of whose records are of class 0, or of class 1; all others are null."""

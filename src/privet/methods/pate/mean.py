@@ -15,6 +15,7 @@ from privet.methods.pate.aggregate import Aggregator
 from privet.methods.pate.dealing import Dealt, DealtPlan
 from privet.methods.pate.method import clipped_answers
 from privet.methods.pate.reducers import IdentityReducer
+from privet.methods.pate.students import student_with_shares
 
 
 @final
@@ -108,4 +109,5 @@ class MeanPATE(Dealt, Method[MeanPlan]):
         noisy = plan.aggregator.release(
             answers, rng=spending.rng, delta=plan.facts.delta, reducer=reducer.name
         )
-        return self.taught(plan, reducer.decode(noisy.codes, noise=noisy.noise))
+        labels = reducer.decode(noisy.codes, noise=noisy.noise)
+        return self.taught(plan, labels, teach=student_with_shares)
