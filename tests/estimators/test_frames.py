@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import DataConversionWarning
 
 import privet
 from privet.errors import InvalidArgument
@@ -48,9 +49,10 @@ def test_a_column_without_bounds_is_named():
 def test_a_dict_of_columns_is_a_table():
     columns, y = table()
     common = {"bounds": BOUNDS, "classes": ["ill", "well"], "random_state": 0}
-    frame = privet.DPSGDClassifier(**common).fit(pandas.DataFrame(columns), y[:, None])
+    with pytest.warns(DataConversionWarning):  # as scikit-learn does for labels in a column
+        frame = privet.DPSGDClassifier(**common).fit(pandas.DataFrame(columns), y[:, None])
     asked = dict(reversed(columns.items()))  # by name, in any order
-    clf = privet.DPSGDClassifier(**common).fit(columns, y[:, None])  # labels in a column
+    clf = privet.DPSGDClassifier(**common).fit(columns, y)
     np.testing.assert_array_equal(
         clf.predict_proba(asked), frame.predict_proba(pandas.DataFrame(columns))
     )

@@ -17,9 +17,10 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from privet._threads import threads
 from privet.data.records import Bounds, Domain, Records, class_list
@@ -102,10 +103,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
         """Records and labels as arrays; a dict of columns and labels in a column are taken too."""
-        self.columns_ = list(X) if isinstance(X, Mapping) else None
+        self.columns_ = list(X) if _is_dict(X) else None
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
+            y = column_or_1d(y, warn=True)
         found: tuple[Array, Array] = validate_data(
             self, self._stacked(X), y, dtype="numeric", ensure_all_finite=False, allow_nd=True,
             **how,
@@ -114,7 +115,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _stacked(self, X: Any) -> Any:
         """A dict of columns as an array, in the order of those that were fitted."""
-        if not isinstance(X, Mapping):
+        if not _is_dict(X):
             return X
         names = getattr(self, "columns_", None) or list(getattr(self, "feature_names_in_", X))
         missing = [name for name in names if name not in X]
@@ -278,6 +279,11 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
+
+
+def _is_dict(X: Any) -> bool:
+    """Whether these are columns by name; one kind of sparse matrix is a dict too, and is not."""
+    return isinstance(X, Mapping) and not issparse(X)
 
 
 Estimator = TypeVar("Estimator", bound=PrivateEstimator)
