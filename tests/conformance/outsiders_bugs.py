@@ -153,7 +153,7 @@ BUGS = (
         plant=rewritten(*FINISH, (TOTAL, KEPT)),
         check=patched(steps.test_a_step_remembers_nothing_of_the_sums_before_it)),
     Bug(bug="05 average of weights before their noise", kind="not paid", seen_by=NOISE,
-        plant=rewritten(*FINISH, ("total = self._sum.flat\n", "total = self._sum.flat\n    exact = total.clone()\n"),
+        plant=rewritten(*FINISH, ("total = device.to_host(self._sum.flat)\n", "total = device.to_host(self._sum.flat)\n    exact = total.clone()\n"),
                         ("    self._sum.assign_to(self.model, divisor=expected)\n", "    drawn = (total - exact).double() / expected\n    self._sum.assign_to(self.model, divisor=expected)\n"),
                         ("\n        self._average.update()\n", WITHOUT_NOISE)),
         check=patched(steps.test_the_average_is_of_released_weights)),

@@ -46,6 +46,7 @@ OTHERWISE = (
     (AutoencoderStack(layers=(2,)), 0.0),
     (AutoencoderStack(layers=(2,), adjacency="replace-one"), 1e-5),
     (AutoencoderStack(layers=(2,), noise="discrete gaussian"), 1e-5),
+    (LinearDPSGD(), 1e-5),  # as it is: `small` has a learning rate that hardly moves the model
     (LinearDPSGD(steps=3, sample_rate=0.5, centre=0.0), 1e-5),
     (NetworkDPSGD(steps=3, sample_rate=0.5), 1e-5),
     (NoisyInputs(epochs=2, redraw=True, members=2), 1e-5),
