@@ -10,9 +10,14 @@ from privet.audit.likelihood_ratio import (
     laplace_score,
 )
 from privet.audit.many_runs import ManyRunsAudit, group_epsilon
-from privet.audit.normal_shift import NormalShiftAudit, normal_shift_bound
+from privet.audit.normal_shift import (
+    NormalShiftAudit,
+    normal_shift_bound,
+    shift_one_run_bound,
+)
 from privet.audit.one_run import Canaries, OneRunAudit, one_run_bound
 from privet.audit.per_step import PerStepAudit
+from privet.audit.released import audit_releases
 from privet.audit.trade_off_one_run import gaussian_one_run_bound, trade_off_one_run_bound
 
 __all__ = [
@@ -24,6 +29,7 @@ __all__ = [
     "OneShotAudit",
     "PerStepAudit",
     "Verdict",
+    "audit_releases",
     "clopper_pearson",
     "epsilon_bound",
     "gaussian_bound",
@@ -33,5 +39,6 @@ __all__ = [
     "laplace_score",
     "normal_shift_bound",
     "one_run_bound",
+    "shift_one_run_bound",
     "trade_off_one_run_bound",
 ]

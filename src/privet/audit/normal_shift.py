@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
@@ -55,6 +56,28 @@ def normal_shift_bound(inside: Scores, outside: Scores, *, alpha: float) -> floa
         return 0.0
     shift = float(special.nctdtrinc(n + m - 2, 1.0 - alpha, t))
     return max(shift * unit, 0.0) if math.isfinite(shift) else 0.0
+
+
+def shift_one_run_bound(
+    scores: Scores, included: NDArray[np.bool_], *, delta: float, alpha: float
+) -> float:
+    """epsilon(delta) from the scores of all canaries of one training: none is thresholded.
+
+    **Assumes** scores that are normal with one variance and independent of each other given the
+    coins: canaries that each own a coordinate, in a training without random samples. The attacker
+    sees every noisy sum on these coordinates. No number of canaries limits it.
+
+    The use of all scores is that of Agrawal et al., "Let's Ask Gauss" (2026, arXiv 2606.12733); the
+    bound is that of `normal_shift_bound`, exact at any number.
+
+    >>> from privet.noise import seeded
+    >>> coins = seeded(0).uniform(4000) < 0.5
+    >>> found = shift_one_run_bound(seeded(1).gaussian(4000) + coins, coins, delta=1e-5, alpha=0.05)
+    >>> 3.8 < found < 4.5  # true is 4.38
+    True
+    """
+    mu = normal_shift_bound(scores[included], scores[~included], alpha=alpha)
+    return mu_epsilon(mu, delta)
 
 
 def refuse_other_shapes(scores: Scores) -> None:

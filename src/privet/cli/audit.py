@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @one_line_errors()
 def audit(
     target: Annotated[
-        str, typer.Argument(help="A method (see `privet train --help`), or the folder of a run.")
+        str,
+        typer.Argument(
+            help="A method (see `privet train --help`), the folder of a run, or `peers`: "
+            "other libraries."
+        ),
     ],
     reading: Annotated[str, typer.Option(help="Of a method: sound, or published.")] = "sound",
     epsilon: Annotated[float, typer.Option(help="The budget at which a method is audited.")] = 1.0,
@@ -40,6 +44,9 @@ def audit(
     releases most; the likelihood ratio of all that it releases says which of the two it was. The
     control is the same method without noise. A run is audited so at its own budget and settings.
     """
+    if target == "peers":
+        _peers(as_json)
+        return
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     _check.count("seed", seed, minimum=0)
@@ -59,6 +66,19 @@ def audit(
         return
     for line in _lines(finding):
         typer.echo(line)
+
+
+def _peers(as_json: bool) -> None:
+    """Libraries that are installed, and ours: what they state, and what a run of them shows."""
+    from privet.audit.peers_table import entries
+
+    if as_json:
+        print_json({"entries": [entry.to_dict() for entry in entries()]})
+        return
+    for e in entries():
+        told = [e.what, f"states {e.stated}" if e.stated else "", e.found, e.verdict]
+        line = "; ".join(part for part in told if part).replace("**", "")
+        typer.echo(f"{e.library} {e.version}: {line}")
 
 
 def _found(

@@ -10,6 +10,7 @@ quantile regression* (2023), section 3, with a normal law.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ def by_regression(
 ) -> Floats:  # fmt: skip
     """One score a record: confidence less what is expected of a stranger, over its spread.
 
+    Needs scikit-learn, which no other attack does.
+
     >>> rng = np.random.default_rng(0)
     >>> x, z = rng.normal(size=(50, 1)), rng.normal(size=(200, 1))
     >>> zero = np.zeros(250, int)
@@ -37,9 +40,8 @@ def by_regression(
     >>> bool(np.median(score) > 2.0)
     True
     """
-    from sklearn.decomposition import PCA
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
+    PCA = import_module("sklearn.decomposition").PCA
+    regressor = import_module("sklearn.ensemble").HistGradientBoostingRegressor
     phi, population = (np.asarray(v, dtype=np.float64) for v in (confidence, of_strangers))
     if len(population) < FEWEST:
         raise InvalidArgument("strangers", len(population), f"{FEWEST} records or more")
@@ -51,7 +53,7 @@ def by_regression(
         return np.column_stack([shown, np.asarray(told, dtype=np.float64)])
 
     def fitted(target: Floats) -> Any:
-        model = HistGradientBoostingRegressor(max_iter=50, min_samples_leaf=10, random_state=0)
+        model = regressor(max_iter=50, min_samples_leaf=10, random_state=0)
         return model.fit(columns(strangers, labels), target)
 
     middle = fitted(population)
