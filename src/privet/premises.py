@@ -100,6 +100,15 @@ def fitted_before(steps: str) -> Premise:
     )
 
 
+def fitted_around(by: str) -> Premise:
+    """Something that is fitted on the records trains the method, and chooses by what it sees."""
+    return _not_met(
+        "settings",
+        f"all settings were chosen without these records: {by} fits, compares or adjusts models "
+        "by them, without noise",
+    )
+
+
 def released_before(step: str, promised: str) -> Premise:
     """Something in front of the method was learned from the records under a promise of its own."""
     return _assumed(

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -53,6 +54,37 @@ def test_inside_a_search_and_as_a_step_of_its_own() -> None:
     pipe = make_pipeline(StandardScaler(), codes, Normalizer())
     with pytest.warns(FittedInFront, match="StandardScaler in front of PrivateAutoencoder"):
         pipe.fit(X)
+
+
+@pytest.mark.parametrize(
+    ("around", "inside"),
+    [
+        (lambda own: GridSearchCV(own, {"epsilon": [1.0, 8.0]}, cv=2), "best_estimator_"),
+        (lambda own: TunedThresholdClassifierCV(own, cv=2), "estimator_"),
+        (lambda own: CalibratedClassifierCV(own, cv=2, ensemble=False), "calibrated_classifiers_"),
+    ],
+)
+def test_what_chooses_by_the_records_is_named(around: Any, inside: str) -> None:
+    """Attack: a setting, a threshold or probabilities that are exact functions of the records."""
+    with pytest.warns(FittedInFront, match="chooses by the private records"):
+        found = getattr(around(classifier()).fit(X, Y), inside)
+    own = found[0].estimator if isinstance(found, list) else found
+    assert not own.guarantee_.release
+    (told,) = own.guarantee_.not_met
+    assert told.about == "settings"
+
+
+@pytest.mark.parametrize(
+    "nobody", [np.nan, None, pd.NA, pd.NaT, "", " "], ids=["nan", "None", "NA", "NaT", "''", "' '"]
+)
+def test_every_record_has_a_user(nobody: Any) -> None:
+    """Attack: each of 100 rows without a name counted as a person, and all was proved per user."""
+    groups = np.array([nobody] * 100 + [f"person {k}" for k in range(300)], dtype=object)
+    for kind in (privet.AdaptiveLaplaceClassifier, privet.DPSGDClassifier):
+        with pytest.raises(InvalidArgument, match=r"groups must be a user for each record"):
+            kind(bounds=(-4, 4), classes=[False, True]).fit(X, Y, groups=groups)
+    with pytest.raises(InvalidArgument, match="groups must be"):
+        classifier().fit(X, Y, groups=np.where(np.arange(400) < 5, np.nan, 1.0))
 
 
 def test_a_private_step_in_front_is_a_release_of_its_own() -> None:

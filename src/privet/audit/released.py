@@ -15,6 +15,8 @@ Releases of one mechanism have one spread, those of another have their own. Lapl
 exponential, their sum a gamma variable. Answers of records by randomised response: true ones are
 counted. Random samples: how often the record is in.
 
+A number without noise of its own, or two that share it, are looked for besides (`dependence`).
+
 Where the law of a release is none of these, one event of the likelihood ratio is counted instead,
 and nothing is assumed about shapes.
 """
@@ -32,6 +34,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from privet import loss as losses
+from privet.audit.dependence import hidden_shift
 from privet.audit.finding import Finding
 from privet.audit.likelihood_ratio import OneShotAudit, clopper_pearson
 from privet.audit.normal_shift import refuse_other_shapes
@@ -52,6 +55,8 @@ CONTROL = 20
 """Runs a side without noise: they are told apart at once, or never."""
 FREE = 10
 """So many times more runs where no law is known."""
+NUMBERS = 20_000
+"""So many released numbers are looked at one by one."""
 THREAT = "knows both neighbours, sees everything that is released"
 NORMAL, LAPLACE, ANSWER = "normal", "Laplace", "answers"
 
@@ -162,7 +167,13 @@ class Watched:
         answers = [k for k, kind in enumerate(kinds) if kind == ANSWER]
         if LAPLACE in kinds:
             return self._laplace(runs, answers, (1.0 - self.confidence) / (1 + len(answers)))
-        alpha = (1.0 - self.confidence) / (len(groups) + len(answers) + self.sampled)
+        alpha = (1.0 - self.confidence) / (len(groups) + len(answers) + self.sampled + 1)
+        apart = groups if self.sampled else [[k for of in groups for k in of]]
+        hidden = [
+            hidden_shift(*_numbers(runs, of), alpha=alpha / len(apart), pairs=not self.sampled)
+            for of in apart
+            if of
+        ]
         least = np.zeros(len(kinds))
         for of in groups:
             moved = np.array([[_moved(one, k) for k in of] for one in runs])
@@ -170,10 +181,23 @@ class Watched:
             if (moved > 0.0).any():
                 least[of] = moved.min(axis=0) / normal_spread(noise[moved > 0.0], alpha=alpha)
         if self.sampled:
-            return self._sampled(runs, least, alpha)
+            each = [self._one_step(mu, of) for mu, of in zip(hidden, groups, strict=True)]
+            return max([self._sampled(runs, least, alpha), *each])
         pairs = [_answers(runs, k, alpha) for k in answers]
-        mu = float(np.linalg.norm(least))
+        mu = max([float(np.linalg.norm(least)), *hidden])
+        if math.isinf(mu):
+            return math.inf
         return composed_epsilon(mu, [pair for pair in pairs if pair is not None], self.delta)
+
+    def _one_step(self, mu: float, of: Sequence[int]) -> float:
+        """What one release of these shows of a record that takes part at random, if mu away."""
+        rate = min(self.whole.releases[k].rate for k in of)
+        if mu == 0.0 or math.isinf(mu):
+            return math.inf if mu > 0.0 and self.delta < rate else 0.0
+        step = losses.SampledGaussian(
+            sample_rate=rate, noise_multiplier=_up(1.0 / mu), adjacency=self.adjacency
+        )
+        return float(step.epsilon(self.delta))
 
     def _groups(self) -> list[list[int]]:
         """Normal releases by mechanism: those of one have one spread."""
@@ -358,6 +382,27 @@ def _noise(one: Seen, k: int) -> float:
     made, a, b = (t.releases[k] for t in (one.made, one.present, one.absent))
     drawn = made.noisy - made.exact
     return (a.log_ratio(a.exact + drawn, a.exact, b.exact) - 0.5 * m * m) / m
+
+
+def _numbers(runs: Sequence[Seen], of: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The noise of the numbers of these releases, and how far it is moved: a line a run.
+
+    Of the first releases only where all would be too many, and of those that always have one size.
+    """
+    of = [k for k in of if len({one.made.releases[k].exact.size for one in runs}) == 1]
+    sizes = np.cumsum([runs[0].made.releases[k].exact.size for k in of])
+    of = of[: max(1, int((sizes <= NUMBERS).sum()))]
+
+    def line(one: Seen, exact: bool) -> NDArray[Any]:
+        a, b = (one.present, one.absent) if exact else (one.made, one.made)
+        parts = [
+            np.asarray(a.releases[k].exact if exact else a.releases[k].noisy, dtype=np.float64)
+            - b.releases[k].exact
+            for k in of
+        ]
+        return np.concatenate([np.zeros(0), *(p.ravel() for p in parts)])
+
+    return np.array([line(one, False) for one in runs]), np.array([line(one, True) for one in runs])
 
 
 def _laplace_of(one: Seen) -> tuple[NDArray[Any], NDArray[Any]]:

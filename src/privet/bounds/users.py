@@ -44,6 +44,44 @@ class UserWeights:
         return np.array(self.values, dtype=dtype)
 
 
+def owners(groups: ArrayLike, *, records: int | None = None) -> NDArray[np.int64]:
+    """The users of all records, numbered; every record must have one.
+
+    Records without one would each count as a person, or all of them as a single one.
+
+    >>> owners(["bob", "ann", "bob"]).tolist()
+    [1, 0, 1]
+    """
+    users = np.asarray(groups)
+    if users.ndim != 1 or records not in (None, len(users)):
+        raise InvalidArgument("groups", users.shape, f"the user of each of {records or 'all'} rows")
+    if _any_missing(users):
+        raise InvalidArgument("groups", "records without a user", "a user for each record")
+    try:
+        number = np.unique(users, return_inverse=True)[1]
+    except TypeError:
+        raise InvalidArgument("groups", "names and numbers", "users of one kind") from None
+    return np.asarray(number, dtype=np.int64)
+
+
+def _any_missing(users: NDArray[Any]) -> bool:
+    if users.dtype.kind == "O":
+        return any(map(_is_missing, users))
+    if users.dtype.kind in "US":
+        return bool((np.char.str_len(np.char.strip(users)) == 0).any())
+    return bool((users != users).any())
+
+
+def _is_missing(user: Any) -> bool:
+    """None, NaN, pandas' NA and NaT, and blanks."""
+    if isinstance(user, str | bytes):
+        return not user.strip()
+    try:
+        return user is None or not bool(user == user)
+    except TypeError:
+        return True
+
+
 def user_weights(groups: ArrayLike, *, share: float = 1.0) -> UserWeights:
     """A weight for each record, so that no user weighs more than `share` records.
 
@@ -56,10 +94,8 @@ def user_weights(groups: ArrayLike, *, share: float = 1.0) -> UserWeights:
     [0.5, 1.0, 0.5, 0.5]
     """
     share = _check.positive("share", share)
-    users = np.asarray(groups)
-    if users.ndim != 1:
-        raise InvalidArgument("groups", users.shape, "one user for each record")
-    _, which, counts = np.unique(users, return_inverse=True, return_counts=True)
+    users, which = np.asarray(groups), owners(groups)
+    counts = np.bincount(which)
     units = np.floor(np.minimum(1.0, share / counts * (1.0 - 2.0**-50)) * UNIT)
     return UserWeights(users=users, values=np.asarray(units[which] / UNIT, dtype=np.float64))
 

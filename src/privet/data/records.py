@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet._exact import row_norms, row_sums
 from privet.bounds import UserWeights, user_weights
+from privet.bounds.users import owners
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise, Unit
 from privet.loss import gaussian_mu
@@ -414,10 +415,7 @@ class Records:
         people = premises.ONE_RECORD_EACH
         numbered = None
         if groups is not None:
-            named = np.asarray(groups)
-            if named.shape != (len(rows),):
-                raise InvalidArgument("groups", named.shape, f"the user of each of {len(rows)}")
-            numbered = np.unique(named, return_inverse=True)[1].astype(np.int64)
+            numbered = owners(groups, records=len(rows))
             people = premises.one_group_each("groups")
         return cls(
             rows=rows,

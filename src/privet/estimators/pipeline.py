@@ -1,8 +1,9 @@
 """What stands in front of an estimator in a scikit-learn Pipeline: seen, named, or declared.
 
 A step that is fitted on the records (a mean, a variance, principal components) is a release of its
-own, without noise: it goes out with the model. So it is noticed, and there is a scaler that knows
-nothing but what was declared.
+own, without noise: it goes out with the model. So is what a search, a threshold or a calibration
+around the estimator chooses. Both are noticed, and there is a scaler that knows nothing but what
+was declared.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
@@ -33,42 +39,56 @@ class FittedInFront(UserWarning):
 
 
 def preparation(estimator: Any) -> tuple[Premise, ...]:
-    """What must be said of the records where a step in front of the estimator was fitted."""
-    steps = fitted_in_front(estimator)
+    """What must be said of the records where something else in this call is fitted on them."""
+    steps, around = fitted_beside(estimator)
+    told: tuple[Premise, ...] = ()
+    if around:
+        named = ", ".join(type(other).__name__ for other in around)
+        _warn(
+            f"{named} around {type(estimator).__name__} chooses by the private records without "
+            "noise: this is an experiment, not a release. Choose on public records, and fit once"
+        )
+        told = (premises.fitted_around(named),)
     if not steps:
-        return ()
+        return told
     bare = [type(step).__name__ for step in steps if not hasattr(step, "guarantee_")]
     if bare:
         named = ", ".join(bare)
-        warnings.warn(
+        _warn(
             f"{named} in front of {type(estimator).__name__} was fitted on the private records "
             "without noise, and is released with the model: this is an experiment, not a release. "
             "Use privet.DeclaredScaler(bounds=...), or fit the step on public records and freeze "
-            "it (sklearn.frozen.FrozenEstimator)",
-            FittedInFront,
-            stacklevel=4,
+            "it (sklearn.frozen.FrozenEstimator)"
         )
-        return (premises.fitted_before(named),)
+        return (*told, premises.fitted_before(named))
     last = steps[-1]
-    return (premises.released_before(type(last).__name__, str(last.guarantee_)),)
+    return (*told, premises.released_before(type(last).__name__, str(last.guarantee_)))
 
 
-def fitted_in_front(estimator: Any) -> tuple[Any, ...]:
-    """The steps that a Pipeline, now fitting, has fitted before this estimator.
+def _warn(text: str) -> None:
+    warnings.warn(text, FittedInFront, stacklevel=5)
 
-    A pipeline does not tell its steps about each other, so that this looks at who is calling.
+
+def fitted_beside(estimator: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The steps that a Pipeline, now fitting, has fitted before; and what else fits around it.
+
+    Neither tells an estimator about the others, so that this looks at who is calling.
     """
     found: list[Any] = []
+    around: list[Any] = []
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
-        if isinstance(caller, Pipeline) and frame.f_code.co_name in FITS:
-            steps = [step for _, step in caller.steps]
-            mine = [k for k, step in enumerate(steps) if step is estimator]
-            before = steps[: mine[0] if mine else len(steps) - 1]
-            found = [*filter(_learns, before), *found]
+        if caller is not estimator and frame.f_code.co_name in FITS:
+            if isinstance(caller, Pipeline):
+                steps = [step for _, step in caller.steps]
+                mine = [k for k, step in enumerate(steps) if step is estimator]
+                before = steps[: mine[0] if mine else len(steps) - 1]
+                found = [*filter(_learns, before), *found]
+            elif isinstance(caller, MetaEstimatorMixin) and caller not in around:
+                around.append(caller)
         frame = frame.f_back
-    return tuple(found)
+    return tuple(found), tuple(around)
 
 
 def _learns(step: Any) -> bool:

@@ -433,3 +433,10 @@ def test_leaving_in_the_middle_restores_the_model():
             break
     assert all(p.requires_grad for p in training.model.parameters())
     assert "forward" not in training.model[0].__dict__
+
+
+@pytest.mark.parametrize(("delta", "release"), [(0.5, False), (1 / 60, False), (0.016, True)])
+def test_a_delta_of_one_in_n_is_no_promise(delta, release):
+    """Attack: (0, 0.5)-DP, proved, of a loop of one's own."""
+    guarantee = run(delta=delta, rng=secure()).guarantee
+    assert guarantee.release is release

@@ -31,7 +31,7 @@ def test_guarantee_and_ledger_are_per_user():
     assert told.unit is Unit.USER and told.adjacency is Adjacency.ZERO_OUT
     texts = {p.about: p for p in told.premises}
     assert texts["number of users"].text.startswith("the number of users, 7,")
-    assert "number of records" not in texts and texts["people"].backing is Backing.ENFORCED
+    assert "number of records" not in texts and texts["people"].backing is Backing.ASSUMED
     assert "at most 8 records" in texts["bound"].text
     (entry,) = {e.scope.unit for e in training.entries}
     assert entry is Unit.USER

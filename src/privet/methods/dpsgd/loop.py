@@ -436,9 +436,11 @@ class Training:
             mixing = premises.CLOSED_FORM
         end = () if ended else (premises.END_NOT_CHOSEN,)
         whose = clipped(self.sampler.unit, self._settings.rows_each)
+        n = self.sampler.expected_batch(0) / max(float(self.sampler.rates[0]), 1e-300)
+        large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
         told = (
             *self.sampler.premises, *whose, *PREMISES, *self.summation.premises, mixing, *end,
-            premises.OWN_MAP, key,
+            premises.OWN_MAP, *large, key,
         )  # fmt: skip
         return replace(
             proved, adjacency=self.sampler.relation, unit=self.sampler.unit, premises=told

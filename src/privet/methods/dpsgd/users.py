@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import _check
+from privet.bounds.users import owners
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
 from privet.methods.dpsgd.records import Batch, Records
@@ -35,13 +36,10 @@ class UserRecords(Records):
     """
 
     def __init__(self, rows: Records, groups: Any, *, rows_each: int) -> None:
-        owners = np.asarray(groups)
-        if owners.shape != (len(rows),):
-            raise InvalidArgument("groups", owners.shape, f"the user of each of {len(rows)} rows")
+        number = owners(groups, records=len(rows))
         self.rows, self.rows_each = rows, _check.count("rows_each", rows_each)
         self.names = rows.names
-        _, number = np.unique(owners, return_inverse=True)
-        self._owners = number.astype(np.int64)
+        self._owners = number
         self._order = np.argsort(number, kind="stable").astype(np.int64)
         self._ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, dtype=np.int64)
 
