@@ -191,3 +191,20 @@ def test_the_module_is_light() -> None:
     heavy = "import sys, privet.cli.ledger; print({'torch', 'numpy', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_lines_say_run_purpose_and_person(tmp_path: Path) -> None:
+    """A training is one line, which --run unfolds; entries without a purpose hash as before."""
+    path = tmp_path / "budget.ledger"
+    ledger = Ledger.create(path, cap_epsilon=5.0, cap_delta=1e-5)
+    plain = ledger.charge(Gaussian(mu=0.1), what="a mean", who="ada")
+    assert b"purpose" not in plain.body()
+    ledger.purpose = "triage"
+    for k in range(3):
+        ledger.charge(Gaussian(mu=0.1), what=f"steps {k}", run="r1", who="ada", token=f"r1:{k}")
+    assert [e.purpose for e in Ledger.open(path).entries()] == [None, *["triage"] * 3]
+    Ledger.open(path).verify()
+    shown = run("show", path)
+    for word in ("charges", "2-4", "r1", "triage", "ada", "--run NAME` unfolds it"):
+        assert " ".join(word.split()) in " ".join(shown.split()), shown
+    assert run("show", path, "--run", "r1").count("triage") == 3

@@ -56,8 +56,16 @@ def make(out: Path) -> None:
         raise InvalidArgument("--out", str(out), "a folder that can be written to")
 
 
-def ledger_of(path: Path | None, out: Path, epsilon: float, delta: float, **terms: Any) -> Ledger:
-    """The ledger named, or one of the run's own whose cap is its budget."""
+def ledger_of(
+    path: Path | None, out: Path, epsilon: float, delta: float, *, purpose: str = "", **terms: Any
+) -> Ledger:
+    """The ledger named, or one of the run's own whose cap is its budget; charged for `purpose`."""
+    ledger = _opened(path, out, epsilon, delta, **terms)
+    ledger.purpose = purpose or None
+    return ledger
+
+
+def _opened(path: Path | None, out: Path, epsilon: float, delta: float, **terms: Any) -> Ledger:
     from privet.ledger import Ledger
 
     if path is not None:

@@ -21,6 +21,7 @@ class Line:
     numbers: str
     what: str
     run: str
+    purpose: str
     loss: str
     spent: float
     who: str
@@ -55,6 +56,7 @@ def _line(group: list[Mapping[str, Any]]) -> Line:
         numbers=numbers,
         what=what,
         run=str(first.get("run") or ""),
+        purpose=str(first.get("purpose") or ""),
         loss=describe(composed(group)),
         spent=float(last["spent"]),
         who=", ".join(dict.fromkeys(str(e["who"]) for e in group)),
@@ -116,7 +118,9 @@ def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | N
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("#", justify="right")
         with_runs = run is None and any(line.run for line in shown)
-        for name in ("what", *(("run",) if with_runs else ()), "loss"):
+        why = any(line.purpose for line in shown)
+        optional = (*(("run",) if with_runs else ()), *(("purpose",) if why else ()))
+        for name in ("what", *optional, "loss"):
             table.add_column(name, overflow="fold")
         table.add_column("spent", justify="right")
         table.add_column("who", overflow="fold")
@@ -126,6 +130,7 @@ def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | N
                 line.numbers,
                 escape(line.what),
                 *((escape(line.run),) if with_runs else ()),
+                *((escape(line.purpose),) if why else ()),
                 escape(line.loss),
                 f"{line.spent:.4g}",
                 escape(line.who),

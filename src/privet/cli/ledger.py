@@ -137,6 +137,7 @@ def spend(
     run: Annotated[
         str | None, typer.Option(help="The training or analysis that this is a part of.")
     ] = None,
+    purpose: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Refused unless it is the ledger's data set.")
     ] = None,
@@ -159,6 +160,7 @@ def spend(
         noise_multiplier=noise_multiplier,
         steps=steps,
     )
+    ledger.purpose = purpose
     entry = ledger.charge(
         loss,
         what=what,

@@ -229,7 +229,7 @@ def train(
     busy = threads_of(threads, numbers=numbers)
     with _folder.begun(out), busy, progress_bar(show=not as_json) as progress:
         terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects}
-        account = _folder.ledger_of(ledger, out, epsilon, delta, **terms)
+        account = _folder.ledger_of(ledger, out, epsilon, delta, purpose=purpose, **terms)
         try:
             done = trained_by(
                 method, rows, plan, rng=source_of(seed), ledger=account, progress=progress,

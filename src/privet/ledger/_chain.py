@@ -185,6 +185,8 @@ class Entry:
     spent: float
     run: str | None
     """The training or analysis that this charge is a part of."""
+    purpose: str | None = None
+    """What that is for."""
     dataset: str | None
     token: str | None
     who: str
@@ -197,7 +199,7 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping: without its "hash", the canonical JSON of it is what was hashed."""
         scope = None if self.scope is None else self.scope.to_dict()
-        more = {"scope": scope, "run": self.run}
+        more = {"scope": scope, "run": self.run, "purpose": self.purpose}
         return {k: v for k, v in more.items() if v is not None} | {
             "sequence": self.sequence,
             "what": self.what,
@@ -233,6 +235,7 @@ class Entry:
             loss=restore_loss(canonical(d["loss"])),
             scope=Scope.from_dict(d["scope"]) if "scope" in d else None,
             run=d.get("run"),
+            purpose=d.get("purpose"),
             spent=float(d["spent"]),
             dataset=d["dataset"],
             token=d["token"],

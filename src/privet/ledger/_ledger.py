@@ -59,6 +59,8 @@ class Ledger:
     def __init__(self, store: _store.Store) -> None:
         """Use `in_memory`, `create` or `open`."""
         self._book = _book.Book(store)
+        self.purpose: str | None = None
+        """What is charged through this object from now on is for, unless a charge says so."""
 
     # Three ways to get one
 
@@ -247,6 +249,7 @@ class Ledger:
                 scope=scope,
                 spent=would_be,
                 run=run,
+                purpose=self.purpose or None,
                 dataset=dataset,
                 token=token,
                 who=who,
