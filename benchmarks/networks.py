@@ -1,4 +1,4 @@
-"""The six networks of the step benchmark, each with a fixed random batch."""
+"""The networks of the step benchmark, each with a fixed random batch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from benchmarks.transformer_networks import (
+    LENGTH,
+    WORDS,
+    bert_mini,
+    gpt2_lora,
+    gpt2_mini,
+    vit_tiny,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +29,17 @@ class Case:
     batch: int
     micro_batch: int | None = None
     dense_targets: bool = False
+    words: int = 0
+    """Inputs are words, so many of them; none: numbers."""
 
     def build(self) -> tuple[nn.Module, Tensor, Tensor]:
         """The model, inputs and targets; the same for every method."""
         torch.manual_seed(0)
         model = self.network()
-        x = torch.randn(self.batch, *self.shape)
-        where = (self.batch, *self.shape[1:]) if self.dense_targets else (self.batch,)
+        shape = (self.batch, *self.shape)
+        x = torch.randint(self.words, shape) if self.words else torch.randn(shape)
+        inner = self.shape if self.words else self.shape[1:]
+        where = (self.batch, *inner) if self.dense_targets else (self.batch,)
         return model, x, torch.randint(0, self.classes, where)
 
 
@@ -128,5 +141,15 @@ CASES = {
             name="unet3d-4", network=UNet3d, shape=(1, 32, 32, 32), classes=2, batch=4,
             dense_targets=True,
         ),
+        Case(name="bert-16", network=bert_mini, shape=(LENGTH,), words=WORDS, classes=2, batch=16),
+        Case(
+            name="gpt2-8", network=gpt2_mini, shape=(LENGTH,), words=WORDS, classes=WORDS, batch=8,
+            dense_targets=True,
+        ),
+        Case(
+            name="gpt2-lora-8", network=gpt2_lora, shape=(LENGTH,), words=WORDS, classes=WORDS,
+            batch=8, dense_targets=True,
+        ),
+        Case(name="vit-32", network=vit_tiny, shape=(3, 32, 32), classes=10, batch=32),
     )
 }  # fmt: skip

@@ -452,7 +452,7 @@ class Training:
         loss = self.loss
         if any(not isinstance(part, Gaussian | SampledGaussian) for part in loss.parts):
             return None
-        return closed_form_claim(loss, self.delta)
+        return replace(closed_form_claim(loss, self.delta), unit=self.sampler.unit)
 
     def averaged_model(self) -> nn.Module:
         """A copy of the model with the moving average of its weights."""

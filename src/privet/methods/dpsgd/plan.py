@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -58,7 +58,7 @@ class DPSGDPlan(Plan):
     @property
     def claim(self) -> Guarantee | None:
         """What the closed form of tight-privacy-cost states."""
-        return closed_form_claim(self.loss, self.facts.delta)
+        return replace(closed_form_claim(self.loss, self.facts.delta), unit=self.unit)
 
     @property
     def steps(self) -> int:

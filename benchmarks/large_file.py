@@ -1,0 +1,95 @@
+"""Training from a file that is larger than one would like to hold in memory.
+
+    python -m benchmarks.large_file [--gigabytes 20] [--steps 50] [--folder /tmp] [--json]
+
+A generated file of rows of 1,024 numbers is mapped into memory and trained on by
+`privet.dpsgd.private`; `resident_mb` is how much memory of its own the process grew by (pages of
+the file that the system keeps as a cache are not counted). The same steps are then made on as many
+rows as a step needs, held in memory: `throughput_ratio` compares the two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from privet.dpsgd import Schedule, private
+from privet.noise import secure
+
+WIDTH, BATCH, BLOCK = 1024, 512, 16_384
+
+
+def main() -> None:
+    """Write the file, train from it, and say what that took."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=20.0)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = int(options.gigabytes * 2**30 / (4 * WIDTH))
+    path = options.folder / "privet-large-file.npy"
+    try:
+        write(path, rows)
+        mapped = np.load(path, mmap_mode="r")
+        trained(np.array(mapped[: 4 * BATCH]), 2)  # compiles what has to be compiled
+        before = anonymous_mb()
+        seconds = trained(mapped, options.steps)
+        grown = anonymous_mb() - before
+        inside = trained(np.array(mapped[: 4 * BATCH]), options.steps)
+    finally:
+        path.unlink(missing_ok=True)
+    found = {
+        "gigabytes": options.gigabytes,
+        "rows": rows,
+        "steps": options.steps,
+        "resident_mb": round(grown),
+        "seconds": round(seconds, 2),
+        "seconds_in_memory": round(inside, 2),
+        "throughput_ratio": round(inside / seconds, 3),
+    }
+    print(json.dumps(found) if options.json else "\n".join(f"{k} {v}" for k, v in found.items()))
+
+
+def write(path: Path, rows: int) -> None:
+    """Random rows, a block at a time."""
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(rows, WIDTH))
+    draw = np.random.default_rng(0)
+    block = draw.normal(size=(min(BLOCK, rows), WIDTH)).astype(np.float32)
+    for start in range(0, rows, BLOCK):
+        out[start : start + BLOCK] = block[: rows - start]
+    out.flush()
+
+
+def trained(x: NDArray[np.float32], steps: int) -> float:
+    """Seconds for private steps of the expected batch, whatever the number of rows."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    y = np.arange(len(x)) % 10
+    schedule = Schedule(steps=steps, sample_rate=BATCH / len(x), noise_multiplier=1.0)
+    start = time.perf_counter()
+    with private(model, optimizer, (x, y), schedule, delta=1e-6, rng=secure()) as training:
+        for batch in training:
+            losses = nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none")
+            training.step(losses)
+    return time.perf_counter() - start
+
+
+def anonymous_mb() -> float:
+    """Memory that is the process's own, from /proc."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+
+
+if __name__ == "__main__":
+    main()
