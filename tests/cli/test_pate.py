@@ -383,3 +383,33 @@ def test_a_ledger_for_shards_by_that_word(tmp_path):
     wrong = runner.invoke(whole, ["ledger", "init", str(tmp_path / "m"), "--epsilon", "8", "--delta",
                                   "1e-3", "--unit", "town"])  # fmt: skip
     assert wrong.exit_code == 2 and "shard" in wrong.output
+
+
+def test_folders_of_nifti_files(tmp_path):
+    """Two channels, as the Decathlon lays them out; what comes back is a map for every volume."""
+    nibabel = pytest.importorskip("nibabel")
+    made = spheres(8, seed=0, grid=(12, 10, 8))
+    for k in range(8):
+        both = np.stack([made.images[k]] * 2, axis=-1)
+        for folder, voxels in (("imagesTr", both), ("labelsTr", made.labels[k])):
+            (tmp_path / "task" / folder).mkdir(parents=True, exist_ok=True)
+            nibabel.save(
+                nibabel.Nifti1Image(voxels, np.eye(4)), tmp_path / "task" / folder / f"{k}.nii"
+            )
+    task, grid = tmp_path / "task", ["--grid", "12,12,8"]
+    run("reducer", "--targets", task, "--teachers", 6, "--queries", 8, *FLAGS, *grid,
+        "--dimension", 1, "--out", tmp_path / "r")  # fmt: skip
+    for k in range(6):
+        run("answer", "--reducer", tmp_path / "r", "--inputs", task, "--site", f"s{k}", *grid,
+            "--shard", task, "--teacher", "tree", "--out", tmp_path / f"a{k}")  # fmt: skip
+    run("aggregate", *(tmp_path / f"a{k}" for k in range(6)), "--reducer", tmp_path / "r", *FLAGS,
+        "--out", tmp_path / "labels")  # fmt: skip
+    run("student", "--labels", tmp_path / "labels", "--inputs", task, *grid, "--epochs", 1,
+        "--out", tmp_path / "student")  # fmt: skip
+    assert privet.load(tmp_path / "student").domain.shape == (2, 12, 12, 8)
+    done = runner.invoke(whole, ["predict", str(tmp_path / "student"), str(task / "imagesTr"),
+                                 "--out", str(tmp_path / "maps.npy")])  # fmt: skip
+    assert done.exit_code == 0 and np.load(tmp_path / "maps.npy").shape == (8, 12, 12, 8)
+    said = run("reducer", "--targets", task, "--teachers", 6, "--queries", 8, *FLAGS, "--out",
+               tmp_path / "q", code=2)  # fmt: skip
+    assert "--grid" in said and "32,56,40" in said

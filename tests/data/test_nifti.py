@@ -10,7 +10,10 @@ import pytest
 
 from privet.data.nifti import (
     Volumes,
+    decathlon,
     hippocampus,
+    load_images,
+    load_labels,
     load_volumes,
     read_nifti,
     spheres,
@@ -79,7 +82,24 @@ def test_what_is_wrong_is_named(tmp_path):
     edge = np.zeros_like(label)
     edge[0, 0, 0] = 1
     refused("large enough for a_1", label=edge, grid=(2, 8, 8))
-    refused("three axes", image=np.zeros((2, 3, 4, 2), dtype=np.int16))
+    refused("three axes", image=np.zeros((2, 3, 4, 2, 2), dtype=np.int16))
+
+
+def test_several_channels_each_standardised_by_itself(tmp_path):
+    image, label = sample()
+    both = np.stack([image, 7.0 * image + 3.0], axis=-1)
+    found = load_volumes(folder_of(tmp_path, both, label), classes=CLASSES, grid=(8, 8, 8))
+    assert found.channels == 2 and found.images.shape == (1, 2, 8, 8, 8)
+    np.testing.assert_allclose(found.images[0, 0], found.images[0, 1], atol=1e-5)
+    (tmp_path / "dataset.json").write_text('{"labels": {"0": "Background", "1": "Front"}}')
+    assert decathlon(tmp_path, grid=(8, 8, 8)).classes == ("background", "front")
+    images = load_images(tmp_path / "imagesTr", grid=(8, 8, 8))
+    np.testing.assert_array_equal(images, found.images)
+    np.testing.assert_array_equal(load_labels(tmp_path / "labelsTr", grid=(8, 8, 8)), found.labels)
+    for wrong in ('{"labels": {"0": "a", "2": "b"}}', '{"labels": ["a"]}', "{}"):
+        (tmp_path / "dataset.json").write_text(wrong)
+        with pytest.raises(InvalidArgument, match=r"dataset\.json"):
+            decathlon(tmp_path, grid=(8, 8, 8))
 
 
 def test_missing_and_damaged_files(tmp_path):

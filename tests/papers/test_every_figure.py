@@ -19,6 +19,7 @@ from privet.cli.main import main
 from privet.data import Dataset
 from privet.papers import experiment_named
 from privet.papers.experiment import Shown
+from privet.papers.pate.dpsgd import PrivateRecipe
 
 PAGES = Path(__file__).parents[2] / "docs" / "papers"
 PRINTED = {
@@ -27,6 +28,7 @@ PRINTED = {
         "Fig. 5c",
     ],
     "autoencoder": ["Figure 1", "Figure 2", "Figure 3"],
+    "pate": ["Figure 1", "Figure 2", "Results"],  # its numbers stand in the running text
     "residual": [
         *(f"Table {n}" for n in ("I", "II", "III", "IV", "V")),
         *(f"Fig. {n}" for n in range(1, 13)),
@@ -46,6 +48,11 @@ TINY: dict[str, dict[str, Any]] = {
         "epsilons": (1.0,), "rates": (0.5, 1.0), "seeds": 1, "users": 30, "days": 30, "steps": 8,
         "hidden": 8, "published_steps": 4,
     },
+    "pate": {"data": "spheres", "seeds": 1, "teachers": 2, "shard": 2, "public": 3, "test": 2,
+             "few": (), "sweep": (2.0,), "channels": (4, 8), "steps": 2, "patch": 8, "folds": 2,
+             "reducer_steps": 2, "dimension": 2, "widths": (4,),
+             **{name: PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5, learning_rate=1e-2)
+                for name in ("dpsgd", "dpsgd_from_public", "dpsgd_by_shard")}},
     "residual": {
         "records": 160, "test_records": 40, "epochs": 1, "batch_size": 32, "gammas": (),
         "multiplicative": (0.5,), "members": (1, 2), "seeds": 1,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from privet.methods.pate import Aggregator, AnswerFile, Learner, Reducer, TargetSpace
 
 SPACES = ("probabilities", "box", "logits")
-TEACHERS = ("logistic", "tree", "forest")
+TEACHERS = ("logistic", "tree", "forest", "unet")
 
 
 HEARD = 0.1
@@ -119,6 +119,14 @@ def local_teacher(name: str, y: Any, reducer: Reducer) -> Learner:
                 "--teacher", name, "a function that can be imported", str(e)
             ) from None
     one_of("--teacher", name, (*TEACHERS, "package.module:function"))
+    if name == "unet":
+        from privet.nets.segmentation import Recipe, Segmenter
+
+        recipe = Recipe(steps=400, learning_rate=1e-2)
+        classes = reducer.target_shape[0]
+        return FunctionLearner(
+            function=Segmenter(classes=classes, channels=(8, 16, 32), recipe=recipe)
+        )
     from sklearn import ensemble, linear_model, tree
 
     if y.ndim > 1:  # maps
@@ -202,10 +210,17 @@ def noise_source(seed: int | None) -> Any:
     return secure() if seed is None else seeded(seed)
 
 
-def array_of(path: Path, name: str) -> Any:
-    """An array from .npy, or the one called `name` from .npz; nothing pickled is read."""
+def array_of(path: Path, name: str, grid: str | None = None) -> Any:
+    """An array from .npy, or the one called `name` from .npz; nothing pickled is read.
+
+    Or volumes: a folder of NIfTI files, or one with imagesTr and labelsTr, on a declared grid.
+    """
     import numpy as np
 
+    if path.is_dir():
+        return _volumes_of(path, name, grid)
+    if grid is not None:
+        raise InvalidArgument("--grid", grid, "left out: for folders of NIfTI files")
     if not path.is_file():
         raise MissingFile(path)
     try:
@@ -222,6 +237,20 @@ def array_of(path: Path, name: str) -> Any:
     if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
         raise InvalidArgument("file", str(path), "one with finite numbers", "fill or drop the rest")
     return found
+
+
+def _volumes_of(path: Path, name: str, grid: str | None) -> Any:
+    from privet.data.nifti import load_images, load_labels
+
+    try:
+        x, y, z = (int(side) for side in (grid or "").split(","))
+    except ValueError:
+        raise InvalidArgument(
+            "--grid", grid, "three numbers of voxels, such as 32,56,40, declared for NIfTI files"
+        ) from None
+    inside = path / ("imagesTr" if name == "x" else "labelsTr")
+    place = inside if inside.is_dir() else path
+    return (load_images if name == "x" else load_labels)(place, grid=(x, y, z))
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

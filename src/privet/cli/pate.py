@@ -39,9 +39,14 @@ Teachers = Annotated[int, typer.Option(help="K, how many sites answer.")]
 Queries = Annotated[int, typer.Option(help="N, how many public inputs are answered in all.")]
 Epsilon = Annotated[float, typer.Option(help="The budget for all N answers.")]
 Delta = Annotated[float, typer.Option(help="At this delta.")]
-Inputs = Annotated[Path, typer.Option(help="The public inputs: .npy, or .npz with an array x.")]
+Inputs = Annotated[
+    Path, typer.Option(help="The public inputs: .npy, .npz with an array x, or a NIfTI folder.")
+]
 Classes = Annotated[
     int | None, typer.Option(help="How many, where targets are class numbers; the largest + 1.")
+]
+Voxels = Annotated[
+    str | None, typer.Option("--grid", help="Of folders of NIfTI files: 32,56,40 voxels.")
 ]
 ReducerFile = Annotated[Path, typer.Option(help="The file of `privet pate reducer`.")]
 
@@ -60,6 +65,7 @@ def reducer(
         str, typer.Option(help="probabilities (classes first), box ([0, 1]) or logits.")
     ] = "probabilities",
     classes: Classes = None,
+    grid: Voxels = None,
     dimension: Annotated[
         int | None, typer.Option(help="Numbers in a code; pca chooses them by eq. 7 unless told.")
     ] = None,
@@ -78,7 +84,7 @@ def reducer(
     from privet.methods.pate import PCAReducer, unit_noise, write_reducer
 
     noise = unit_noise(teachers=teachers, queries=queries, epsilon=epsilon, delta=delta)
-    y = one_hot(array_of(targets, "y"), classes)
+    y = one_hot(array_of(targets, "y", grid), classes)
     fitted = fitted_reducer(y, kind, target_space(space), noise, dimension, epochs, seed)
     write_reducer(fitted, out)
     found: dict[str, Any] = {
@@ -120,9 +126,11 @@ def answer(
         Path | None, typer.Option(help="Or train one here: private .npz with arrays x and y.")
     ] = None,
     teacher: Annotated[
-        str, typer.Option(help="logistic, tree, forest, or package.module:function of your own.")
+        str,
+        typer.Option(help="logistic, tree, forest, unet (volumes), or package.module:function."),
     ] = "forest",
     seed: Annotated[int, typer.Option(help="Of the teacher's training.")] = 0,
+    grid: Voxels = None,
     teachers: Annotated[
         int | None, typer.Option(help="Add this site's share of the noise: K sites in all,")
     ] = None,
@@ -143,13 +151,17 @@ def answer(
     from privet.methods.pate.method import asked, inputs_name
 
     chosen = read_reducer(reducer)
-    x = array_of(inputs, "x")
+
+    def of(path: Path, name: str) -> Any:
+        return array_of(path, name, grid if path.is_dir() else None)
+
+    x = of(inputs, "x")
     if predictions is not None:
-        said = as_answers(array_of(predictions, "y"), chosen)
+        said = as_answers(of(predictions, "y"), chosen)
         predict: Any = lambda _: said  # noqa: E731
     else:
         assert shard is not None
-        own = array_of(shard, "x"), as_answers(array_of(shard, "y"), chosen, labels=True)
+        own = of(shard, "x"), as_answers(of(shard, "y"), chosen, labels=True)
         predict = local_teacher(teacher, own[1], chosen).train(*own, seed=seed)
     answers = asked(predict, x, reducer=chosen, site=site, queries=inputs_name(x))
     share = 0.0
@@ -291,6 +303,7 @@ def student(
         Path | None, typer.Option(help="Test records: .npz with arrays x and y (class numbers).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the student's training.")] = 0,
+    grid: Voxels = None,
     as_json: Json = False,
 ) -> None:
     """Train a student on public inputs and noisy labels: post-processing, free of charge.
@@ -307,7 +320,7 @@ def student(
 
     has_no_run(out)
     told = Labels.read(labels)
-    x = array_of(inputs, "x")
+    x = array_of(inputs, "x", grid)
     if inputs_name(x) != told.queries:
         raise InvalidArgument("--inputs", str(inputs), "the inputs that the labels belong to")
     shape = told.labels.shape[1:]

@@ -103,8 +103,14 @@ def _write_maps(found: Run, file: Path, out: Path | None) -> None:
 def _arrays(found: Run, file: Path) -> Any:
     """Records for a model that was made without a data set of privet's."""
     from privet.data.declared import array_of
+    from privet.data.nifti import load_images
 
-    x = array_of(file)
+    shape = found.domain.shape
+    if file.is_dir() and len(shape) > 2:
+        a, b, c = shape[-3:]
+        x = load_images(file, grid=(a, b, c))
+    else:
+        x = array_of(file)
     if x.shape[1:] != found.domain.shape:
         raise InvalidArgument("file", str(file), f"one with records of shape {found.domain.shape}",
                               f"its records have shape {x.shape[1:]}")  # fmt: skip

@@ -96,6 +96,8 @@ def _chosen(kind: Any, data: str | None, paper: bool) -> Any:
     """The settings that options start from: quick, or the paper's, of a data set."""
     choices = kind.paper if paper else kind.quick
     name = next(iter(choices)) if data is None else data
+    if name not in choices and Path(name).is_dir():
+        return kind.from_folder(next(iter(choices.values())), name)
     if name not in choices:
         raise InvalidArgument("--data", name, f"one of {'; '.join(choices)}")
     return choices[name]

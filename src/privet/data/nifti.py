@@ -28,9 +28,9 @@ HIPPOCAMPUS_GRID: Grid = (32, 56, 40)
 class Volumes:
     """Images and label maps on one grid.
 
-    `images` is (n, x, y, z), each volume with mean 0 and variance 1 *of its own voxels*: what
-    happens to one record depends on that record alone. `labels` has the number of a declared class
-    for every voxel; class 0 is the background.
+    `images` is (n, x, y, z), or (n, channels, x, y, z), each channel with mean 0 and variance 1 *of
+    its own voxels*: what happens to one record depends on that record alone. `labels` has the
+    number of a declared class for every voxel; class 0 is the background.
 
     >>> made = spheres(3, seed=0)
     >>> made.images.shape, made.classes, made.take([2, 0]).names
@@ -44,7 +44,8 @@ class Volumes:
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.images.ndim != 4 or self.images.shape != self.labels.shape:
+        sides = self.images.shape[-3:]
+        if self.images.ndim not in (4, 5) or (len(self.images), *sides) != self.labels.shape:
             raise InvalidArgument(
                 "labels", self.labels.shape, f"a map for each volume, {self.images.shape}"
             )
@@ -63,8 +64,13 @@ class Volumes:
     @property
     def grid(self) -> Grid:
         """Voxels along each axis."""
-        x, y, z = self.images.shape[1:]
+        x, y, z = self.labels.shape[1:]
         return x, y, z
+
+    @property
+    def channels(self) -> int:
+        """Pictures of each volume (modalities)."""
+        return 1 if self.images.ndim == 4 else int(self.images.shape[1])
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> Volumes:
         """The volumes with these numbers, in this order."""
@@ -109,7 +115,10 @@ def to_grid(volume: NDArray[Any], grid: Grid) -> NDArray[Any]:
 
 
 def read_nifti(path: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Voxels of a NIfTI file, axes turned to right, anterior, superior, and the affine."""
+    """Voxels of a NIfTI file, axes turned to right, anterior, superior, and the affine.
+
+    Several channels, the fourth axis of a file, come first.
+    """
     try:
         import nibabel
     except ImportError:
@@ -128,8 +137,9 @@ def read_nifti(path: str | os.PathLike[str]) -> tuple[NDArray[Any], NDArray[np.f
         raise damaged(found, str(error)) from None
     if voxels.ndim == 4 and voxels.shape[3] == 1:
         voxels = voxels[..., 0]
-    if voxels.ndim != 3:
-        raise damaged(found, f"three axes wanted, it has shape {voxels.shape}")
+    if voxels.ndim not in (3, 4):
+        raise damaged(found, f"three axes wanted, or four with channels; it has {voxels.shape}")
+    voxels = np.moveaxis(voxels, 3, 0) if voxels.ndim == 4 else voxels
     return voxels, np.asarray(picture.affine, dtype=np.float64)
 
 
@@ -140,6 +150,7 @@ def load_volumes(
     grid: Grid,
     images: str = "imagesTr",
     labels: str = "labelsTr",
+    limit: int | None = None,
 ) -> Volumes:
     """A folder as the Medical Segmentation Decathlon lays it out: two folders, equal file names.
 
@@ -147,8 +158,7 @@ def load_volumes(
     not fit into the grid is refused by name, so that a Dice on the grid is a Dice on the volume.
     """
     place = Path(folder)
-    paths = sorted((place / images).glob("*.nii*"))
-    paths = [p for p in paths if not p.name.startswith(".")]
+    paths = nifti_files(place / images)[:limit]
     if not paths:
         find(f"{images}/*.nii.gz", folder=place)
     pairs = [_pair(path, place / labels / path.name, classes=classes, grid=grid) for path in paths]
@@ -166,7 +176,7 @@ def _pair(
 ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
     image, where = read_nifti(path)
     label, label_where = read_nifti(label_path)
-    if image.shape != label.shape or not np.allclose(where, label_where, atol=1e-3):
+    if image.shape[-3:] != label.shape or not np.allclose(where, label_where, atol=1e-3):
         raise damaged(label_path, f"not on the grid of its image: {label.shape}, {image.shape}")
     if not np.isfinite(image).all():
         raise damaged(path, "NaN or infinite voxels")
@@ -178,7 +188,56 @@ def _pair(
         raise InvalidArgument(
             "grid", grid, f"large enough for {path.name}", f"{lost} labelled voxels fall outside"
         )
-    return to_grid(standardised(image), grid), placed
+    return _placed(image, grid), placed
+
+
+def _placed(image: NDArray[Any], grid: Grid) -> NDArray[np.float32]:
+    """A picture of one channel or several, each standardised by itself, on the grid."""
+    if image.ndim == 3:
+        return to_grid(standardised(image), grid)
+    return np.stack([to_grid(standardised(channel), grid) for channel in image])
+
+
+def nifti_files(folder: Path) -> list[Path]:
+    """The NIfTI files of a folder, by name."""
+    return [p for p in sorted(folder.glob("*.nii*")) if not p.name.startswith(".")]
+
+
+def load_images(folder: Path, *, grid: Grid) -> NDArray[np.float32]:
+    """The pictures of a folder without labels, standardised, on a declared grid."""
+    found = nifti_files(folder)
+    if not found:
+        find("*.nii.gz", folder=folder)
+    pictures = [_placed(read_nifti(path)[0], grid) for path in found]
+    if len({p.shape for p in pictures}) > 1:
+        raise damaged(folder, "its files have different numbers of channels")
+    return np.stack(pictures)
+
+
+def load_labels(folder: Path, *, grid: Grid) -> NDArray[np.uint8]:
+    """The label maps of a folder, class numbers on a declared grid."""
+    found = nifti_files(folder)
+    if not found:
+        find("*.nii.gz", folder=folder)
+    return np.stack([to_grid(read_nifti(path)[0].astype(np.uint8), grid) for path in found])
+
+
+def decathlon(folder: str | os.PathLike[str], *, grid: Grid, limit: int | None = None) -> Volumes:
+    """A task of the Medical Segmentation Decathlon: classes are those that dataset.json names.
+
+    `grid` is declared: large enough for every labelled voxel, and the same for all volumes.
+    `limit`: the first so many volumes only.
+    """
+    index = find("dataset.json", folder=Path(folder))
+    try:
+        named = json.loads(index.read_text())["labels"]
+        numbers = sorted(map(int, named))
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(index, f"labels by their number are wanted ({error})") from None
+    if numbers != list(range(len(numbers))):
+        raise damaged(index, f"labels are {numbers}, not 0, 1, 2, ...")
+    classes = [str(named[str(k)]).lower() for k in numbers]
+    return load_volumes(index.parent, classes=classes, grid=grid, limit=limit)
 
 
 def hippocampus(
@@ -190,9 +249,7 @@ def hippocampus(
     `folder`, `$PRIVET_DATA` or the download folder.
     """
     index = find("Task04_Hippocampus/dataset.json", folder=data_folder(folder))
-    named = json.loads(index.read_text())["labels"]
-    classes = [str(named[str(k)]).lower() for k in range(len(named))]
-    return replace(load_volumes(index.parent, classes=classes, grid=grid), name="hippocampus")
+    return replace(decathlon(index.parent, grid=grid), name="hippocampus")
 
 
 def spheres(n: int, *, seed: int, grid: Grid = (16, 16, 16)) -> Volumes:

@@ -31,7 +31,7 @@ def nobody(step: int, loss: float) -> None:
 
 
 def unet(
-    *, classes: int, channels: tuple[int, ...] = (16, 32, 64, 128), seed: int = 0
+    *, classes: int, channels: tuple[int, ...] = (16, 32, 64, 128), seed: int = 0, inputs: int = 1
 ) -> nn.Module:
     """A 3-D U-Net: one level for each number of channels, halving the grid between levels.
 
@@ -52,7 +52,7 @@ def unet(
         torch.manual_seed(seed)
         net: nn.Module = UNet(
             spatial_dims=3,
-            in_channels=1,
+            in_channels=inputs,
             out_channels=_check.count("classes", classes, minimum=2),
             channels=channels,
             strides=(2,) * (len(channels) - 1),
@@ -117,8 +117,10 @@ class Recipe:
         _check.non_negative("turn", self.turn)
 
 
-def random_patch(volume: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """A patch of an image with its targets, (1 + c, x, y, z), cut and augmented together."""
+def random_patch(
+    volume: Tensor, recipe: Recipe, generator: torch.Generator, inputs: int = 1
+) -> Tensor:
+    """A patch of an image with its targets, (inputs + c, x, y, z), cut and augmented together."""
     where = [slice(None)]
     for side, whole in zip(recipe.patch, volume.shape[1:], strict=True):
         start = int(torch.randint(max(whole - side, 0) + 1, (), generator=generator))
@@ -129,14 +131,16 @@ def random_patch(volume: Tensor, recipe: Recipe, generator: torch.Generator) -> 
     if chances[0] < recipe.augmented:
         patch = _turned(patch.flip(1) if chances[1] < 0.5 else patch, recipe.turn * bends[:3])
     if chances[2] < recipe.augmented:
-        image = patch[:1] * (1.0 + 0.2 * bends[3]) + 0.2 * bends[4]
-        patch = torch.cat([image, patch[1:]])
+        image = patch[:inputs] * (1.0 + 0.2 * bends[3]) + 0.2 * bends[4]
+        patch = torch.cat([image, patch[inputs:]])
     return patch
 
 
-def random_patches(volumes: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """One patch of each of the volumes (n, 1 + c, x, y, z)."""
-    return torch.stack([random_patch(volume, recipe, generator) for volume in volumes])
+def random_patches(
+    volumes: Tensor, recipe: Recipe, generator: torch.Generator, inputs: int = 1
+) -> Tensor:
+    """One patch of each of the volumes (n, inputs + c, x, y, z)."""
+    return torch.stack([random_patch(volume, recipe, generator, inputs) for volume in volumes])
 
 
 def _turned(volume: Tensor, angles: Tensor) -> Tensor:
@@ -172,11 +176,12 @@ def train(
     )
     rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps)
     network.train()
+    inputs = images.shape[1]
     for step in range(recipe.steps):
         chosen = torch.randint(len(images), (recipe.batch_size,), generator=generator)
         volumes = torch.cat([images[chosen], targets[chosen]], dim=1)
-        batch = random_patches(volumes, recipe, generator)
-        loss = dice_and_entropy(network(batch[:, :1]), batch[:, 1:]).mean()
+        batch = random_patches(volumes, recipe, generator, inputs)
+        loss = dice_and_entropy(network(batch[:, :inputs]), batch[:, inputs:]).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -237,7 +242,8 @@ class Segmenter:
             if maps.ndim == 4
             else torch.as_tensor(maps, dtype=torch.float32)
         )
-        network = unet(classes=self.classes, channels=self.channels, seed=seed)
+        inputs = volumes_of(images).shape[1]
+        network = unet(classes=self.classes, channels=self.channels, seed=seed, inputs=inputs)
         trained = train(network, volumes_of(images), soft, self.recipe, seed=seed)
         return self.predictor(trained)
 
@@ -251,8 +257,9 @@ class Segmenter:
 
 
 def volumes_of(images: NDArray[Any]) -> Tensor:
-    """Images (n, x, y, z) as the network takes them, (n, 1, x, y, z)."""
-    return torch.as_tensor(np.asarray(images), dtype=torch.float32)[:, None]
+    """Images (n, x, y, z) as the network takes them, (n, 1, x, y, z); channels stay."""
+    found = torch.as_tensor(np.asarray(images), dtype=torch.float32)
+    return found[:, None] if found.dim() == 4 else found
 
 
 def dice(predicted: NDArray[Any], truth: NDArray[Any], classes: int) -> NDArray[np.float64]:
@@ -277,8 +284,9 @@ def dice(predicted: NDArray[Any], truth: NDArray[Any], classes: int) -> NDArray[
 
 
 def _check_volumes(images: Tensor, targets: Tensor) -> None:
-    if images.ndim != 5 or images.shape[1] != 1 or len(images) == 0:
-        raise InvalidArgument("images", tuple(images.shape), "volumes (n, 1, x, y, z), n above 0")
+    if images.ndim != 5 or 0 in images.shape:
+        expected = "volumes (n, channels, x, y, z), n above 0"
+        raise InvalidArgument("images", tuple(images.shape), expected)
     if targets.ndim != 5 or targets.shape[::2] != images.shape[::2]:
         raise InvalidArgument(
             "targets", tuple(targets.shape), "probabilities (n, classes, x, y, z) on the same grid"

@@ -163,6 +163,11 @@ class Experiment(ABC, Generic[S]):
     def text(self, results: Row) -> str:
         """The results for people: what is printed and written as tables.md."""
 
+    @classmethod
+    def from_folder(cls, settings: S, folder: str) -> S:
+        """The settings for records in a folder of the user's own, where a paper's data allow it."""
+        raise InvalidArgument("--data", folder, f"one of {'; '.join(cls.quick)}")
+
     def expected_seconds(self) -> float | None:
         """What all cells will take here, from a step measured now; None: nobody knows."""
         return None

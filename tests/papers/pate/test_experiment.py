@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from privet.data.nifti import spheres
 from privet.errors import InvalidArgument
 from privet.methods.pate import unit_noise
-from privet.nets.segmentation import Recipe
 from privet.papers.pate import rows as rows_of
 from privet.papers.pate.dpsgd import PrivateRecipe, records
 from privet.papers.pate.experiment import GENERATED, PATEExperiment, findings, load, summary
@@ -21,7 +21,8 @@ from privet.papers.pate.trial import Trial
 pytest.importorskip("monai")
 TINY = replace(
     GENERATED,
-    recipe=Recipe(steps=2, patch=(8, 8, 8)),
+    steps=2,
+    patch=8,
     channels=(4, 8),
     teachers=2,
     shard=2,
@@ -80,7 +81,8 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert written["summary"] == json.loads(json.dumps(first["summary"]))
     assert "| DP-SGD | 8 |" in (tmp_path / "tables.md").read_text()
     assert {p.name for p in tmp_path.glob("*.png")} == {
-        "slices.png", "dice-by-method.png", "dice-against-epsilon.png"
+        "slices.png", "dice-by-method.png", "dice-against-epsilon.png", "activation.png",
+        "logistic-and-normal.png",
     }  # fmt: skip
 
 
@@ -166,7 +168,7 @@ def test_findings_compare_seed_by_seed():
 def test_what_is_wrong_is_said(tmp_path, capsys):
     from privet.cli.main import main
 
-    with pytest.raises(InvalidArgument, match="hippocampus or spheres"):
+    with pytest.raises(InvalidArgument, match="the folder of a Decathlon task"):
         load(replace(TINY, data="pigeons"), None)
     with pytest.raises(SystemExit) as stopped:
         main(["reproduce", "pate", "--out", str(tmp_path), "--data", "pigeons"])
@@ -285,3 +287,54 @@ def test_with_few_labels_the_others_are_asked_about_and_their_labels_never_read(
     assert (tmp_path / "one" / "teacher-0.safetensors").exists()
     with pytest.raises(InvalidArgument, match="labelled"):
         replace(TINY, few=(3,))
+
+
+def task_folder(place, n=14, channels=2, classes=3):
+    """Generated files in the layout of the Medical Segmentation Decathlon, 4-D."""
+    nibabel = pytest.importorskip("nibabel")
+    made = spheres(n, seed=0, grid=(12, 10, 9))
+    for name, folder in (("images", "imagesTr"), ("labels", "labelsTr")):
+        (place / folder).mkdir(parents=True)
+        for k in range(n):
+            voxels = made.labels[k] if name == "labels" else np.stack(
+                [made.images[k] * (c + 1) for c in range(channels)], axis=-1
+            )  # fmt: skip
+            nibabel.save(
+                nibabel.Nifti1Image(voxels, np.eye(4)), place / folder / f"a_{k:02}.nii.gz"
+            )
+    told = {
+        "labels": {str(k): f"Part{k}" for k in range(classes)},
+        "modality": {"0": "T1", "1": "T2"},
+    }
+    (place / "dataset.json").write_text(json.dumps(told))
+    return place
+
+
+def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
+    from privet.cli.main import main
+    from privet.papers.pate import experiment
+
+    task = task_folder(tmp_path / "Task99_Toy")
+    found = load(replace(TINY, data=str(task), grid=(16, 16, 16)), None)
+    assert found.channels == 2 and found.classes == ("part0", "part1", "part2")
+    assert len(found) == TINY.volumes and found.grid == (16, 16, 16)
+    small = replace(TINY, few=(), sweep=())
+    tried = PATEExperiment(replace(small, data=str(task), grid=(16, 16, 16)), tmp_path / "out")
+    trial = tried.trial(0)
+    assert trial.probabilities(trial.teacher(0), trial.asked.images).shape == (3, 3, 16, 16, 16)
+    assert 0.0 <= np.mean(trial.score(trial.dpsgd(8.0)[0])) <= 1.0
+    assert tried.expected_seconds() > 0.0
+    chosen = PATEExperiment.from_folder(experiment.PATESettings(), str(task))
+    assert chosen.data == str(task) and chosen.volumes == 260
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "pate", "--data", str(task), "--out", str(tmp_path / "o")])
+    assert stopped.value.code == 2 and "14 volumes" in capsys.readouterr().err
+
+
+def test_the_papers_own_scale_is_stated():
+    from privet.papers.pate.experiment import PAPER
+
+    assert (PAPER.teachers, PAPER.shard, PAPER.public, PAPER.test) == (8, 40, 80, 84)
+    assert PAPER.volumes == 484 and len(PAPER.channels) - 1 == 4
+    assert PAPER.recipe.patch == (64, 64, 64) and PAPER.dpsgd.channels == PAPER.channels
+    assert (PAPER.epsilon, PAPER.delta, PAPER.dpsgd.bound) == (8.0, 1e-3, 4.0)

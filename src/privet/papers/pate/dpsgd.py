@@ -46,7 +46,7 @@ class Budget:
 
 
 def records(images: Array, maps: Array, *, volumes: int = 1) -> Tensor:
-    """Records of so many volumes in a row, (records, volumes, 1 + classes, x, y, z)."""
+    """Records of so many volumes in a row, (records, volumes, channels + classes, x, y, z)."""
     packed = torch.cat([volumes_of(images), torch.as_tensor(maps, dtype=torch.float32)], dim=1)
     return torch.stack(packed.split(volumes))
 
@@ -85,6 +85,7 @@ def train_privately(
     *,
     patches: Recipe,
     rng: Source,
+    inputs: int = 1,
 ) -> Guarantee:
     """Train the network in place on `records`, and say what that promises.
 
@@ -105,7 +106,7 @@ def train_privately(
         which = torch.randint(data.shape[1], (len(numbers),), generator=generator)
         return torch.stack(
             [
-                random_patch(data[i, j], patches, generator)
+                random_patch(data[i, j], patches, generator, inputs)
                 for i, j in zip(numbers, which, strict=True)
             ]
         )
@@ -119,7 +120,7 @@ def train_privately(
         for batch in training:
             losses = torch.zeros(0)  # of an empty sample, from which nothing was cut
             if len(batch):
-                losses = one_less_dice(network(batch.x[:, :1]), batch.x[:, 1:])
+                losses = one_less_dice(network(batch.x[:, :inputs]), batch.x[:, inputs:])
             training.step(losses)
     network.eval()
     return replace(training.guarantee, unit=budget.unit)

@@ -12,19 +12,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
+import torch
 
-from privet.data.nifti import Volumes, hippocampus, spheres
+from privet.data.files import data_folder
+from privet.data.nifti import HIPPOCAMPUS_GRID, Volumes, decathlon, hippocampus, spheres
 from privet.errors import InvalidArgument
 from privet.kept import number_to_json
+from privet.nets import segmentation
 from privet.nets.segmentation import Recipe
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Told, setting
+from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
 from privet.papers.pate.dpsgd import PrivateRecipe
 from privet.papers.pate.rows import (
     ABOUT_PUBLIC,
@@ -66,7 +70,13 @@ class PATESettings(Settings):
     channels: tuple[int, ...] = setting(
         (8, 16, 32, 64), help="Channels of the U-Net, one a level.", least=1
     )
-    recipe: Recipe = field(default_factory=lambda: Recipe(steps=400, learning_rate=1e-2))
+    grid: tuple[int, ...] = setting(
+        HIPPOCAMPUS_GRID, help="Voxels along each axis, three times: x, y and z.", least=1
+    )
+    patch: int = setting(32, help="Side of the patches that networks are trained on.", least=4)
+    steps: int = setting(400, help="Steps of a teacher.", least=1)
+    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=1e-2))
+    """All of it but the steps and the patch, which are fields of their own."""
     epsilon: float = setting(8.0, help="The budget of the table.", picks=True)
     delta: float = setting(1e-3, help="At this delta.")
     sweep: tuple[float, ...] = setting(
@@ -89,6 +99,11 @@ class PATESettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if len(self.grid) != 3:
+            raise InvalidArgument("grid", self.grid, "three numbers of voxels")
+        sides = (self.patch,) * 3
+        recipe = replace(self.recipe, steps=self.steps, patch=sides)
+        object.__setattr__(self, "recipe", recipe)
         if max(self.few, default=0) >= self.public:
             raise InvalidArgument(
                 "labelled", max(self.few), f"fewer than {self.public} public ones"
@@ -107,7 +122,7 @@ class PATESettings(Settings):
 
 GENERATED = PATESettings(
     data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
-    recipe=Recipe(steps=40, patch=(16, 16, 16), learning_rate=1e-2), sweep=(2.0, math.inf),
+    steps=40, patch=16, sweep=(2.0, math.inf),
     seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, folds=2, few=(2,),
     dpsgd=PrivateRecipe(channels=(4, 8), steps=5, sample_rate=0.5, learning_rate=1e-2),
     dpsgd_from_public=PrivateRecipe(
@@ -118,15 +133,33 @@ GENERATED = PATESettings(
 """Balls in shells instead of files: a minute, to see everything run."""
 
 
+PAPER = PATESettings(
+    data="Task01_BrainTumour", teachers=8, shard=40, public=80, test=84, grid=(240, 240, 160),
+    channels=(16, 32, 64, 128, 256), patch=64, steps=20_000, few=(), seeds=1, sweep=(),
+    dpsgd=PrivateRecipe(
+        channels=(16, 32, 64, 128, 256), steps=1000, sample_rate=0.02, learning_rate=1e-3, bound=4.0
+    ),
+)  # fmt: skip
+"""484 brain tumours, four poolings, 64^3 patches; DP-SGD on the same U-Net, its noise from the
+budget (the paper prints a variance of 6 and no number of steps, from which nothing follows)."""
+
+
 def load(settings: PATESettings, folder: Path | None) -> Volumes:
     """The volumes of a run."""
+    x, y, z = settings.grid
+    grid = (x, y, z)
     match settings.data:
         case "hippocampus":
-            found = hippocampus(folder)
+            found = hippocampus(folder, grid=grid)
         case "spheres":
             found = spheres(settings.volumes, seed=0)
-        case _:
-            raise InvalidArgument("data", settings.data, "hippocampus or spheres")
+        case task:
+            place = Path(task) if Path(task).is_dir() else data_folder(folder) / task
+            if not place.is_dir():
+                raise InvalidArgument(
+                    "data", task, "hippocampus or spheres, or the folder of a Decathlon task"
+                )
+            found = decathlon(place, grid=grid, limit=settings.volumes)
     if len(found) < settings.volumes:
         raise InvalidArgument(
             "data", f"{len(found)} volumes", f"at least {settings.volumes}, what the split needs"
@@ -140,6 +173,34 @@ class PATEExperiment(Experiment[PATESettings]):
 
     name = "pate"
     quick: ClassVar = {"hippocampus": PATESettings(), "spheres": GENERATED}
+    paper: ClassVar = {
+        "Task01_BrainTumour": PAPER,
+        "hippocampus": PATESettings(steps=4_000, channels=(16, 32, 64, 128)),
+    }
+    shows: ClassVar = (
+        Shown(of="Figure 1", picture="logistic-and-normal"),
+        Shown(of="Figure 2", picture="activation"),
+        Shown(of="Results", rows="summary"),
+    )
+
+    @classmethod
+    def from_folder(cls, settings: PATESettings, folder: str) -> PATESettings:
+        """Any task of the Decathlon, by its folder; say `--grid` as well."""
+        return replace(settings, data=folder)
+
+    def expected_seconds(self) -> float:
+        """From three steps of a teacher: 32 networks a seed, and 22 for each of `few`."""
+        s = self.settings
+        trial = self.trial(0)
+        few = segmentation.soft_targets(trial.known.labels[:2], trial.classes).numpy()
+        began = time.perf_counter()
+        segmentation.train(
+            trial.fresh(), segmentation.volumes_of(trial.known.images[:2]),
+            torch.from_numpy(few), replace(s.recipe, steps=3), seed=0,
+        )  # fmt: skip
+        step = (time.perf_counter() - began) / 3
+        networks = s.seeds * (s.teachers + 24 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
+        return step * s.steps * networks
 
     @cached_property
     def volumes(self) -> Volumes:

@@ -42,6 +42,8 @@ def draw(out: Path, results: dict[str, Any], trial: Trial) -> list[Path]:
         "dice-by-method": _by_method(results),
         "dice-against-epsilon": _against_epsilon(results),
         "slices": _slices(trial, results),
+        "logistic-and-normal": _logistic_and_normal(),
+        "activation": _activation(),
     }
     return [path for name, figure in figures.items() for path in save(figure, out / name)]
 
@@ -114,6 +116,7 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
         "public labels only": trial.control(),
     }
     chosen = trial.test.take(range(min(3, len(trial.test))))
+    pictures = chosen.images if chosen.images.ndim == 4 else chosen.images[:, 0]
     maps = {"truth": chosen.labels}
     for name, network in networks.items():
         maps[name] = trial.probabilities(network, chosen.images).argmax(axis=1)
@@ -123,7 +126,7 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
         # the slice that cuts most of the labelled voxels
         k = int((chosen.labels[i] > 0).sum(axis=(1, 2)).argmax())
         for axes, (name, found) in zip(row, maps.items(), strict=True):
-            axes.imshow(chosen.images[i, k].T, cmap="gray", origin="lower")
+            axes.imshow(pictures[i, k].T, cmap="gray", origin="lower")
             _outline(axes, found[i, k], trial.classes)
             axes.set_axis_off()
             if i == 0:
@@ -136,6 +139,50 @@ def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
         f"Test volumes, a sagittal slice each: {named}; private at epsilon {epsilon:g}",
         fontsize=10, color=MUTED,
     )  # fmt: skip
+    return figure
+
+
+def _logistic_and_normal() -> Figure:
+    """Figure 1 of the appendix: densities of the logistic law and of a normal one, 8/pi."""
+    from scipy import stats
+
+    figure, ((axes,),) = panels(5.0, 3.4)
+    quiet(axes, grid="both")
+    x = np.linspace(-8.0, 8.0, 400)
+    axes.plot(x, stats.logistic.pdf(x), color="#1b6ca8", label="logistic")
+    normal = stats.norm(scale=np.sqrt(8.0 / np.pi))
+    axes.plot(x, normal.pdf(x), "--", color="#d1495b", label="normal, variance 8/pi")
+    apart = float(np.abs(stats.logistic.cdf(x) - normal.cdf(x)).max())
+    axes.set_title(
+        f"Distribution functions at most {apart:.3f} apart", loc="left", fontsize=11, color=INK
+    )
+    axes.legend(frameon=False, labelcolor=INK)
+    return figure
+
+
+def _activation(draws: int = 400_000, bins: int = 40) -> Figure:
+    """Figure 2 of the appendix: activations (l = 2) of normal inputs against a uniform ball."""
+    import torch
+
+    from privet.nets.unit_ball import UnitBall
+
+    rng = np.random.default_rng(0)
+    made = UnitBall()(torch.from_numpy(rng.normal(size=(draws, 3)))).numpy()
+    angle, radius = 2.0 * np.pi * rng.random(draws), np.sqrt(rng.random(draws))
+    uniform = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    edges = np.linspace(-1.0, 1.0, bins + 1)
+    counts = [
+        np.histogram2d(z[:, 0], z[:, 1], bins=(edges, edges), density=True)[0]
+        for z in (made, uniform)
+    ]
+    figure, (row,) = panels(9.0, 3.2, columns=3)
+    titles = ("activations of normal inputs", "uniform", "absolute difference")
+    for axes, shown, title in zip(
+        row, (*counts, np.abs(counts[0] - counts[1])), titles, strict=True
+    ):
+        axes.imshow(shown.T, origin="lower", extent=(-1, 1, -1, 1), vmin=0.0, vmax=0.5)
+        axes.set_title(title, fontsize=10, color=INK)
+        axes.set_axis_off()
     return figure
 
 

@@ -115,7 +115,7 @@ class Trial:
         """A U-Net before training, of the settings' widths unless told."""
         return segmentation.unet(
             classes=self.classes, channels=channels or self.settings.channels,
-            seed=1000 * self.seed + number,
+            seed=1000 * self.seed + number, inputs=self.public.channels,
         )  # fmt: skip
 
     def taught(
@@ -321,7 +321,7 @@ class Trial:
         def train() -> nn.Module:
             promise = train_privately(
                 start, data, recipe, budget, patches=self.settings.recipe,
-                rng=seeded(self.seed).child(name),
+                rng=seeded(self.seed).child(name), inputs=self.public.channels,
             )  # fmt: skip
             stated.write_text(json.dumps(promise.to_dict()))
             return start
