@@ -85,15 +85,19 @@ COMMON = {
     "no such file": ({"--data": "none.csv"}, "no such file: none.csv"),
     "a typo in a data set's name": ({"--data": "digit"}, "one of digits, "),
     "volumes": ({"--data": "scans"}, "volumes go through Python"),
-    "epsilon 0": ({"--epsilon": "0"}, "epsilon must be a number above 0, or several"),
-    "epsilon in words": ({"--epsilon": "little"}, "a number above 0, or several with commas, got 'little'"),
     "delta 1": ({"--delta": "1"}, "delta must be a number in"),
     "delta below 0": ({"--delta": "-1"}, "delta must be a number in"),
     "too small an epsilon for n": ({"--epsilon": "0.001"}, "for 0.001, got 0.001; noise would"),
     "more records than there are": ({"--records": "9999"}, "training records"),
     "an unknown option": ({"--epsilno": "1"}, "No such option"),
 }  # fmt: skip
+OF_COMPARING = {
+    "epsilon 0": ({"--epsilon": "0"}, "epsilon must be a number above 0, or several"),
+    "epsilon in words": ({"--epsilon": "little"}, "a number above 0, or several with commas, got 'little'"),
+}  # fmt: skip
 OF_TRAINING = {
+    "epsilon 0": ({"--epsilon": "0"}, "epsilon must be a finite number above 0"),
+    "epsilon in words": ({"--epsilon": "little"}, "not a valid float"),
     "no such ledger": ({"--ledger": "none.ledger"}, "privet ledger init"),
     "a file that is no ledger": ({"--ledger": "bounds.json"}, "not an SQLite database"),
     "a seed below 0": ({"--seed": "-1"}, "seed must be a whole number"),
@@ -156,9 +160,9 @@ def test_settings(
     refused([*command(["train", method], {}), *option.split()], "", capsys)
 
 
-@pytest.mark.parametrize("mistake", COMMON)
+@pytest.mark.parametrize("mistake", [*COMMON, *OF_COMPARING])
 def test_compare(mistake: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes, says = COMMON[mistake]
+    changes, says = (COMMON | OF_COMPARING)[mistake]
     refused(command(["compare", "--method", "dpsgd"], changes), says, capsys)
 
 
