@@ -32,7 +32,7 @@ from privet.runs.training import domain_of
 
 WHERE = Path(__file__).parents[1] / "src/privet/compare/measured.json"
 DATA = {
-    "pictures": {"mnist": 4_000, "breastmnist": 624, "digits": 1_438},
+    "pictures": {"mnist": 4_000, "breastmnist": 624, "cifar10": 3_000, "digits": 1_438},
     "table": {"adult": 32_561, "breast_cancer": 456, "blobs": 2_000},
 }
 """How many records of each are used at most."""

@@ -203,3 +203,92 @@ def test_an_interrupt_by_hand_says_how_to_go_on(
 
     for name, array in load_file(one).items():
         np.testing.assert_array_equal(array, load_file(other)[name])
+
+
+def test_a_table_takes_little_more_memory_than_its_numbers(tmp_path: Path) -> None:
+    """Thirteen times the file before, as text cells; now below three times what is kept."""
+    import tracemalloc
+
+    rows = np.random.default_rng(0).normal(size=(20_000, 10))
+    lines = [
+        ",".join(f"{v:.3f}" for v in row) + f",{'no' if row[0] < 0 else 'yes'}" for row in rows
+    ]
+    path = tmp_path / "table.csv"
+    path.write_text(",".join(f"c{j}" for j in range(10)) + ",outcome\n" + "\n".join(lines) + "\n")
+    bounds = {f"c{j}": (-5.0, 5.0) for j in range(10)}
+    tracemalloc.start()
+    try:
+        found = load_csv(path, label="outcome", classes=("no", "yes"), bounds=bounds)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    kept = found.x_train.nbytes + found.x_test.nbytes
+    assert peak < 3 * kept + 2_000_000, (peak, kept)
+
+
+def test_a_method_of_ones_own_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from privet.cli.compare import own_entrant
+
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    (tmp_path / "mine.py").write_text(code)
+    assert own_entrant(f"{tmp_path / 'mine.py'}:NearestMean").name == "nearest-mean"
+    assert own_entrant("privet.methods.dpsgd.method:LinearDPSGD").name == "dpsgd"
+    for wrong in ("nowhere.py:X", "privet.no_such:X", "privet.methods:Method2"):
+        _, err = run(capsys, "compare", "--data", "blobs", "--methods", wrong, code=2)
+        assert "--method" in err and err.count("\n") == 1
+
+
+def test_completion_and_version(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = run(capsys, "--version")
+    assert out.startswith("privet ")
+    for words, expected in (("privet tr", "train"), ("privet train adap", "adaptive-laplace")):
+        monkeypatch.setenv("_PRIVET_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        with pytest.raises(SystemExit):
+            main([])
+        assert expected in capsys.readouterr().out.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [
+    ("AdaptiveLaplaceClassifier", 0.90), ("PrivateAutoencoderClassifier", 0.90), ("DPSGDClassifier", 0.93),
+])  # fmt: skip
+def test_breast_cancer_at_epsilon_1(name: str, least: float) -> None:
+    """Mean of 8 splits; splits and noise are seeded, so there is no false alarm."""
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import train_test_split
+
+    import privet
+
+    x, y = load_breast_cancer(return_X_y=True)
+    bounds = (np.zeros(x.shape[1]), 1.2 * x.max(axis=0))
+    scores = []
+    for seed in range(8):
+        parts = train_test_split(x, y, test_size=0.25, random_state=seed)
+        clf = getattr(privet, name)(epsilon=1.0, classes=[0, 1], bounds=bounds, random_state=seed)
+        scores.append(clf.fit(parts[0], parts[2]).score(parts[1], parts[3]))
+    assert np.mean(scores) >= least, scores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace", "autoencoder"])
+def test_ultrasound_pictures_are_not_below_chance(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the method's own threshold; seeded, so there is no false alarm."""
+    from privet.data import load
+    from privet.errors import MissingFile
+
+    try:
+        load("breastmnist")
+    except MissingFile as e:
+        pytest.skip(str(e))
+    for epsilon in ("1", "4"):
+        words = ("--data", "breastmnist", "--epsilon", epsilon, "--seed", "0", "--out")
+        out, _ = run(capsys, "train", method, *words, str(tmp_path / epsilon), "--json")
+        told = json.loads(out)
+        assert told["balanced_accuracy"] >= 0.5 and told["auroc"] > 0.6
