@@ -186,6 +186,8 @@ class ResidualExperiment(Experiment[ResidualSettings]):
             lines += [
                 f"Theorem 1 at the paper's settings for {stated['of']}: epsilon "
                 f"{stated['theorem_1']:.2g}; the paper prints {stated['theorem_1_as_printed']:.2g}",
+                "its mappings and last layer by themselves: "
+                + ", ".join(f"{e:.2g}" for e in stated["theorem_1_by_layer"]),
                 f"DP-SGD at the paper's settings for {stated['of']}: epsilon "
                 f"{stated['dpsgd']:.3g}; the paper prints {stated['dpsgd_as_printed']:g}",
                 f"lower bounds that the paper prints: Strategy I {stated['lower_bound']:g}, "

@@ -74,6 +74,7 @@ def budgets(data: str) -> dict[str, Any] | None:
         "of": name,
         "delta": 1e-5,
         "theorem_1": AS_PRINTED[name].epsilon(1e-5),
+        "theorem_1_by_layer": list(AS_PRINTED[name].by_layer(1e-5, 3)),
         "theorem_1_as_printed": printed,
         "dpsgd": DPSGD[name].epsilon(1e-5),
         "dpsgd_as_printed": dpsgd,

@@ -75,6 +75,20 @@ class TheoremOne:
         """The least epsilon for which the theorem speaks at all."""
         return renyi_epsilon(self.rho, delta)
 
+    def by_layer(self, delta: float, mappings: int) -> tuple[float, ...]:
+        """What the theorem states of U^0, ..., U^(M-1) and w, each by itself.
+
+        (lambda / (i + 1) + (1 - lambda)) epsilon for U^i and the same with M + 1 for w, at the
+        lambda that makes epsilon least: (1 - lambda) epsilon = sqrt(rho L).
+
+        >>> t = TheoremOne(radius=1.0, bound=1.0, gamma=2.0, input_noise=2.0, epochs=2.0)
+        >>> [round(e, 2) for e in t.by_layer(1e-5, 3)], round(t.epsilon(1e-5), 2)
+        ([7.79, 5.59, 4.86, 4.49], 7.79)
+        """
+        counts(mappings=mappings)
+        whole, rest = self.epsilon(delta), math.sqrt(-self.rho * math.log(delta))
+        return tuple((whole - rest) / (i + 1) + rest for i in range(mappings + 1))
+
     def claim(self, delta: float) -> Guarantee:
         """The paper's statement with all that it rests on."""
         inputs = Backing.ENFORCED if self.clipped else Backing.ASSUMED
