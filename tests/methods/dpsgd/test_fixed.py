@@ -11,6 +11,7 @@ import pytest
 from privet.cli.main import main
 from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
+from privet.ledger import Ledger
 from privet.loss import SampledGaussian
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
 
@@ -27,7 +28,11 @@ def facts(epsilon: float, records: int = 1000) -> PublicFacts:
 def test_numbers_fix_the_steps_and_their_price(kind: type[LinearDPSGD | NetworkDPSGD]) -> None:
     method = kind(noise_multiplier=1.5, sample_rate=0.02, steps=40, clipping_bound=0.7)
     exact = SampledGaussian(sample_rate=0.02, noise_multiplier=1.5, steps=40).epsilon(1e-5)
-    assert method.fixed_epsilon(1000, 1e-5) == pytest.approx(exact, rel=1e-9)
+    fixed = method.fixed_epsilon(1000, 1e-5)
+    assert fixed is not None and fixed == pytest.approx(exact, rel=1e-8)
+    assert Ledger.in_memory(cap_epsilon=fixed, cap_delta=1e-5).affords(
+        method.plan(facts(fixed)).loss
+    )
     plan = method.plan(facts(exact * (1 + 1e-9)))
     assert plan.steps == 40 and set(plan.schedule.bounds) == {0.7} and plan.centre_mu == 0.0
     assert set(plan.schedule.noise_multipliers) == {1.5}

@@ -1,4 +1,4 @@
-"""The reading in which the printed gammas train: the form of its blocks."""
+"""Pre-activated blocks: the form of equation (6)."""
 
 from __future__ import annotations
 

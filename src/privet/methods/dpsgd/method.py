@@ -66,7 +66,9 @@ class _Settings:
     def fixed_epsilon(self, records: int, delta: float) -> float | None:
         """What the steps cost exactly, where settings fix their noise."""
         schedule = fixed_schedule(self, records, bound=1.0)  # the price does not depend on it
-        return None if schedule is None else schedule.loss().epsilon(delta)
+        if schedule is None:
+            return None
+        return schedule.loss().epsilon(delta) * (1.0 + 1e-9)  # a ledger rounds up what it states
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", written(self.schedule))

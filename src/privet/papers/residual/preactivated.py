@@ -1,10 +1,9 @@
-"""The reading in which the printed gammas train: residual networks with pre-activated blocks.
+"""Residual networks with pre-activated blocks, as equation (6) writes them.
 
 Equation (6) has no activation behind the sum, so x^i + F(x^i) + gamma n goes on as it is. Blocks
 that normalise and activate *inside* F have that form, and the released code of Wang, Shi and Osher
 (2019), whose ensembles the paper takes over, has them. The sum is normalised only where the next
-block reads it, and nothing fixes its scale: weights may outgrow an absolute gamma. With He et al.'s
-first blocks (a ReLU behind each sum, normalisation in front of it) gamma = 2.5 drowns the signal.
+block reads it, and nothing fixes its scale, so that weights may outgrow an absolute gamma.
 """
 
 from __future__ import annotations
