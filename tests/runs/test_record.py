@@ -336,3 +336,18 @@ def test_evidence_is_added_when_asked(tmp_path: Path, keys: tuple[Path, Path], c
     (Path(folder) / "config.json").write_text("{}")
     with pytest.raises(privet.errors.InvalidArgument, match="one that verifies"):
         add_audit(Path(folder), found)
+
+
+def test_what_is_published_is_enough(saved: tuple[Path, Path], tmp_path: Path) -> None:
+    """Model, record, card and page: whoever has these can verify them, and ask the model."""
+    folder, _ = saved
+    given = tmp_path / "given"
+    given.mkdir()
+    for name in ("model.safetensors", "guarantee.json", "README.md", "run.html"):
+        shutil.copy(folder / name, given / name)
+    found = verify(given)
+    assert found.ok and "config.json" not in found.checked
+    X = np.random.default_rng(1).uniform(size=(50, 3))
+    assert (privet.load(given).predict(X) == privet.load(folder).predict(X)).all()
+    (given / "README.md").unlink()
+    assert verify(given).problems == ("README.md is missing",)

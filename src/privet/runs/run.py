@@ -104,7 +104,7 @@ def load(folder: str | Path, *, features: Features | None = None, module: Any = 
     if module is not None:
         settings["module"] = module
     model = model_type(kind, config["method"]).from_state(load_file(folder / MODEL), settings)
-    record = read_record(folder)
+    record, metrics = read_record(folder), folder / METRICS
     claim = record["claim"]
     return Run(
         folder=folder,
@@ -113,18 +113,21 @@ def load(folder: str | Path, *, features: Features | None = None, module: Any = 
         domain=_domain(config["domain"], features),
         guarantee=Guarantee.from_dict(record["guarantee"]),
         claim=None if claim is None else Guarantee.from_dict(claim),
-        metrics=json.loads((folder / METRICS).read_text()),
+        metrics=json.loads(metrics.read_text()) if metrics.exists() else {},
         record=record,
     )
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a run of this version."""
+    """config.json of a run of this version; what the model has of it, where only that was given.
+
+    Where the records lie is in config.json alone, which their owner may keep.
+    """
     path = folder / CONFIG
-    if not path.exists():
+    if not path.exists() and not (folder / MODEL).exists():
         raise MissingFile(path, "give the folder of a finished `privet train` run")
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text() if path.exists() else _packed_config(folder))
     except ValueError as e:
         raise InvalidArgument("config.json", str(path), "JSON", str(e)) from None
     if not isinstance(config, dict) or "method" not in config:
@@ -136,6 +139,13 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"privet {made} made it: train it again, or read it with that version",
         )  # fmt: skip
     return config
+
+
+def _packed_config(folder: Path) -> str:
+    from safetensors import safe_open
+
+    with safe_open(folder / MODEL, framework="np") as file:
+        return str((file.metadata() or {}).get("privet", "{}"))
 
 
 def _domain(d: dict[str, Any], features: Features | None) -> Domain:

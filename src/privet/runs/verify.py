@@ -32,6 +32,8 @@ from privet.runs.record import (
 )
 from privet.runs.signature import signature_problem
 
+KEPT = (CONFIG, METRICS)
+"""What the owner of the records may keep: who is given the rest can verify that."""
 CLOSE = 1e-9
 """How far a recomputed epsilon may be from the stated one, on another processor."""
 
@@ -80,7 +82,7 @@ def verify(
         )
         return Verified(folder=folder, checked=("record",), problems=tuple(problems))
     problems += _own(record)
-    checked += list(record["files"])
+    checked += [name for name in record["files"] if (folder / name).exists()]
     problems += _files(folder, record)
     if record.get("signature") is not None or key is not None:
         checked.append("signature")
@@ -122,7 +124,8 @@ def _files(folder: Path, record: Record) -> Iterator[str]:
     for name, digest in record["files"].items():
         path = folder / name
         if not path.exists():
-            yield f"{name} is missing"
+            if name not in KEPT:
+                yield f"{name} is missing"
         elif file_digest(path) != digest:
             what = "the model" if name == MODEL else "the file"
             yield f"{name} is not {what} of this record: its content is another"
