@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,24 +21,20 @@ def over_epsilon(rows: Sequence[Row]) -> Figure:
     epsilons = sorted({row["epsilon"] for row in rows})
     low, high = epsilons[0] / 1.15, epsilons[-1] * 1.15
     floor = min(row["accuracy_low"] for row in rows if row["method"] in shown)
-    bottom = max(0.0, floor - 0.03)
-    step = (1.0 - bottom) / 5
+    bottom = max(0, math.floor(10 * floor - 0.3))
     x = Axis(low=low, high=high, log=True, ticks=[(e, f"{e:g}") for e in epsilons], label="epsilon")
-    y = Axis(
-        low=bottom,
-        high=1.0,
-        ticks=[(bottom + k * step, f"{bottom + k * step:.0%}") for k in range(6)],
-        label="accuracy",
-    )
+    ticks = [(k / 10, f"{k * 10}%") for k in range(bottom, 11)]
+    y = Axis(low=bottom / 10, high=1.0, ticks=ticks, label="accuracy")
     marks, lines, named = [], [], []
     for k, method in enumerate(shown, 1):
         colour = PALETTE[(k - 1) % len(PALETTE)]
         mine = [row for row in rows if row["method"] == method]
+        aside = 1.012 ** (k - (len(shown) + 1) / 2)  # spreads of one budget stand side by side
         points = [(row["epsilon"], row["accuracy"]) for row in mine]
         lines.append(Line(points=points, name=method, colour=colour, dashed=k > len(PALETTE)))
         lines += [
             Line(
-                points=[(r["epsilon"], r["accuracy_low"]), (r["epsilon"], r["accuracy_high"])],
+                points=[(aside * r["epsilon"], r[f"accuracy_{end}"]) for end in ("low", "high")],
                 name=f"{method}: worst to best of {r['seeds']} seeds", colour=colour, width=1.2,
             )
             for r in mine
