@@ -125,14 +125,15 @@ def _command(name: str) -> Any:
     kind = method_type(name)
     own = parameters_of(kind)
     reading = [] if kind.files is None else parameters_of(kind.files)
-    common = inspect.signature(shared, eval_str=True).parameters
+    common = dict(inspect.signature(shared, eval_str=True).parameters)
+    its_own = {p.name: common.pop(p.name).default for p in reading if p.name in common}
 
     def run(**given: Any) -> None:
         with one_line_errors():
             settings = given_settings(kind, {p.name: given.pop(p.name) for p in own})
             told = {p.name: given.pop(p.name) for p in reading}
             files = None if kind.files is None else kind.files(**given_settings(kind.files, told))
-            train(kind, settings, files, **given)
+            train(kind, settings, files, **its_own, **given)
 
     told: Any = run
     told.__doc__ = inspect.getdoc(kind)

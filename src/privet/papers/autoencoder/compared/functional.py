@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import premises
 from privet.bounds import Bounded, Moments, Quadratic, Sensitivity, moments, user_weights
-from privet.guarantee import Guarantee, Unit
-from privet.ledger import Ledger
-from privet.mechanisms import Laplace
+from privet.guarantee import Unit
 from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
-from privet.noise import Source, secure, seeded
+from privet.methods.autoencoder.behaviour.model import sigmoid
 from privet.papers.autoencoder.compared.regression import (
+    PrivateRegression,
     check_before,
     columns,
-    unit_named,
 )
-from privet.papers.checks import positive
 
 Array = NDArray[np.float64]
 
 
 @final
-class FunctionalMechanism(BehaviourModel):
+class FunctionalMechanism(PrivateRegression):
     """FM (Zhang, Zhang, Xiao, Yang and Winslett 2012): order-2 logistic loss, Laplace noise.
 
     With ||x||_2 <= 1 a row contributes (1/2 - y) x and x x^T / 8. The paper bounds every |x_j| by 1
@@ -39,26 +35,10 @@ class FunctionalMechanism(BehaviourModel):
     who is in nobody else's rows: friends are not used) or per tuple.
     """
 
-    guarantee_: Guarantee
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        unit: str = "user",
-        tight: bool = False,
-        all_columns: bool = False,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        positive(epsilon=epsilon)
-        self.epsilon = epsilon
-        self.unit = unit_named(unit)
+    def __init__(self, *, tight: bool = False, all_columns: bool = False, **budget: Any) -> None:
+        super().__init__(**budget)
         self.tight = tight
         self.columns = Examples.own if all_columns else columns
-        self.ledger = ledger
-        self.random_state = random_state
-        self.claim_ = None
 
     def fit(self, examples: Examples) -> Self:
         """Release the coefficients and solve."""
@@ -72,16 +52,12 @@ class FunctionalMechanism(BehaviourModel):
         gram, cross = shape.unpack(summed.value)
         packed = np.concatenate([cross[:, 0] / 2.0, gram[np.triu_indices(d)] / 8.0])
         bounded = self._bounded(packed, d)
-        mechanism = Laplace.for_budget(bounded, epsilon=self.epsilon)
-        rng = source(self.random_state)
-        noisy = mechanism.release(bounded, rng=rng, ledger=self.ledger, what="FM")
-        stated = mechanism.loss(bounded).guarantee(0.0, theorem=mechanism.theorem, unit=self.unit)
-        self.guarantee_ = stated
+        noisy, scale, _ = self.released(bounded, "FM")
         upper = np.zeros((d, d))
         upper[np.triu_indices(d)] = noisy[d:]
         matrix = upper + np.triu(upper, 1).T
         loss = Quadratic(curvature=2.0 * matrix, linear=noisy[:d, None])
-        self.weights_ = loss.minimum(ridge=2.0 * 4.0 * math.sqrt(2.0) * mechanism.scale)[:, 0]
+        self.weights_ = loss.minimum(ridge=2.0 * 4.0 * math.sqrt(2.0) * scale)[:, 0]
         return self
 
     def _bounded(self, packed: Array, d: int) -> Bounded:
@@ -107,8 +83,3 @@ class FunctionalMechanism(BehaviourModel):
 def _rows(x: Array) -> Array:
     """Columns in [-1, 1] divided by sqrt(d): length at most 1."""
     return np.asarray(np.clip(x, -1.0, 1.0) / math.sqrt(x.shape[1]) * (1.0 - 2.0**-30))
-
-
-def source(seed: int | None) -> Source:
-    """Secret noise without a seed."""
-    return secure() if seed is None else seeded(seed)

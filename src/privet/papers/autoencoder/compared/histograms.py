@@ -11,45 +11,23 @@ from numpy.typing import NDArray
 
 from privet import premises
 from privet.bounds import Bounded, Sensitivity
-from privet.guarantee import Guarantee
-from privet.ledger import Ledger
-from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
+from privet.methods.autoencoder.behaviour.model import sigmoid
 from privet.noise import Source
-from privet.papers.autoencoder.compared.functional import source
 from privet.papers.autoencoder.compared.regression import (
+    PrivateRegression,
     check_before,
     columns,
     logistic_regression,
     public_weight,
-    unit_named,
     weights_for,
 )
-from privet.papers.checks import positive
 
 Array = NDArray[np.float64]
 
 
-class _HistogramModel(BehaviourModel):
+class _HistogramModel(PrivateRegression):
     """Noisy counts of cells (columns cut into equal bins, times the status), then a regression."""
-
-    guarantee_: Guarantee
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        unit: str = "user",
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        positive(epsilon=epsilon)
-        self.epsilon = epsilon
-        self.unit = unit_named(unit)
-        self.ledger = ledger
-        self.random_state = random_state
-        self.claim_ = None
 
     @abstractmethod
     def _grid(self, weight: int, available: int) -> tuple[int, int]:
@@ -65,13 +43,8 @@ class _HistogramModel(BehaviourModel):
         x = columns(examples)
         self.used_, self.bins_ = self._grid(public_weight(examples, self.unit), x.shape[1])
         counts = self._histogram(x[:, : self.used_], examples)
-        mechanism = Laplace.for_budget(counts, epsilon=self.epsilon)
-        rng = source(self.random_state)
-        noisy = mechanism.release(counts, rng=rng, ledger=self.ledger, what=type(self).__name__)
-        self.guarantee_ = mechanism.loss(counts).guarantee(
-            0.0, theorem=mechanism.theorem, unit=self.unit
-        )
-        weights = self._synthetic(noisy, mechanism.scale, rng.child("sampling"))
+        noisy, scale, rng = self.released(counts, type(self).__name__)
+        weights = self._synthetic(noisy, scale, rng.child("sampling"))
         places = np.indices([self.bins_] * self.used_).reshape(self.used_, -1).T
         centres = (2.0 * places + 1.0) / self.bins_ - 1.0
         rows = np.repeat(centres, 2, axis=0)

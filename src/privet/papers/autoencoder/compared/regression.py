@@ -11,13 +11,49 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.bounds import user_weights
+from privet.bounds import Bounded, user_weights
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Unit
+from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import Ledger
+from privet.mechanisms import Laplace
 from privet.methods.autoencoder.behaviour.examples import Examples
+from privet.methods.autoencoder.behaviour.model import BehaviourModel
+from privet.noise import Source
+from privet.noise.source import source_of
+from privet.papers.checks import positive
 
 Array = NDArray[np.float64]
+
+
+class PrivateRegression(BehaviourModel):
+    """What FM, DPME and FP share: a pure budget, for users or for tuples."""
+
+    guarantee_: Guarantee
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        unit: str = "user",
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        positive(epsilon=epsilon)
+        self.epsilon = epsilon
+        self.unit = unit_named(unit)
+        self.ledger = ledger
+        self.random_state = random_state
+        self.claim_ = None
+
+    def released(self, sums: Bounded, what: str) -> tuple[Array, float, Source]:
+        """Sums with Laplace noise for the whole budget, its scale, and where it came from."""
+        mechanism = Laplace.for_budget(sums, epsilon=self.epsilon)
+        rng = source_of(self.random_state)
+        noisy = mechanism.release(sums, rng=rng, ledger=self.ledger, what=what)
+        self.guarantee_ = mechanism.loss(sums).guarantee(
+            0.0, theorem=mechanism.theorem, unit=self.unit
+        )
+        return noisy, mechanism.scale, rng
 
 
 def columns(examples: Examples) -> Array:
