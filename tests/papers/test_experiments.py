@@ -116,6 +116,24 @@ def test_the_command_has_an_option_for_each_setting_with_help(
         assert run(word, "1")[0] == 2
 
 
+def test_the_papers_scale_says_first_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("privet.cli.reproduce.EXPERIMENTS", {"toy": ""})
+    monkeypatch.setattr("privet.cli.reproduce.experiment_named", lambda name: Toy)
+    monkeypatch.setattr(Toy, "paper", {"one": ToySettings(numbers=(1, 2, 3))})
+    told = []
+    for seconds in (5 * 86_400.0, 7_000.0, 30.0):
+        monkeypatch.setattr(Toy, "expected_seconds", lambda self, s=seconds: s)
+        with pytest.raises(SystemExit) as leaving:
+            main(["reproduce", "toy", "--paper", "--out", str(tmp_path)])
+        out, error = capsys.readouterr()
+        assert leaving.value.code == 0 and out.startswith("1 4 9\n")
+        told.append(error.partition(";")[0])
+    start = "expected on this machine: "
+    assert told == [f"{start}5 days", f"{start}117 minutes", f"{start}30 seconds"]
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_paper_starts_from_settings_of_its_data(name: str) -> None:
     kind = experiment_named(name)

@@ -13,6 +13,7 @@ from privet.papers.tight_privacy_cost.experiment import (
 )
 
 
+@pytest.mark.slow
 def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
     settings = TightPrivacyCostSettings(
         sample_rates=(0.01,), noise_multipliers=(4.0, 1.0), steps=(10_000,), canaries=0
