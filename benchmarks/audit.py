@@ -21,12 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from privet.audit import Finding, OneRunAudit
+from privet.audit import (
+    Finding,
+    OneRunAudit,
+    shift_one_run_bound,
+    trade_off_one_run_bound,
+)
 from privet.data import load
+from privet.mechanisms import transcript
 from privet.methods.catalogue import method_names, method_type
 from privet.methods.dpsgd import audit as dpsgd
 from privet.methods.dpsgd import loop
 from privet.methods.dpsgd.canaries import fair_coins
+from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.replay import audit_method, small_facts
 from privet.noise import seeded
@@ -78,6 +85,29 @@ def one_run(runs: int) -> Iterator[Row]:
                 "held": None if least is None else bool(values.mean() >= least),
                 "seconds": round(seconds, 2),
             }
+
+
+def many_canaries(runs: int) -> Iterator[Row]:
+    """100,000 canaries and 1,000 guesses in one run, or the scores of all of them."""
+    canaries, guesses, target, found = 100_000, 1_000, digits(1.0, 20, 2.5), []
+    began = time.perf_counter()
+    for i in range(runs):
+        coins = fair_coins(canaries, seeded(i))
+        seen = target.run(coins, seeded(i).child("run"))
+        counted = OneRunAudit(guesses=guesses, rule=trade_off_one_run_bound)
+        whole = shift_one_run_bound(np.asarray(seen.scores), coins, delta=DELTA, alpha=0.05)
+        found.append((counted.bound(seen.scores, coins), whole))
+    for k, (name, least) in enumerate((("whole curve", 5.0), ("all scores, parametric", 6.5))):
+        values = np.array(found)[:, k]
+        yield {
+            "case": f"one run, {canaries:,} canaries, {name}, mean of {runs}",
+            "proved": seen.training.guarantee.epsilon,
+            "audited": float(values.mean()),
+            "spread": float(values.std()),
+            "at_least": least,
+            "held": bool(values.mean() >= least),
+            "seconds": round((time.perf_counter() - began) / runs, 2),
+        }
 
 
 def per_step(runs: int) -> Iterator[Row]:
@@ -139,12 +169,54 @@ def _with_noise(real: Callable[..., float], factor: float) -> Callable[..., floa
     return release
 
 
+def mutants(runs: int) -> Iterator[Row]:
+    """Bugs of a whole training, and what the audit of all releases sees of them, alone."""
+    real, drawn, batch = loop.release_sum_, PoissonSampler.indices, [1.0]
+
+    def counted(sampler: PoissonSampler, step: int) -> Any:
+        found = drawn(sampler, step)
+        batch[0] = max(1, len(found)) / sampler.expected_batch(step)
+        return found
+
+    def by_batch(flat: Any, **rest: Any) -> float:
+        flat /= batch[0]  # as if the mean were taken over those who came
+        return real(flat, **rest)
+
+    def shuffled(sampler: PoissonSampler, step: int) -> Any:
+        """Every record in so many of four steps, in random order."""
+        turns = round(float(sampler.rates[0]) * 4)
+        order = np.array([sampler._rng.child("turn", k).sample(4, turns) for k in range(sampler.n)])
+        there = (order == step % 4).any(axis=1)
+        if (place := transcript.included()) is not None:
+            there[place] = True
+        return np.flatnonzero(there)
+
+    cases: tuple[tuple[str, Any, Any], ...] = (
+        ("none", real, drawn),
+        ("5% less noise", _with_noise(real, 0.95), drawn),
+        ("half the noise", _with_noise(real, 0.5), drawn),
+        ("sums over the actual batch", by_batch, counted),
+        ("twice the sum", lambda flat, **rest: real(flat.mul_(2.0), **rest), drawn),
+        ("shuffling, accounted as Poisson", real, shuffled),
+    )
+    method = method_type("dpsgd-network")(steps=8, sample_rate=0.5, learning_rate=1e-3)
+    facts = small_facts(method, epsilon=1.0, delta=DELTA)
+    try:
+        for name, release, indices in cases:
+            loop.release_sum_, PoissonSampler.indices = release, indices  # type: ignore[method-assign]
+            yield _row(f"mutant: {name}", audit_method(method, facts, rng=seeded(0)))
+    finally:
+        loop.release_sum_, PoissonSampler.indices = real, drawn  # type: ignore[method-assign]
+
+
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], ...]] = {
     "dpsgd": (one_run, per_step),
+    "many-canaries": (many_canaries,),
     "closed-form": (closed_form,),
     "many-runs": (many_runs,),
     "methods": (methods,),
     "bugs": (bugs,),
+    "mutants": (mutants,),
 }
 
 

@@ -137,7 +137,7 @@ def opacus(version: str) -> Iterator[Entry]:
     steps, noise = 4, 8.0
     proved = losses.Gaussian(mu=steps**0.5 / noise).epsilon(DELTA)
 
-    def run(z: float) -> Callable[[bool, Source], None]:
+    def run(z: float) -> Callable[[bool, Source], object]:
         return lambda inside, rng: _opacus_steps(inside, rng, z, steps)
 
     seen = audit_releases(

@@ -44,7 +44,7 @@ from privet.mechanisms import DiscreteGaussian, Gaussian, Laplace, RandomisedRes
 from privet.mechanisms.transcript import Released, Transcript
 from privet.noise import Source, seeded
 
-Run = Callable[[bool, Source], None]
+Run = Callable[[bool, Source], object]
 """Whether the record is there, and noise: make all releases, by the code that makes them."""
 
 CONFIDENCE = 0.99
