@@ -43,7 +43,7 @@ Array = NDArray[Any]
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """A method and a budget; after `fit` a model and what is promised, claimed and charged for it.
 
-    - `method`: how to train, such as `privet.methods.LinearDPSGD()`.
+    - `method`: how to train, such as `privet.dpsgd.LinearDPSGD()`.
     - `epsilon`, `delta`: the budget, all of which is spent.
     - `bounds`: what is publicly known of the columns: a pair (low, high), each a number or one a
       column; a dict of pairs by the names of a frame's columns; or a number that bounds the length
@@ -73,7 +73,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _method(self) -> Method[Any]:
         if not isinstance(self.method, Method):
             raise InvalidArgument(
-                "method", self.method, "a method", "such as privet.methods.LinearDPSGD()"
+                "method", self.method, "a method", "such as privet.dpsgd.LinearDPSGD()"
             )
         return self.method
 

@@ -28,7 +28,7 @@ def _chosen(estimator: Any) -> Method[Any]:
 class DPSGDClassifier(PrivateClassifier):
     """A classifier trained by DP-SGD: a linear softmax after a private mean, or your own `module`.
 
-    See `PrivateClassifier` and `privet.methods.LinearDPSGD` for the settings; `module` may be any
+    See `PrivateClassifier` and `privet.dpsgd.LinearDPSGD` for the settings; `module` may be any
     torch module with one logit a class (`privet.methods.NetworkDPSGD`).
 
     **Guarantee**: `guarantee_`. What the paper's closed form states is in `claim_`.
