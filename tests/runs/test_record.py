@@ -22,6 +22,7 @@ from privet.loss import Gaussian, SampledGaussian
 from privet.report.registry import UNSAID, entry, to_yaml
 from privet.runs import verify
 from privet.runs.evidence import add_audit
+from privet.runs.folder import write_record
 from privet.runs.record import curve, digest_of, most_true_positives, read_record, sealed
 from privet.runs.signature import sign
 
@@ -173,6 +174,33 @@ def test_a_record_that_keeps_silent_about_the_model(saved: tuple[Path, Path]) ->
     files = {k: v for k, v in record["files"].items() if k != "model.safetensors"}
     rewrite(folder / "guarantee.json", **sealed(record, files))
     assert verify(folder).problems == ("guarantee.json does not say what model.safetensors is",)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "told"),
+    [
+        (("status",), "release", "is marked 'release'"),
+        (("guarantee", "release"), True, "is marked 'EXPERIMENT"),
+        (("curve", "points", 3, "epsilon"), 0.01, "has a curve below"),
+        (("attacker", 0, "true_positive_rate_at_most"), 0.0, "a weaker attacker"),
+        (("curve", "points", 0, "delta"), None, "not the whole record"),
+        (("mechanism",), None, "not the whole record"),
+    ],
+)
+def test_what_does_not_follow_from_the_rest(
+    tmp_path: Path, where: tuple[Any, ...], value: Any, told: str
+) -> None:
+    """Attack: change one thing in the record of an experiment, write card and page, seal anew."""
+    folder = fitted(random_state=0).save(tmp_path / "run")
+    record = part = read_record(folder)
+    for name in where[:-1]:
+        part = part[name]
+    part[where[-1]] = value
+    if told.startswith("not the"):
+        rewrite(folder / "guarantee.json", **sealed(record, record["files"]))
+    else:
+        write_record(folder, record)
+    assert any(told in p for p in verify(folder).problems)
 
 
 def test_honest_runs_verify_whatever_is_said(tmp_path: Path) -> None:

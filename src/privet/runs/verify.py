@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, final
 
 from privet.errors import LedgerError, MissingFile, PrivetError
-from privet.guarantee import Guarantee
+from privet.guarantee import EXPERIMENT, Guarantee
 from privet.ledger import Ledger
 from privet.loss import compose
 from privet.runs.folder import CARD, CONFIG, DATA_KEY, METRICS, MODEL, PAGE, told_by
@@ -28,6 +28,7 @@ from privet.runs.record import (
     file_digest,
     loss_of,
     made_by,
+    most_true_positives,
     read_record,
 )
 from privet.runs.signature import signature_problem
@@ -81,9 +82,13 @@ def verify(
             "`privet record migrate FOLDER` seals it as it is now"
         )
         return Verified(folder=folder, checked=("record",), problems=tuple(problems))
-    problems += _own(record)
+    try:
+        problems += _own(record)
+        problems += _files(folder, record)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as e:
+        broken = f"{GUARANTEE} is not the whole record of a run: {type(e).__name__}, {e}"
+        return Verified(folder=folder, checked=("record",), problems=(*problems, broken))
     checked += [name for name in record["files"] if (folder / name).exists()]
-    problems += _files(folder, record)
     if record.get("signature") is not None or key is not None:
         checked.append("signature")
         problem = signature_problem(record, key)
@@ -109,6 +114,18 @@ def _own(record: Record) -> Iterator[str]:
             f"{GUARANTEE} states epsilon {stated.epsilon:.4g}, its loss costs "
             f"{loss.epsilon(stated.delta):.4g}"
         )
+    status = "release" if stated.release else EXPERIMENT
+    if (record["status"], record["guarantee"].get("release", stated.release)) != (
+        status, stated.release,
+    ):  # fmt: skip
+        yield f"{GUARANTEE} is marked {record['status']!r}, and its premises make it {status!r}"
+    points = [(float(p["epsilon"]), float(p["delta"])) for p in record["curve"]["points"]]
+    if loss is not None and any(loss.epsilon(d) > e * (1.0 + CLOSE) for e, d in points):
+        yield f"{GUARANTEE} has a curve below what its loss costs"
+    for a in record["attacker"]:
+        most = most_true_positives(points, a["false_positive_rate"])
+        if a["true_positive_rate_at_most"] < most * (1.0 - CLOSE):
+            yield f"{GUARANTEE} promises a weaker attacker than its curve does"
 
 
 def _files(folder: Path, record: Record) -> Iterator[str]:
