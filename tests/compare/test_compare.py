@@ -122,14 +122,16 @@ def test_every_system_is_there_with_its_baselines() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.name)
-def test_a_cell_run_again_is_the_same_release(entrant: Entrant) -> None:
+def test_a_cell_run_again_is_the_same_release(entrant: Entrant, tmp_path: Path) -> None:
     """All noise and all weights come from the cell's seed; what is charged is what is proved."""
     bench = Bench(dataset=load("blobs").subset(600), epsilon=1.0, delta=1e-5)
     terms = {"adjacency": entrant.adjacency, "unit": entrant.unit, "protects": entrant.protects}
     found = []
     for _ in range(2):
         ledger = Ledger.in_memory(cap_epsilon=math.inf, cap_delta=bench.delta, **terms)
-        row = trial(entrant, bench, 3, ledger if entrant.charged else None)
+        row = trial(
+            entrant, bench, 3, ledger if entrant.charged else None, references=0, kept=tmp_path
+        )
         found.append((row["right"], row["attack"]["auc"], ledger.spent()))
     assert found[0] == found[1]
     if entrant.charged:
