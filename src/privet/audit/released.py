@@ -47,7 +47,7 @@ from privet.noise import Source, seeded
 Run = Callable[[bool, Source], object]
 """Whether the record is there, and noise: make all releases, by the code that makes them."""
 
-CONFIDENCE = 0.99
+CONFIDENCE = 0.999
 """Of the lower bound: every method is audited often, and a false alarm is dear."""
 FEWEST = 50
 """Runs a side at least, however many releases each of them makes."""

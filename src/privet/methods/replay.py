@@ -27,7 +27,7 @@ from privet.methods.contract import Method, Model, Plan, Spending, Worst
 from privet.methods.promise import Trained, train
 from privet.noise import Source, seeded
 
-TRIALS = 200
+TRIALS = 400
 """Runs a side of an audit; fewer where each run makes many releases."""
 SLACK = 1.0 + 2.0**-20
 """For the arithmetic of the comparison itself, in float64."""
