@@ -64,8 +64,8 @@ def planned(
         if not anyway:
             raise InvalidArgument(
                 "delta", delta, f"below 1/n, {1.0 / facts.records:.3g} for {facts.records} records",
-                "publishing one record at random would keep such a promise; `anyway` trains all "
-                "the same, and marks it",
+                "publishing one record at random would keep such a promise; anyway=True (--anyway) "
+                "trains all the same, and marks it",
             )  # fmt: skip
         stated = (*stated, premises.large_delta(delta, facts.records))
     about = {p.about for p in stated}

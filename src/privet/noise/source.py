@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from fractions import Fraction
 from typing import Any, final
@@ -202,7 +203,9 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
     return exact
 
 
-def source_of(random_state: int | Source | np.random.RandomState | None) -> Source:
+def source_of(
+    random_state: int | Source | np.random.RandomState | np.random.Generator | None,
+) -> Source:
     """The noise source that an estimator's `random_state` stands for: secret noise for None.
 
     >>> source_of(7).secret, source_of(None).secret
@@ -214,4 +217,11 @@ def source_of(random_state: int | Source | np.random.RandomState | None) -> Sour
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return seeded(int(random_state.randint(2**31)))
-    return seeded(int(random_state))
+    if isinstance(random_state, np.random.Generator):
+        return seeded(int(random_state.integers(2**31)))
+    try:
+        return seeded(operator.index(random_state))
+    except TypeError:
+        raise InvalidArgument(
+            "random_state", random_state, "None for secret noise, a whole number, or a Source"
+        ) from None
