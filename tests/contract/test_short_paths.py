@@ -14,9 +14,9 @@ import pytest
 from privet.methods.catalogue import _MODELS, _OWN
 from tests.contract.test_every_method import CLASSIFIERS, fit, rows
 
-EDGES = 200
+EDGES = 225
 """167 were counted when the contract was planned (146 by this script). The plan is half of that;
-what was added since, above all the ledger's lock and the checks of every step, went the other way.
+what was added since (the ledger's lock, the checks of every step, the record) went the other way.
 This holds the line until it falls."""
 
 
