@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -280,3 +282,19 @@ def test_a_record_does_not_change_how_others_are_rounded(monkeypatch) -> None:
     for k in (1, 2, 5, 100, 137, 162, 163, 256, 299):
         assert np.array_equal(summed(slice(k)), every[:k])
         assert np.array_equal(summed(slice(k, None)), every[k:])
+
+
+def test_a_paid_release_is_not_lost_to_the_fast_decomposition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LAPACK's gesdd gave up on a finite 500 x 500 matrix of MNIST, after the budget was spent."""
+
+    def gives_up(*_: Any, **__: Any) -> Any:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr(np.linalg, "svd", gives_up)
+    x = np.random.default_rng(0).uniform(size=(200, 4))
+    clf = PrivateAutoencoderClassifier(
+        epsilon=2.0, layers=(2,), bounds=(0, 1), classes=[False, True], random_state=0
+    ).fit(x, x[:, 0] > 0.5)
+    assert np.isfinite(clf.predict_proba(x)).all()

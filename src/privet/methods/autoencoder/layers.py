@@ -23,6 +23,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from privet import _check, chosen
 from privet._exact import Product, tanh
@@ -179,7 +180,9 @@ class Learner:
         ridge = self.ridge * found.ridge + 1e-9
         cross = cross[:-1] - np.outer(beside, cross[-1]) / total
         decoder = (vectors.T @ cross) / (values + ridge)[:, None]  # in the eigenbasis of A'
-        _, sizes, right = np.linalg.svd(np.sqrt(values)[:, None] * decoder, full_matrices=False)
+        _, sizes, right = linalg.svd(  # not numpy's gesdd, which fails on some finite matrices
+            np.sqrt(values)[:, None] * decoder, full_matrices=False, lapack_driver="gesvd"
+        )
         records = total * (LENGTH / CONSTANT) ** 2
         variance = np.square(sizes[: self.units]) / records
         noise = ridge * LENGTH**2 / records
