@@ -14,7 +14,6 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from privet import chosen
 from privet.bounds import Quadratic, cross_entropy, squared_error
@@ -62,7 +61,7 @@ class ClassMeans:
     def span(self, size: int) -> Array:
         """An orthonormal basis of the leading `size` directions that tell the means apart."""
         gaps = (self.means - self.centre[:, None]) * np.sqrt(self.shares)
-        left, _, _ = linalg.svd(gaps, full_matrices=False, lapack_driver="gesvd")
+        left, _, _ = np.linalg.svd(gaps, full_matrices=False)
         return np.asarray(left[:, :size])
 
     @property

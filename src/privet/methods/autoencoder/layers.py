@@ -180,9 +180,7 @@ class Learner:
         ridge = self.ridge * found.ridge + 1e-9
         cross = cross[:-1] - np.outer(beside, cross[-1]) / total
         decoder = (vectors.T @ cross) / (values + ridge)[:, None]  # in the eigenbasis of A'
-        _, sizes, right = linalg.svd(  # not numpy's gesdd, which fails on some finite matrices
-            np.sqrt(values)[:, None] * decoder, full_matrices=False, lapack_driver="gesvd"
-        )
+        sizes, right = _right_vectors(np.sqrt(values)[:, None] * decoder)
         records = total * (LENGTH / CONSTANT) ** 2
         variance = np.square(sizes[: self.units]) / records
         noise = ridge * LENGTH**2 / records
@@ -197,3 +195,12 @@ class Learner:
             radius=math.sqrt(self.looseness * spread),
             activation=self.activation,
         )
+
+
+def _right_vectors(a: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Singular values and right vectors; where LAPACK's fast way gives up, by the slow one."""
+    try:
+        _, sizes, right = np.linalg.svd(a, full_matrices=False)
+    except np.linalg.LinAlgError:  # gesdd fails on some finite matrices, and the budget is spent
+        _, sizes, right = linalg.svd(a, full_matrices=False, lapack_driver="gesvd")
+    return sizes, right
