@@ -7,6 +7,7 @@ roundoff, m the examples of a micro-batch, N the most records that a run is made
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -30,17 +31,17 @@ FIRST_MICRO_BATCH = 32
 """Examples of the very first micro-batch, where the size is to follow from the model's shapes."""
 
 
-class Summation:
+class Summation(ABC):
     """A way to add up the contributions of a step, with what it may be off by."""
 
+    @abstractmethod
     def room(self) -> float:
         """E with ||S - S'|| <= C (1 + E) for the computed sums S, S' of neighbours."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def premises(self) -> tuple[Premise, ...]:
         """What `room` rests on."""
-        raise NotImplementedError
 
 
 @final
