@@ -58,20 +58,25 @@ def test_no_run_is_overwritten(tmp_path):
     assert "no run to resume" in train(tmp_path / "other", "--seed", "1", "--resume", code=2)
 
 
-@pytest.mark.slow
-def test_resume_after_a_crash(tmp_path, monkeypatch):
-    """Killed in mid-run: the same model as without, and no step charged twice."""
-    whole = train(tmp_path / "whole", "--seed", "1")
+def interrupt(monkeypatch, *, at):
+    """Ctrl-C in the middle of a training, at that sum of gradients."""
     real = method_module.add_softmax
     calls = []
 
     def fails(*a):
         calls.append(1)
-        if len(calls) == 12:
+        if len(calls) == at:
             raise KeyboardInterrupt
         return real(*a)
 
     monkeypatch.setattr(method_module, "add_softmax", fails)
+
+
+@pytest.mark.slow
+def test_resume_after_a_crash(tmp_path, monkeypatch):
+    """Killed in mid-run: the same model as without, and no step charged twice."""
+    whole = train(tmp_path / "whole", "--seed", "1")
+    interrupt(monkeypatch, at=12)
     crashed = runner.invoke(app, [*COMMAND, "--out", str(tmp_path / "run"), "--seed", "1"])
     assert crashed.exit_code != 0
     assert "another seed" in train(tmp_path / "run", "--seed", "2", "--resume", code=2)
@@ -83,16 +88,7 @@ def test_resume_after_a_crash(tmp_path, monkeypatch):
 
 
 def test_secure_resume_pays_again_and_keeps_the_promise(tmp_path, monkeypatch):
-    real = method_module.add_softmax
-    calls = []
-
-    def fails(*a):
-        calls.append(1)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-        return real(*a)
-
-    monkeypatch.setattr(method_module, "add_softmax", fails)
+    interrupt(monkeypatch, at=12)
     assert runner.invoke(app, [*COMMAND, "--out", str(tmp_path)]).exit_code != 0
     again = train(tmp_path, "--resume")
     assert again["stopped_early"] and again["guarantee"]["epsilon"] <= 2.0
@@ -102,16 +98,7 @@ def test_a_resumed_run_stops_at_the_budget_asked_for(tmp_path, monkeypatch):
     """Also where the ledger would have more: it paid again for what was lost, and ends earlier."""
     path = tmp_path / "budget.ledger"
     Ledger.create(path, cap_epsilon=10, cap_delta=1e-5)
-    real = method_module.add_softmax
-    calls = []
-
-    def fails(*a):
-        calls.append(1)
-        if len(calls) == 12:
-            raise KeyboardInterrupt
-        return real(*a)
-
-    monkeypatch.setattr(method_module, "add_softmax", fails)
+    interrupt(monkeypatch, at=12)
     out = ["--out", str(tmp_path / "run"), "--ledger", str(path)]
     assert runner.invoke(app, [*COMMAND, *out]).exit_code != 0
     result = runner.invoke(app, [*COMMAND[:-1], *out, "--resume"])

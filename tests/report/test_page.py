@@ -241,19 +241,28 @@ def test_the_page_of_a_run_in_a_real_browser(width: int, of_one_run: Path) -> No
         assert fact in shown, shown[-500:]
 
 
+def printed(page: Path, folder: Path) -> bytes:
+    """The PDF of a page, by a reader who prefers dark."""
+    made = folder / "page.pdf"
+    subprocess.run(
+        [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
+         "--no-pdf-header-footer", page.as_uri()],
+        capture_output=True, timeout=120, check=True,
+    )  # fmt: skip
+    return made.read_bytes()
+
+
+def sheets(paper: bytes) -> int:
+    """How many pages a PDF has."""
+    return len(re.findall(rb"/Type\s*/Page\b(?!s)", paper))
+
+
 @in_a_browser
 def test_the_page_of_a_run_is_one_sheet(of_one_run: Path, tmp_path: Path) -> None:
     """As printed, with the engineer's part closed: one page of A4."""
-    made = tmp_path / "run.pdf"
-    subprocess.run(
-        [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
-         "--no-pdf-header-footer", of_one_run.as_uri()],
-        capture_output=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", made.read_bytes())) == 1
-    width, height = map(
-        float, re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", made.read_bytes()).groups()
-    )  # type: ignore[union-attr]
+    paper = printed(of_one_run, tmp_path)
+    assert sheets(paper) == 1
+    width, height = map(float, re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", paper).groups())  # type: ignore[union-attr]
     assert abs(width - 595) < 2 and abs(height - 842) < 2
 
 
@@ -278,12 +287,6 @@ def test_light_and_dark(scheme: int, dark: bool, report: Path) -> None:
 @in_a_browser
 def test_printed(report: Path, tmp_path: Path) -> None:
     """On paper it is light whatever the screen is, and a few pages of A4."""
-    made = tmp_path / "report.pdf"
-    subprocess.run(
-        [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
-         "--no-pdf-header-footer", report.as_uri()],
-        capture_output=True, timeout=120, check=True,
-    )  # fmt: skip
-    pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", made.read_bytes()))
-    assert 1 <= pages <= 6
+    paper = printed(report, tmp_path)
+    assert 1 <= sheets(paper) <= 6
     assert "@media screen and (prefers-color-scheme: dark)" in report.read_text()
