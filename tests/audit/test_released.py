@@ -10,8 +10,9 @@ import pytest
 
 from privet import loss as losses
 from privet.audit import Verdict
+from privet.audit.by_law import composed_epsilon, normal_spread
 from privet.audit.dependence import hidden_shift
-from privet.audit.released import Run, audit_releases, composed_epsilon, normal_spread
+from privet.audit.released import Run, audit_releases
 from privet.bounds import Bounded, Sensitivity
 from privet.guarantee import Adjacency
 from privet.mechanisms import Gaussian, Laplace, transcript
