@@ -31,9 +31,8 @@ from torch import Tensor, nn
 
 from privet.guarantee import Adjacency
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.release import with_rounding
-from privet.methods.dpsgd.summing import EngineSummation, ExactSummation
+from privet.methods.dpsgd.summing import EngineSummation
 from privet.nets import ClippedSum, FlatClipping, PerExampleGradients
 
 Rows = NDArray[np.float32]
@@ -130,36 +129,33 @@ def _palette(rng: np.random.Generator, shape: tuple[int, ...]) -> Rows:
 def linear_head(values: Rows, gone: int, *, kind: str, shifts: bool) -> Found:
     """The closed form of a linear head, exact in any order."""
     n, width = values.shape
-    engine = _head(width, 3 if kind == "softmax" else 1)
-    head = engine.model
-    assert isinstance(head, LinearHead)
+    head = _head(width, 3 if kind == "softmax" else 1)
     x = torch.from_numpy(values)
     y = torch.from_numpy((np.abs(values[:, 0]) > 0.1).astype(np.int64))
     targets = y if kind == "softmax" else y.float()[:, None] * 4.0 - 2.0
-    tensors = head.tensors(x, targets)
+    examples = head.examples(x, targets)
     add = add_softmax if kind == "softmax" else add_squares
 
     def total(rows: Tensor) -> Tensor:
-        out = engine.zeros(capacity=2**20 if shifts else n)
+        out = torch.zeros(head.linear.weight.shape, dtype=torch.float64)
         for part in rows.split(len(values) // 2 + 1):
-            some = Batch(tensors=tuple(t[part] for t in tensors), step=0, last=True)
-            add(head.linear.weight, some, BOUND, out)
-        return out.flat.clone()
+            some = tuple(t[part] for t in examples)
+            add(head.linear.weight, some, BOUND, out, 2**20 if shifts else n)
+        return out
 
-    paid = with_rounding(BOUND, ExactSummation())
     everybody = torch.arange(n)
     without = torch.cat([everybody[:gone], everybody[gone + 1 :]])
     moved = float((total(everybody) - total(without)).norm())
-    return Found(moved=moved, paid=paid, own=moved)
+    return Found(moved=moved, paid=BOUND, own=moved)
 
 
 @functools.cache
-def _head(features: int, outputs: int) -> PerExampleGradients:
+def _head(features: int, outputs: int) -> LinearHead:
     head = LinearHead(features=features, outputs=outputs, constant=0.1)
     rng = np.random.default_rng(features)
     weight = rng.normal(size=(outputs, features + 1)).astype(np.float32)
     head.linear.weight.data = torch.from_numpy(weight)
-    return PerExampleGradients(head)
+    return head
 
 
 @functools.cache

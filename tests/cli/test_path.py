@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,14 +173,16 @@ def test_small_work_takes_one_thread() -> None:
 def test_an_interrupt_by_hand_says_how_to_go_on(
     clinic: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privet.methods.dpsgd.loop import Training
+    from privet.methods.dpsgd import linear_steps
 
-    finish = Training._finish
+    taken = linear_steps.taken
+    made = []
 
-    def breaks(self: Training, t: int) -> None:
-        finish(self, t)
-        if t == 3:
+    def breaks(*some: Any) -> Any:
+        made.append(some)
+        if len(made) == 5:
             raise KeyboardInterrupt
+        return taken(*some)
 
     words = (
         "train",
@@ -192,10 +195,10 @@ def test_an_interrupt_by_hand_says_how_to_go_on(
         "--out",
         "run",
     )
-    monkeypatch.setattr(Training, "_finish", breaks)
+    monkeypatch.setattr(linear_steps, "taken", breaks)
     _, err = run(capsys, *words, code=2)
     assert "--resume goes on in run" in err and err.count("\n") == 1
-    monkeypatch.setattr(Training, "_finish", finish)
+    monkeypatch.setattr(linear_steps, "taken", taken)
     run(capsys, *words, "--resume")
     run(capsys, *words[:-1], "whole")
     one, other = (Path(f"{f}/model.safetensors") for f in ("run", "whole"))

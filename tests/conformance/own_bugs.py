@@ -21,7 +21,7 @@ from privet.methods import conforming, contract, promise, replay
 from privet.methods.adaptive_laplace import OneShotMoments, moments
 from privet.methods.catalogue import method_type
 from privet.methods.contract import Method
-from privet.methods.dpsgd import sampling
+from privet.methods.dpsgd import linear_steps, method, sampling
 from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
 from privet.methods.models import LinearModel
 from privet.nets.per_example.clipping import FlatClipping
@@ -110,6 +110,13 @@ def linear(*pairs: tuple[str, str]) -> Patch:
     return rewritten(LinearDPSGD, "fit", *pairs)
 
 
+def ended(*pairs: tuple[str, str]) -> Patch:
+    return both(
+        rewritten(linear_steps, "descend", *pairs),
+        lambda patch: patch.setattr(method, "descend", linear_steps.descend),
+    )
+
+
 HEAD = "    head = LinearHead("
 
 
@@ -177,7 +184,7 @@ BUGS = (
                        rewritten(runs, "save", ('"data": "records of your own",', '"data": "records of your own",\n        "examples": __import__("privet").estimators.base.source_of.count,')))),
     Bug(bug="N25 the exact training accuracy stays with the estimator", kind="leaves", seen_by=KEPT, check=keeps_nothing,
             plant=rewritten(base.PrivateEstimator, "_learn", ("return self._keep(found, domain)", "self._keep(found, domain)\n    out = self.model_.outputs(records.rows)\n    self.train_score_ = float((out.argmax(axis=1) == records.targets).mean())\n    return self"))),
-    Bug(bug="N26 training ends when the exact loss is small", kind="flow", seen_by=STRANGERS, check=conforms(LinearDPSGD()), plant=linear(("spending.progress(", "if training.diagnostics_unprotected.loss < 0.6:\n                break\n            spending.progress("))),
+    Bug(bug="N26 training ends when the exact loss is small", kind="flow", seen_by=STRANGERS, check=conforms(LinearDPSGD()), plant=ended(("            releasing = True\n", "            if float(total.norm()) < 0.01 * len(examples[0]):\n                break\n            releasing = True\n"))),
     Bug(bug="N27 one more release where a class is in the majority", kind="flow", seen_by=STRANGERS, check=conforms("adaptive-laplace"), plant=one_shot(('spending.progress("releases", 1, 2)', 'if (y == 0).sum() > 0.5 * max(1, (~null).sum()):\n        first = release_class_means(x, y, plan.first, null=null, users=users, rng=rng.child("more"))\n    spending.progress("releases", 1, 2)'))),
     Bug(bug="N28 the better of two models by exact accuracy", kind="flow", seen_by=STRANGERS, check=conforms("adaptive-laplace"), plant=one_shot((RETURN, "other = self.solver.means_only(first)\n    def right(model):\n        return float(((x @ model.weights + model.intercept).argmax(axis=1) == y)[~null].sum())\n    if right(other) > right(found):\n        found = other\n    " + RETURN))),
     Bug(bug="N29 released sizes held to the number that is there", kind="reads the data", seen_by=STRANGERS, check=conforms("adaptive-laplace"), plant=rewritten(moments, "release_class_means", ("    means = found.cross[:-1]", "    sizes = np.clip(sizes, 1.0, max(1.0, float((~null).sum())))\n    means = found.cross[:-1]"))),

@@ -99,8 +99,6 @@ def linear_heads(folder: Path) -> Result:
     import torch
 
     from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-    from privet.methods.dpsgd.records import Batch
-    from privet.nets import PerExampleGradients
 
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(301, 23)).astype(np.float32))
@@ -114,10 +112,10 @@ def linear_heads(folder: Path) -> Result:
 
         def of(which: Result) -> Result:
             rows = torch.from_numpy(np.asarray(which))
-            tensors = tuple(t[rows] for t in head.tensors(x, y))  # noqa: B023
-            total = PerExampleGradients(head).zeros(capacity=301)  # noqa: B023
-            add(head.linear.weight, Batch(tensors=tensors, step=0, last=True), 0.1, total)  # noqa: B023
-            return total.flat.numpy().copy()
+            some = tuple(t[rows] for t in head.examples(x, y))  # noqa: B023
+            total = torch.zeros(head.linear.weight.shape, dtype=torch.float64)  # noqa: B023
+            add(head.linear.weight, some, 0.1, total, 301)  # noqa: B023
+            return total.view(-1).numpy()
 
         every = np.arange(301)
         whole = of(every)

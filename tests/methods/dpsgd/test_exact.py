@@ -8,8 +8,6 @@ import torch
 
 from privet.methods.dpsgd.exact import exp, power_of_two_above, to_grid, total
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.records import Batch
-from privet.nets import PerExampleGradients
 
 
 def test_exp_is_right_and_does_not_look_at_its_neighbours():
@@ -53,10 +51,10 @@ def contributions(add, outputs, x, y, *, bound, capacity, place):
     model = LinearHead(features=x.shape[1], outputs=outputs, constant=0.1)
     g = torch.Generator().manual_seed(5)
     model.linear.weight.data = torch.randn(model.linear.weight.shape, generator=g) * 3
-    tensors = [t[place] for t in model.tensors(x, y)]
-    sum_ = PerExampleGradients(model).zeros(capacity=capacity)
-    add(model.linear.weight, Batch(tensors=tuple(tensors), step=0, last=True), bound, sum_)
-    return sum_.flat.clone()
+    some = tuple(t[place] for t in model.examples(x, y))
+    into = torch.zeros_like(model.linear.weight, dtype=torch.float64)
+    add(model.linear.weight, some, bound, into, capacity)
+    return into.detach().view(-1)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "squares"])
@@ -95,10 +93,10 @@ def test_the_same_bits_on_every_processor(kind):
     model = LinearHead(features=7, outputs=outputs, constant=0.125)
     model.linear.weight.data = weight[:outputs].clone()
     y = torch.arange(40) % 3 if kind == "softmax" else (torch.arange(40) % 5).float()[:, None]
-    sum_ = PerExampleGradients(model).zeros(capacity=40)
+    into = torch.zeros_like(model.linear.weight, dtype=torch.float64)
     add = add_softmax if kind == "softmax" else add_squares
-    add(model.linear.weight, Batch(tensors=model.tensors(x, y), step=0, last=True), 0.3, sum_)
-    bits = hashlib.sha256(sum_.flat.numpy().tobytes()).hexdigest()[:16]
+    add(model.linear.weight, model.examples(x, y), 0.3, into, 40)
+    bits = hashlib.sha256(into.detach().numpy().tobytes()).hexdigest()[:16]
     assert bits == BITS[kind]
 
 

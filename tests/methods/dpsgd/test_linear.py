@@ -9,6 +9,7 @@ from privet.data.records import Kind, PublicFacts, Records, Rows
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Backing
 from privet.ledger import Ledger
+from privet.methods.contract import Spending
 from privet.methods.dpsgd import (
     LinearDPSGD,
     NetworkDPSGD,
@@ -16,8 +17,9 @@ from privet.methods.dpsgd import (
     private,
 )
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.records import Batch
-from privet.methods.promise import train
+from privet.methods.dpsgd.linear_steps import descend
+from privet.methods.dpsgd.plan import DPSGDPlan
+from privet.methods.promise import promise, train
 from privet.nets import FlatClipping, PerExampleGradients
 from privet.noise import secure, seeded
 
@@ -44,7 +46,7 @@ def test_closed_form_is_the_engine(kind, bound):
     model = head(x, 3 if kind == "softmax" else 1)
     engine = PerExampleGradients(model, clipping=FlatClipping(bound=bound))
     targets = y if kind == "softmax" else y.float()[:, None]
-    cut = model.tensors(x, targets)
+    cut = model.examples(x, targets)
     with engine.recording():
         out = model.linear((cut[0] * cut[3][:, None]).float())  # the rows, on their grid
         if kind == "softmax":
@@ -52,16 +54,10 @@ def test_closed_form_is_the_engine(kind, bound):
         else:
             losses = 0.5 * (out - targets).square().sum(1)
     expected = engine.clipped_sum(losses)
-    total = engine.zeros(capacity=len(x))
-    batch = Batch(tensors=cut, step=0, last=True)
+    total = torch.zeros_like(model.linear.weight, dtype=torch.float64)
     add = add_softmax if kind == "softmax" else add_squares
-    value = add(model.linear.weight, batch, bound, total)
-    torch.testing.assert_close(total.flat, expected.flat, rtol=1e-4, atol=1e-5 * bound)
-    torch.testing.assert_close(
-        total.norms_unprotected, expected.norms_unprotected, rtol=1e-5, atol=1e-7
-    )
-    assert value == pytest.approx(float(losses.detach().sum()), rel=1e-5)
-    assert total.sensitivity == bound and total.examples_unprotected == len(x)
+    add(model.linear.weight, cut, bound, total, len(x))
+    torch.testing.assert_close(total.view(-1), expected.flat, rtol=1e-4, atol=1e-5 * bound)
 
 
 def test_rows_on_the_grid_are_the_rows():
@@ -70,7 +66,7 @@ def test_rows_on_the_grid_are_the_rows():
     x = x * 10.0 ** torch.linspace(-30, 30, len(x))[:, None]
     x[3], x[4, 1], x[5, 1] = 0.0, float("nan"), float("inf")
     model = LinearHead(features=x.shape[1], outputs=2, constant=0.0)
-    cut, _, squares, scales = model.tensors(x, y)
+    cut, _, squares, scales = model.examples(x, y)
     bad = [4, 5]
     fine = [i for i in range(len(x)) if i not in bad]
     whole = (cut.double() * scales[:, None])[fine]
@@ -82,7 +78,7 @@ def test_rows_on_the_grid_are_the_rows():
     assert float(norms.max()) <= 1.01 and float(norms.min()) > 0.49
     assert not cut[bad].any() and bool(scales[bad].isnan().all())
     for i in range(0, len(x), 17):
-        alone = model.tensors(x[i : i + 1], y[i : i + 1])
+        alone = model.examples(x[i : i + 1], y[i : i + 1])
         assert torch.equal(alone[0][0], cut[i]) and torch.equal(alone[2][0], squares[i])
 
 
@@ -95,35 +91,32 @@ def test_bad_rows_move_the_sum_by_at_most_the_bound(bad):
         changed = x.clone()
         if value is not None:
             changed[5, 2] = value
-        total = PerExampleGradients(model).zeros()
-        batch = Batch(tensors=model.tensors(changed, y), step=0, last=True)
-        add_softmax(model.linear.weight, batch, 0.1, total)
-        sums.append(total.flat)
+        total = torch.zeros_like(model.linear.weight, dtype=torch.float64)
+        add_softmax(model.linear.weight, model.examples(changed, y), 0.1, total, 2**24)
+        sums.append(total)
     assert float((sums[0] - sums[1]).norm()) <= 0.2 * (1 + 1e-6)  # replace-one: both within 0.1
 
 
 def test_same_training_as_the_engine():
     x, y = rows()
     schedule = Schedule(steps=8, sample_rate=0.5, noise_multiplier=1.0, clipping_bound=0.2)
-    results = []
-    for closed in (True, False):
-        model = head(x, 2, seed=4)
-        data = model.tensors(x, y) if closed else (x, y)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
-        with private(
-            model, optimizer, data, schedule, delta=1e-5, rng=seeded(3), micro_batch=32
-        ) as run:
-            for batch in run:
-                if closed:
-                    run.step_in_closed_form(
-                        lambda b, c, t, m=model: add_softmax(m.linear.weight, b, c, t)
-                    )
-                else:
-                    run.step(nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
-        results.append((model.linear.weight.detach().clone(), run.guarantee))
-    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-3, atol=1e-5)
-    assert results[0][1].epsilon == results[1][1].epsilon
-    backing = {p.about: p.backing for p in results[0][1].premises}
+    plan = DPSGDPlan(
+        facts=FACTS, schedule=schedule, learning_rates=schedule.bounds, momentum=0.9, closed=True
+    )
+    ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5, adjacency=plan.relation)
+    spending = Spending(ledger=ledger, rng=seeded(3), plan=plan)
+    closed, model = head(x, 2, seed=4), head(x, 2, seed=4)
+    descend(closed, closed.examples(x, y), add_softmax, plan, spending, None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9, nesterov=True)
+    with private(
+        model, optimizer, (x, y), schedule, delta=1e-5, rng=seeded(3), micro_batch=32
+    ) as run:
+        for batch in run:
+            run.step(nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
+    torch.testing.assert_close(closed.linear.weight, model.linear.weight, rtol=1e-3, atol=1e-5)
+    assert spending.steps == 8
+    assert spending.loss.epsilon(1e-5) == run.guarantee.epsilon
+    backing = {p.about: p.backing for p in promise(plan, spending.loss, spending.rng).premises}
     assert {backing[about] for about in ("sum", "company", "mixing")} == {Backing.ENFORCED}
 
 

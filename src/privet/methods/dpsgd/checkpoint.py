@@ -75,6 +75,17 @@ class Checkpoints:
         return tensors, facts
 
 
+def check_same(where: Checkpoints | None, now: dict[str, Any], then: dict[str, Any]) -> None:
+    """Refuse to go on with a run whose settings, data or seed were others."""
+    for what, value in now.items():
+        if then.get(what) != value:
+            raise CheckpointError(
+                where and where.path,
+                f"belongs to a run with another {what}",
+                "go on with the settings it began with, or start anew in another folder",
+            )
+
+
 def pack_model(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name."""
     return {f"model/{name}": t for name, t in model.state_dict().items()}

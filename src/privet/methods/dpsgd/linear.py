@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
 from privet.methods.dpsgd.exact import exp, power_of_two_above, to_grid, total
-from privet.methods.dpsgd.records import Batch
-from privet.nets import ClippedSum
 from privet.nets.per_example.clipping import SLACK
 
 _ROW_BITS = 18
 _WEIGHT_BITS = 34
 _EXACT_BITS = 53
+Examples = tuple[Tensor, ...]
+"""x_i on its grid, its target, ||x_i||^2 and s_i: what the closed form needs of every record."""
 
 
 class LinearHead(nn.Module):
@@ -54,8 +54,8 @@ class LinearHead(nn.Module):
         out[:, -1] = self.constant
         return out
 
-    def tensors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the closed form needs of every record: x_i, its target, ||x_i||^2 and s_i."""
+    def examples(self, x: Tensor, y: Tensor) -> Examples:
+        """Rows and targets, ready for the closed form."""
         parts = [on_the_grid(self.rows(part)) for part in x.split(8192)]
         rows, squares, scales = (torch.cat(some) for some in zip(*parts, strict=True))
         return rows, y, squares, scales
@@ -87,30 +87,22 @@ def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.no_grad()
-def add_softmax(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -> float:
-    """Add the clipped cross-entropy gradients of a batch; returns the sum of the losses."""
-    logits = _logits(weight, batch)
-    top = logits.amax(0)
-    shifted = logits - top
-    e = exp(shifted)
-    sums = _over_outputs(e)
-    residual = e / sums
-    mine = torch.arange(len(batch))
-    losses = sums.log() - shifted[batch.y, mine]
-    residual[batch.y, mine] -= 1.0
-    _add(residual, batch, bound, total)
-    return float(losses.sum())
+def add_softmax(weight: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
+    """Add the clipped cross-entropy gradients of some of at most `capacity` examples."""
+    logits = _logits(weight, some)
+    e = exp(logits - logits.amax(0))
+    residual = e / total(e)
+    residual[some[1], torch.arange(len(some[1]))] -= 1.0
+    _add(residual, some, bound, into, capacity)
 
 
 @torch.no_grad()
-def add_squares(weight: Tensor, batch: Batch, bound: float, total: ClippedSum) -> float:
-    """Add the clipped gradients of (W x - y)^2 / 2; returns the sum of the losses."""
-    residual = _logits(weight, batch) - batch.y.double().T
-    _add(residual, batch, bound, total)
-    return float(0.5 * residual.square().sum())
+def add_squares(weight: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
+    """Add the clipped gradients of (W x - y)^2 / 2 in the same way."""
+    _add(_logits(weight, some) - some[1].double().T, some, bound, into, capacity)
 
 
-def _logits(weight: Tensor, batch: Batch) -> Tensor:
+def _logits(weight: Tensor, some: Examples) -> Tensor:
     """W (x_i s_i), one column a record: exact but for W, which is brought to a grid of its own.
 
     Entries of W are multiples of g with ||W_k|| < 2^34 g, and |x_ij| sum to at most ||x_i|| ||W_k||
@@ -122,32 +114,22 @@ def _logits(weight: Tensor, batch: Batch) -> Tensor:
         raise InvalidArgument("weight", longest, "finite", "use a smaller learning rate")
     g = float(power_of_two_above(torch.tensor(2.0 * longest, dtype=torch.float64)))
     grid = to_grid(wide, g * 2.0**-_WEIGHT_BITS)
-    return (grid @ batch.x.double().T) * batch.tensors[3]
+    return (grid @ some[0].double().T) * some[3]
 
 
-def _over_outputs(t: Tensor) -> Tensor:
-    """Sums over the first axis, in one order."""
-    return total(t)
-
-
-def _add(residual: Tensor, batch: Batch, bound: float, total: ClippedSum) -> None:
+def _add(residual: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
     """Add sum_i h_i x_i^T with h_i = w_i s_i r_i and w_i = min(1, C / (||r_i|| s_i ||x_i||))."""
-    squares, scale = batch.tensors[2], batch.tensors[3]
-    norms = (_over_outputs(residual.square()) * squares).sqrt() * scale
-    bits = _EXACT_BITS - _ROW_BITS - max(0, (total.capacity - 1).bit_length())
+    rows, _, squares, scale = some
+    norms = (total(residual.square()) * squares).sqrt() * scale
+    bits = _EXACT_BITS - _ROW_BITS - max(0, (capacity - 1).bit_length())
     if bits < 8:
-        raise InvalidArgument("records", total.capacity, f"at most {2**27} for exact sums")
+        raise InvalidArgument("records", capacity, f"at most {2**27} for exact sums")
     unit = math.ldexp(1.0, math.frexp(bound)[1] - bits)
     # rounding h to the grid makes it longer by at most sqrt(outputs) unit / 2, and ||x|| <= 1.01
     rounded = 0.51 * math.sqrt(len(residual)) * unit
     room = bound * (1.0 - SLACK) - rounded
     if room <= 0.5 * bound:
-        raise InvalidArgument("outputs", len(residual), f"fewer, for {total.capacity} records")
+        raise InvalidArgument("outputs", len(residual), f"fewer, for {capacity} records")
     weights = (room / norms).clamp(max=1.0)
-    bad = ~norms.isfinite()
-    h = to_grid((residual * scale * weights).masked_fill(bad, 0.0), unit)
-    total.gradients["linear.weight"].addmm_(h, batch.x.double())
-    total.sensitivity = max(total.sensitivity, bound)
-    total.examples_unprotected += len(batch)
-    total.non_finite_unprotected += int(bad.sum())
-    total.norms.append(norms)
+    h = to_grid((residual * scale * weights).masked_fill(~norms.isfinite(), 0.0), unit)
+    into.addmm_(h, rows.double())

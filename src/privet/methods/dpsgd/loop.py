@@ -7,7 +7,7 @@ C_t, add up, add noise, divide by the expected batch q_t N, descend with any tor
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -49,15 +49,10 @@ from privet.methods.dpsgd.summing import (
     FIRST_MICRO_BATCH,
     LARGEST_MICRO_BATCH,
     EngineSummation,
-    ExactSummation,
-    Summation,
 )
 from privet.nets import ClippedSum, Clipping, PerExampleGradients
 from privet.nets.per_example import device
 from privet.noise import Source
-
-ClosedForm = Callable[[Batch, float, ClippedSum], float]
-"""Adds the clipped gradients of a batch to a sum and returns the sum of its losses."""
 
 
 @final
@@ -97,7 +92,6 @@ class Training:
         self._recording: AbstractContextManager[None] | None = None
         self._size = settings.micro_batch
         self._sum = engine.zeros(capacity=sampler.capacity)
-        self._exact = False
         self._loss_sum = 0.0
         self.run, resumed = self._open(run)
         self._meter = Meter(
@@ -247,20 +241,6 @@ class Training:
         if first or self._mixing is None:
             self._agreement.saw_engine(losses, into)
 
-    def step_in_closed_form(self, add: ClosedForm) -> None:
-        """The same for a model whose clipped sum has a formula: `add(batch, bound, total)`.
-
-        **Assumes** that `add` clips every example to the bound, as the engine would; for the
-        methods of this package, whose formulas are tested against the engine.
-        """
-        batch, self._exact = self._taken(), True
-        if batch.made_up:
-            return
-        if len(batch):
-            self._loss_sum += add(batch, self._bound, self._sum)
-        if batch.last:
-            self._finish(batch.step)
-
     def _taken(self) -> Batch:
         batch, self._batch = self._batch, None
         if batch is None:
@@ -384,10 +364,8 @@ class Training:
         return bool(self._state["exhausted"]) and self._step < self.schedule.steps
 
     @property
-    def summation(self) -> Summation:
+    def summation(self) -> EngineSummation:
         """How the sums of this run are added up, and what that may be off by."""
-        if self._exact:
-            return ExactSummation()
         return EngineSummation(
             relation=self.sampler.relation,
             records=self.sampler.capacity,
@@ -432,8 +410,6 @@ class Training:
         key = self._rng.premise
         check = self._settings.check_mixing
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
-        if self._exact:
-            mixing = premises.CLOSED_FORM
         end = () if ended else (premises.END_NOT_CHOSEN,)
         whose = clipped(self.sampler.unit, self._settings.rows_each)
         n = self.sampler.expected_batch(0) / max(float(self.sampler.rates[0]), 1e-300)
@@ -498,14 +474,7 @@ class Training:
         return self.run, False
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        now, then = self._sameness(), facts["same"]
-        for what, value in now.items():
-            if then.get(what) != value:
-                raise saved.CheckpointError(
-                    self._settings.checkpoints and self._settings.checkpoints.path,
-                    f"belongs to a run with another {what}",
-                    "go on with the settings it began with, or start anew in another folder",
-                )
+        saved.check_same(self._settings.checkpoints, self._sameness(), facts["same"])
         saved.unpack_model(self.model, tensors)
         saved.unpack_optimizer(self.optimizer, tensors, facts["optimizer"])
         if self._average is not None:
@@ -522,5 +491,12 @@ class Training:
         model: list[Any] = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
         model.append(("C", self._settings.clipping(1.0).sensitivity(self._engine.layers)))
         return sameness(
-            self.schedule, self.sampler, self._settings, self._records, self._rng, model, decay
+            self.schedule,
+            self.sampler,
+            self._rng,
+            self._records.fingerprint,
+            model=model,
+            micro_batch=self._settings.micro_batch,
+            views=self._settings.views,
+            ema=decay,
         )

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -31,8 +30,10 @@ from privet.methods.contract import (
     worst_unit,
 )
 from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.distributed import current
 from privet.methods.dpsgd.fixed import fixed_schedule, table_rates, within_budget, written
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.linear_steps import descend
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.dpsgd.private import private
@@ -152,6 +153,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
             centre_mu=centre_mu,
             constant=0.1,
             rows_each=self._rows(facts),
+            closed=facts.unit is Unit.RECORD and current().world == 1,
         )
 
     def neighbours(self, plan: DPSGDPlan) -> Worst:
@@ -159,25 +161,22 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         return _worst(plan)
 
     def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> LinearModel:
-        """The private mean, then all steps in closed form."""
+        """The private mean, then all steps: in closed form, or of users through the engine."""
         x = torch.from_numpy(np.ascontiguousarray(records.rows.ball()))
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
         checkpoints = _checkpoints(plan, spending)
         self._centre(head, x, plan, spending, checkpoints)
         classified = plan.facts.outputs > 1
         y = _targets(records, classified)
-        if records.groups is not None:
+        if not plan.closed:
             _fit(head, x, records, plan, spending, checkpoints, None)
             return self._model(head, plan)
-        rows, targets, squares, scales = head.tensors(x, y.clamp(min=0) if classified else y)
+        examples = head.examples(x, y.clamp(min=0) if classified else y)
+        rows, _, squares, scales = examples
         null = torch.from_numpy(records.null)
         rows[null], squares[null], scales[null] = 0.0, 0.0, 0.0  # a null record has no gradient
         add = add_softmax if classified else add_squares
-        tensors = rows, targets, squares, scales
-        with _steps(head, tensors, plan, spending, checkpoints, 4096) as training:
-            for _ in training:
-                training.step_in_closed_form(partial(add, head.linear.weight))
-                spending.progress("steps", training.steps_done, plan.steps)
+        descend(head, examples, add, plan, spending, checkpoints)
         return self._model(head, plan)
 
     def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:

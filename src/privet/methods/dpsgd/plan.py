@@ -16,6 +16,9 @@ from privet.methods.dpsgd.release import noise_scale
 from privet.methods.dpsgd.run import PREMISES, clipped
 from privet.methods.dpsgd.schedule import Array, Schedule
 
+CLOSED = premises.CLOSED_FORM, premises.EXACT_SUM, premises.ALONE_ON_A_GRID
+ENGINE = premises.NO_MIXING, premises.ROUNDED_SUM, premises.SAME_IN_COMPANY
+
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +35,8 @@ class DPSGDPlan(Plan):
     """The constant feature of a linear head."""
     rows_each: int = 1
     """Rows of a user in a step, where users are protected."""
+    closed: bool = False
+    """Whether sums are those of the closed form, exact, in place of the per-example engine's."""
     ema: float | None = None
     """Decay of a moving average of the weights, which is then what is released."""
 
@@ -50,7 +55,7 @@ class DPSGDPlan(Plan):
         return (
             premises.POISSON_COINS,
             premises.PUBLIC_DIVISOR,
-            premises.NO_MIXING,
+            *(CLOSED if self.closed else ENGINE),
             *clipped(self.facts.unit, self.rows_each),
             *PREMISES,
         )

@@ -13,7 +13,7 @@ from privet.bounds import Bounded
 from privet.bounds.value import Sensitivity
 from privet.mechanisms import Gaussian, transcript
 from privet.mechanisms.base import smallest_scale
-from privet.methods.dpsgd.summing import Summation
+from privet.methods.dpsgd.summing import EngineSummation
 from privet.noise import Source, grid
 from privet.noise.tensor import add_gaussian_
 
@@ -38,13 +38,8 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     return smallest_scale(needed, z * c)
 
 
-def with_rounding(sensitivity: float, summation: Summation) -> float:
-    """How far one example moves the sum *as computed*: C (1 + E), proved.
-
-    >>> from privet.methods.dpsgd.summing import ExactSummation
-    >>> with_rounding(2.0, ExactSummation())
-    2.0
-    """
+def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
+    """How far one example moves the sum *as computed*: C (1 + E), proved."""
     return sensitivity * (1.0 + summation.room())
 
 

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from privet import premises
 from privet.guarantee import Premise, Unit
 from privet.methods.dpsgd.checkpoint import Checkpoints
-from privet.methods.dpsgd.records import Augment, Records
+from privet.methods.dpsgd.records import Augment
 from privet.methods.dpsgd.sampling import Sampler
 from privet.methods.dpsgd.schedule import Array, Schedule
 from privet.nets import Clipping
@@ -85,11 +85,13 @@ def new_run() -> str:
 def sameness(
     schedule: Schedule,
     sampler: Sampler,
-    settings: Settings,
-    records: Records,
     rng: Source,
+    fingerprint: Callable[[bytes], str],
+    *,
     model: list[Any],
-    ema: float | None,
+    micro_batch: int | None,
+    views: int = 1,
+    ema: float | None = None,
 ) -> dict[str, Any]:
     """What must not change between the attempts of one run, in digests.
 
@@ -103,14 +105,14 @@ def sameness(
         "sampler": f"{type(sampler).__name__} {digest(sampler.rates)}",
         "expected batch": sampler.expected_batch(0),
         "model": digest(model),
-        "micro_batch or views": [settings.micro_batch, settings.views],
+        "micro_batch or views": [micro_batch, views],
         "ema": ema,
         "kind of noise source": "secure" if rng.secret else "seeded",
     }
     if not rng.secret:
         own = rng.child("sameness")
         out["seed"] = f"{int(own.uint64(1)[0]):016x}"
-        out["data set"] = records.fingerprint(own.uint64(4).tobytes())
+        out["data set"] = fingerprint(own.uint64(4).tobytes())
     return out
 
 

@@ -7,7 +7,6 @@ roundoff, m the examples of a micro-batch, N the most records that a run is made
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -31,35 +30,9 @@ FIRST_MICRO_BATCH = 32
 """Examples of the very first micro-batch, where the size is to follow from the model's shapes."""
 
 
-class Summation(ABC):
-    """A way to add up the contributions of a step, with what it may be off by."""
-
-    @abstractmethod
-    def room(self) -> float:
-        """E with ||S - S'|| <= C (1 + E) for the computed sums S, S' of neighbours."""
-
-    @property
-    @abstractmethod
-    def premises(self) -> tuple[Premise, ...]:
-        """What `room` rests on."""
-
-
-@final
-class ExactSummation(Summation):
-    """Integers on a public grid: nothing is ever rounded, in any order (linear heads)."""
-
-    def room(self) -> float:
-        """Nothing."""
-        return 0.0
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        return (premises.EXACT_SUM, premises.ALONE_ON_A_GRID)
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
-class EngineSummation(Summation):
+class EngineSummation:
     """Per-example gradients added up in float64; outer products in float32 blocks where they may.
 
     Where a record keeps its place when its neighbour is gone (zero-out, replace-one), all float32
@@ -88,7 +61,10 @@ class EngineSummation(Summation):
         return self.relation is Adjacency.ADD_REMOVE
 
     def room(self) -> float:
-        """2 (E of one float32 block + E of the float64 sums): once for each neighbour."""
+        """E with ||S - S'|| <= C (1 + E) for the computed sums S, S' of neighbours.
+
+        2 (E of one float32 block + E of the float64 sums): once for each neighbour.
+        """
         block = min(BLOCK_ROWS, self.micro_batch, self.records)
         unit, inside = UNIT[self.dtype], 0.0
         if not self.wide:
@@ -102,6 +78,7 @@ class EngineSummation(Summation):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
+        """What `room` rests on."""
         return (
             premises.ROUNDED_SUM,
             premises.COMPUTED_ALONE if self.alone else premises.SAME_IN_COMPANY,
