@@ -413,3 +413,42 @@ def test_folders_of_nifti_files(tmp_path):
     said = run("reducer", "--targets", task, "--teachers", 6, "--queries", 8, *FLAGS, "--out",
                tmp_path / "q", code=2)  # fmt: skip
     assert "--grid" in said and "32,56,40" in said
+
+
+@pytest.mark.slow
+def test_training_on_a_folder_of_volumes(tmp_path):
+    """`privet train pate` takes a Decathlon folder; predict and verify take what it leaves."""
+    nibabel = pytest.importorskip("nibabel")
+    pytest.importorskip("monai")
+    made, task = spheres(12, seed=0, grid=(8, 6, 8)), tmp_path / "task"
+    for k in range(12):
+        both = np.stack([made.images[k]] * 2, axis=-1)
+        for folder, voxels in (("imagesTr", both), ("labelsTr", made.labels[k])):
+            (task / folder).mkdir(parents=True, exist_ok=True)
+            nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), task / folder / f"{k:02}.nii")
+    named = {str(k): name for k, name in enumerate(made.classes)}
+    (task / "dataset.json").write_text(json.dumps({"labels": named}))
+
+    def train(out, *more):
+        return runner.invoke(whole, [
+            "train", "pate", "--data", str(task), "--teachers", "3", "--epsilon", "8", "--delta",
+            "1e-3", "--channels", "2,4", "--unet-steps", "2", "--patch", "8", "--dimension", "1",
+            "--seed", "0", "--backend", "threading", "--anyway", "--json", "--out",
+            str(tmp_path / out), *more,
+        ])  # fmt: skip
+
+    grid, public = ("--grid", "8,8,8"), ("--public", "3")
+    odd = (*public, "--grid", "8,7,8")
+    for less, told in ((grid, "--public"), (public, "--grid"), (odd, "--grid")):
+        refused = train("no", *less)
+        assert refused.exit_code == 2 and told in refused.output
+    done = train("run", *grid, *public)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert set(found["dice"]) == {"core", "shell"}
+    assert found["guarantee"]["unit"] == "teacher shard" and found["guarantee"]["epsilon"] <= 8.0
+    assert len(privet.load(tmp_path / "run").outputs(np.zeros((2, 2, 8, 8, 8)))) == 2
+    told = runner.invoke(whole, ["predict", str(tmp_path / "run"), str(task / "imagesTr"),
+                                 "--out", str(tmp_path / "maps.npy")])  # fmt: skip
+    assert told.exit_code == 0 and np.load(tmp_path / "maps.npy").shape == (12, 8, 8, 8)
+    assert runner.invoke(whole, ["verify", str(tmp_path / "run")]).exit_code == 0

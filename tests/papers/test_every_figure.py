@@ -52,7 +52,7 @@ TINY: dict[str, dict[str, Any]] = {
              "few": (), "sweep": (2.0,), "channels": (4, 8), "steps": 2, "patch": 8, "folds": 2,
              "reducer_steps": 2, "dimension": 2, "widths": (4,),
              **{name: PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5, learning_rate=1e-2)
-                for name in ("dpsgd", "dpsgd_from_public", "dpsgd_by_shard")}},
+                for name in ("dpsgd", "dpsgd_from_public", "dpsgd_by_shard", "dpsgd_as_printed")}},
     "residual": {
         "records": 160, "test_records": 40, "epochs": 1, "batch_size": 32, "gammas": (),
         "multiplicative": (0.5,), "members": (1, 2), "seeds": 1,

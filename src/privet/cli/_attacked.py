@@ -53,7 +53,7 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
     if "files" in config:
         raise InvalidArgument(
             "run", str(run.folder), "one whose test records are other people's",
-            f"those of {run.method} are later days of the same: try `privet audit`",
+            f"{run.method} reads such files in its own way: try `privet audit`",
         )  # fmt: skip
     dataset = of_run(run.folder, config, folder)
     public = int(config.get("public", 0))

@@ -48,10 +48,11 @@ def remembered(
     out: Path, data: str, label: str | None, bounds: Path | None, files: Files | None = None
 ) -> dict[str, Any]:
     """What the config of a run says of a file of the user's own; the declaration is copied."""
-    if bounds is None:
+    if bounds is None and files is None:
         return {}
     out.mkdir(parents=True, exist_ok=True)
-    (out / DECLARATION).write_bytes(bounds.read_bytes())
+    if bounds is not None:
+        (out / DECLARATION).write_bytes(bounds.read_bytes())
     told = {} if files is None else {"files": asdict(files)}  # type: ignore[call-overload]
     return {"file": str(Path(data).resolve()), "label": label, **told}
 

@@ -202,8 +202,8 @@ def train(
     from privet.runs.weights import class_offsets, read_weights
 
     method = kind(**settings)
-    if files is None:
-        found = dataset(data, folder, label, bounds, user)
+    if files is None or not files.takes(Path(data)):
+        files, found = None, dataset(data, folder, label, bounds, user)
     else:
         method, found = files.training(Path(data), bounds, method)
     if records is not None:
@@ -211,8 +211,9 @@ def train(
     _can_predict(kind, found)
     weights = read_weights(class_weights)
     class_offsets(weights, found.classes)
-    domain = domain_of(found, kind.front, features=features, cache=cache)
-    asked, questions = _questions(kind, found, public, own=bounds is not None)
+    domain = domain_of(found, method.front, features=features, cache=cache)
+    own = bounds is not None or files is not None
+    asked, questions = _questions(type(method), found, public, own=own)
     method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
     numbers = len(found.x_train) * math.prod(domain.row_shape)
     with threads_of(threads, numbers=numbers), progress_bar(show=not as_json) as progress:
@@ -306,7 +307,8 @@ def _questions(
     asked = max(100, min(1000, n // 10)) if public is None else _check.count("--public", public)
     if asked + 2 > n:
         raise InvalidArgument("--public", asked, f"fewer than the {n} training records")
-    return asked, {kind.questions: found.x_train[n - asked :]}
+    labels = {} if kind.known is None else {kind.known: found.y_train[n - asked :]}
+    return asked, {kind.questions: found.x_train[n - asked :], **labels}
 
 
 def _leave(

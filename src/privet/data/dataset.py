@@ -59,9 +59,10 @@ class Dataset:
             x, y = _own(getattr(self, f"x_{part}")), np.array(getattr(self, f"y_{part}"))
             if x.ndim < 2:
                 raise InvalidArgument(f"x_{part}", x.shape, "an array of records, one row each")
-            if y.shape != (len(x),):
+            maps = y.ndim > 2 and y.shape[1:] == x.shape[1 - y.ndim :] and len(y) == len(x)
+            if y.shape != (len(x),) and not maps:
                 raise InvalidArgument(
-                    f"y_{part}", y.shape, f"one label for each of {len(x)} records"
+                    f"y_{part}", y.shape, f"one label for each of {len(x)} records, or of voxels"
                 )
             y = self._checked_labels(f"y_{part}", y)
             x.flags.writeable = y.flags.writeable = False

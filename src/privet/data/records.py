@@ -348,7 +348,7 @@ class Records:
     ) -> Self:
         """Records with labels; `classes` is the sorted public list, `declared` or read from y."""
         rows, numbers = domain.rows(x), class_numbers(np.asarray(y), classes)
-        unknown = numbers < 0
+        unknown = (numbers < 0).reshape(len(numbers), -1).any(axis=1)  # of maps: in any voxel
         if len(numbers) and unknown.all():
             raise InvalidArgument(
                 "y", np.asarray(y)[:3].tolist(), f"among the classes {list(classes)[:6]}",
@@ -356,7 +356,7 @@ class Records:
             )  # fmt: skip
         return cls._of(
             _without(rows, unknown, "a label outside `classes`"),
-            np.where(rows.null | unknown, -1, numbers),
+            np.where((rows.null | unknown).reshape(-1, *[1] * (numbers.ndim - 1)), -1, numbers),
             outputs=len(classes),
             groups=groups,
             n_public=n_public,

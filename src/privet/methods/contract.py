@@ -143,6 +143,11 @@ class Files(ABC):
     record: ClassVar[str]
     """What a record is called where predictions are listed."""
 
+    @classmethod
+    def takes(cls, data: Path) -> bool:
+        """Whether these are such files; others are read as for any method."""
+        return True
+
     @abstractmethod
     def training(self, data: Path, declaration: Path | None, method: Any) -> tuple[Any, Dataset]:
         """The method with the public facts of these files, and its records."""
@@ -198,6 +203,8 @@ class Method(ABC, Generic[PlanType]):
     """Whether it also takes numbers to predict (`PrivateRegressor`)."""
     questions: ClassVar[str | None] = None
     """The field that takes public inputs without labels, where a method asks about some."""
+    known: ClassVar[str | None] = None
+    """The field that takes the labels of these, where they have to be public too."""
     grouped: ClassVar[bool] = False
     """Whether it can protect users who have several records."""
     system: ClassVar[str] = "other methods"

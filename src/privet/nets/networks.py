@@ -125,9 +125,9 @@ def build(description: Mapping[str, Any] | None, own: nn.Module | None = None) -
     torch.Size([1, 2])
     """
     from privet.nets.residual import DenseResidual, Perturbation, Pictures
-    from privet.nets.students import FlatStudent, GridStudent
+    from privet.nets.students import FlatStudent, GridStudent, VolumeStudent
 
-    known = (SmallCNN, SmallMLP, DenseResidual, Pictures, FlatStudent, GridStudent)
+    known = (SmallCNN, SmallMLP, DenseResidual, Pictures, FlatStudent, GridStudent, VolumeStudent)
     kinds: dict[str, Any] = {kind.__name__: kind for kind in known}
     if description is not None and description["name"] == "ShapedNetwork":
         size = tuple(description["shape"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -70,6 +71,46 @@ class GridStudent(nn.Module):
         sides = x.shape[2:] if x.shape[1] == self.channels and self.channels > 1 else x.shape[1:]
         out: Tensor = self.layers(x.reshape(len(x), self.channels, *sides))
         return out
+
+
+@final
+class VolumeStudent(nn.Module):
+    """MONAI's U-Net for volumes of the box [0, 1], which it sees centred; a volume at a time.
+
+    >>> made = VolumeStudent(shape=(8, 8, 8), targets=(3, 8, 8, 8), channels=(2, 4))
+    >>> made.eval()(torch.zeros(2, 8, 8, 8)).shape
+    torch.Size([2, 3, 8, 8, 8])
+    """
+
+    def __init__(
+        self,
+        *,
+        shape: tuple[int, ...],
+        targets: tuple[int, ...],
+        channels: Sequence[int],
+        seed: int = 0,
+    ) -> None:
+        from privet.nets.segmentation import unet
+
+        super().__init__()
+        self.description = {
+            "name": "VolumeStudent", "shape": list(shape), "targets": list(targets),
+            "channels": list(channels),
+        }  # fmt: skip
+        self.inputs = shape[0] if len(shape) == 4 else 1
+        self.unet = unet(
+            classes=targets[0], channels=tuple(channels), seed=seed, inputs=self.inputs
+        )
+
+    @staticmethod
+    def centred(x: Any) -> Any:
+        """From [0, 1] to [-5, 5], as standardised voxels are."""
+        return 10.0 * x - 5.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        volumes = self.centred(x).reshape(len(x), self.inputs, *x.shape[-3:]).float()
+        return torch.cat([self.unet(one) for one in volumes.split(1)])
 
 
 def on_one_grid(shape: tuple[int, ...], targets: tuple[int, ...]) -> bool:

@@ -27,6 +27,8 @@ def measures_of(
     """What metrics.json says of a model's outputs: of its numbers, or of its classes."""
     if target_bounds is not None:
         return of_numbers(from_unit(outputs, target_bounds), y)
+    if y.ndim > 1:
+        return of_maps(outputs.argmax(axis=1), y, classes)
     p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
     return of_classes(p / p.sum(axis=1, keepdims=True), y, classes)
 
@@ -75,6 +77,21 @@ def of_classes(p: Array, y: Array, classes: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def of_maps(said: Array, y: Array, classes: Sequence[str]) -> dict[str, Any]:
+    """The share of voxels that are right, and Dice of every class but the first, the background.
+
+    >>> of_maps(np.array([[[0, 1]]]), np.array([[[1, 1]]]), ("ground", "organ"))["dice"]
+    {'organ': 0.6666666666666666}
+    """
+    from privet.nets.segmentation import dice
+
+    found = dice(said, y, len(classes)).mean(axis=0)
+    return {
+        "test_accuracy": float((said == y).mean()), "mean_dice": float(found.mean()),
+        "dice": {str(name): float(d) for name, d in zip(classes[1:], found, strict=True)},
+    }  # fmt: skip
+
+
 def of_numbers(predicted: Array, y: Array) -> dict[str, Any]:
     """Errors of a regression in the target's own units, and R^2, the share of variance explained.
 
@@ -97,6 +114,9 @@ def in_words(metrics: Mapping[str, Any]) -> str:
         return f"test error {metrics['mean_absolute_error']:.4g} (mean absolute){r2}"
     if "test_accuracy" not in metrics:
         return ""
+    if "mean_dice" in metrics:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in metrics["dice"].items())
+        return f"test Dice {metrics['mean_dice']:.3f} ({parts})"
     told = f"test accuracy {metrics['test_accuracy']:.2%}"
     if "balanced_accuracy" in metrics:
         told += f", balanced {metrics['balanced_accuracy']:.2%}"

@@ -12,9 +12,12 @@ import torch
 
 from privet.data.nifti import spheres
 from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Unit
+from privet.methods.dpsgd import Schedule
 from privet.methods.pate import unit_noise
+from privet.nets import PerExampleGradients
 from privet.papers.pate import rows as rows_of
-from privet.papers.pate.dpsgd import PrivateRecipe, records
+from privet.papers.pate.dpsgd import Budget, PrivateRecipe, records, schedule_of
 from privet.papers.pate.experiment import GENERATED, PATEExperiment, findings, load, summary
 from privet.papers.pate.trial import Trial
 
@@ -35,6 +38,7 @@ TINY = replace(
     dpsgd_by_shard=PrivateRecipe(
         channels=(2, 4), steps=2, sample_rate=1.0, learning_rate=1e-2, views=2
     ),
+    dpsgd_as_printed=replace(GENERATED.dpsgd_as_printed, channels=(4, 8), steps=2),
 )
 
 
@@ -338,3 +342,19 @@ def test_the_papers_own_scale_is_stated():
     assert PAPER.volumes == 484 and len(PAPER.channels) - 1 == 4
     assert PAPER.recipe.patch == (64, 64, 64) and PAPER.dpsgd.channels == PAPER.channels
     assert (PAPER.epsilon, PAPER.delta, PAPER.dpsgd.bound) == (8.0, 1e-3, 4.0)
+
+
+def test_layers_clipped_one_by_one_cost_what_they_cost(tmp_path):
+    """4 a layer and variance 6: sqrt(6 / L) for L layers, not sqrt(6); noise as printed."""
+    recipe = TINY.dpsgd_as_printed
+    made = trial_in(tmp_path)
+    (network, promise), once = made.dpsgd_as_printed(8.0)
+    layers = len(PerExampleGradients(network).layers)
+    budget = Budget(epsilon=8.0, delta=1e-3, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    planned = schedule_of(recipe, budget, layers)
+    assert layers >= 3
+    spread = planned.noise_multipliers * planned.bounds
+    assert np.allclose(spread, 4.0 * math.sqrt(6.0))  # on the sum, in every coordinate
+    exact = Schedule(steps=recipe.steps, sample_rate=recipe.sample_rate,
+                     noise_multiplier=math.sqrt(6.0 / layers)).loss().epsilon(1e-3)  # fmt: skip
+    assert promise.epsilon == pytest.approx(exact, rel=1e-9) and once < 0.6 * exact

@@ -10,12 +10,13 @@ from privet import premises
 from privet.data.records import PublicFacts, Records
 from privet.guarantee import Premise
 from privet.loss import PrivacyLoss
-from privet.methods.contract import Method, Model, Spending
+from privet.methods.contract import Files, Method, Model, Spending
 from privet.methods.pate.aggregate import Aggregator
 from privet.methods.pate.dealing import Dealt, DealtPlan
 from privet.methods.pate.method import clipped_answers
 from privet.methods.pate.reducers import IdentityReducer
 from privet.methods.pate.students import student_with_shares
+from privet.methods.pate.volumes import VolumeFiles
 
 
 @final
@@ -85,6 +86,7 @@ class MeanPATE(Dealt, Method[MeanPlan]):
     """
 
     name: ClassVar[str] = "pate"
+    files: ClassVar[type[Files] | None] = VolumeFiles
     system: ClassVar[str] = "PATE"
 
     def plan(self, facts: PublicFacts) -> MeanPlan:

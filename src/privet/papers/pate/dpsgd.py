@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.methods.dpsgd import PoissonSampler, Schedule, private
-from privet.nets import AutomaticClipping
+from privet.nets import AutomaticClipping, PerExampleGradients, PerLayerClipping
 from privet.nets.segmentation import Recipe, random_patch, volumes_of
 from privet.noise import Source
 
@@ -32,6 +33,9 @@ class PrivateRecipe:
     learning_rate: float
     views: int = 1
     bound: float = 1.0
+    variance: float | None = None
+    """As the paper's baseline: each *layer* clipped to `bound`, noise of so many squared bounds on
+    each; what that costs follows. None: noise by the budget."""
 
 
 @final
@@ -77,6 +81,25 @@ def start_at(network: nn.Module, frequencies: Array) -> nn.Module:
     return network
 
 
+def schedule_of(recipe: PrivateRecipe, budget: Budget, layers: int) -> Schedule:
+    """The steps of a recipe, its noise from the budget or as printed.
+
+    A record that is in moves each of L layers by up to C, all of them by C sqrt(L): noise of
+    standard deviation C sqrt(v) is a noise multiplier of sqrt(v / L). With `layers` 1 it is that of
+    a reading that counts the layers once, sqrt(v): the paper's claim, as far as one follows.
+    """
+    if recipe.variance is None:
+        return Schedule.for_budget(
+            epsilon=budget.epsilon, delta=budget.delta, steps=recipe.steps,
+            sample_rate=recipe.sample_rate, clipping_bound=recipe.bound, adjacency=budget.adjacency,
+        )  # fmt: skip
+    return Schedule(
+        steps=recipe.steps, sample_rate=recipe.sample_rate,
+        noise_multiplier=math.sqrt(recipe.variance / layers),
+        clipping_bound=recipe.bound * math.sqrt(layers),
+    )  # fmt: skip
+
+
 def train_privately(
     network: nn.Module,
     data: Tensor,
@@ -92,10 +115,8 @@ def train_privately(
     Every view of a record is a random patch of one of its volumes; a record's gradient is the mean
     over its views, scaled to the recipe's bound.
     """
-    schedule = Schedule.for_budget(
-        epsilon=budget.epsilon, delta=budget.delta, steps=recipe.steps,
-        sample_rate=recipe.sample_rate, clipping_bound=recipe.bound, adjacency=budget.adjacency,
-    )  # fmt: skip
+    schedule = schedule_of(recipe, budget, len(PerExampleGradients(network).layers))
+    kind: Any = AutomaticClipping if recipe.variance is None else PerLayerClipping
     count = len(data)
     sampler = PoissonSampler(
         n=count, rates=schedule.rates, rng=rng, n_public=count, adjacency=budget.adjacency
@@ -113,7 +134,7 @@ def train_privately(
 
     with private(
         network.train(), optimizer, torch.arange(count), schedule, delta=budget.delta, rng=rng,
-        sampler=sampler, clipping=lambda c: AutomaticClipping(bound=c), augment=cut,
+        sampler=sampler, clipping=lambda c: kind(bound=c), augment=cut,
         views=recipe.views, micro_batch=max(8 // recipe.views, 1),
         check_mixing=False,  # records are numbers here, which no made-up row stands for
     ) as training:  # fmt: skip

@@ -1,0 +1,231 @@
+"""PATE for volumes in folders: a class for every voxel, U-Nets as teachers and student."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check, premises
+from privet.data.dataset import Dataset
+from privet.data.nifti import decathlon, load_images, nifti_files
+from privet.data.records import PublicFacts, Records
+from privet.errors import InvalidArgument
+from privet.guarantee import Premise
+from privet.loss import PrivacyLoss
+from privet.methods.contract import Files, Front, Method, Model, Spending, setting
+from privet.methods.enough import Signal
+from privet.methods.pate.aggregate import Aggregator, unit_noise
+from privet.methods.pate.dealing import Dealt, DealtPlan
+from privet.methods.pate.learners import Learner, ModulePredictor, Predictor
+from privet.methods.pate.method import clipped_answers
+from privet.methods.pate.pca import PCAReducer
+from privet.methods.pate.targets import ClassProbabilities
+
+if TYPE_CHECKING:
+    from privet.nets.segmentation import Grid
+
+Array = NDArray[Any]
+RANGE = 5.0
+"""Voxels are standardised by their own volume; what is more deviations away is held there."""
+TESTED = 5
+"""One volume in so many is kept for tests."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class VolumeLearner(Learner):
+    """A U-Net taught on patches; it answers for whole volumes, and can be saved as a student.
+
+    Taught with label maps, or with probabilities, of which the likeliest class of a voxel counts:
+    soft Dice has its best answer at hard maps.
+    """
+
+    classes: int
+    channels: tuple[int, ...] = (8, 16, 32)
+    steps: int = 400
+    patch: Grid = (32, 32, 32)
+
+    def train(self, inputs: Any, targets: Any, *, seed: int) -> Predictor:
+        from privet.nets import segmentation
+        from privet.nets.students import VolumeStudent
+
+        x, y = np.asarray(inputs, dtype=np.float32), np.asarray(targets)
+        sides = x.shape[-3:]
+        made = VolumeStudent(
+            shape=x.shape[1:], targets=(self.classes, *sides), channels=self.channels, seed=seed
+        )
+        if len(x):  # a shard without a sound volume has a teacher that knows nothing
+            maps = y.argmax(axis=1) if y.ndim == len(sides) + 2 else y
+            recipe = segmentation.Recipe(steps=self.steps, patch=self.patch, learning_rate=1e-2)
+            volumes = segmentation.volumes_of(VolumeStudent.centred(x))
+            segmentation.train(
+                made.unet, volumes, segmentation.soft_targets(maps, self.classes), recipe, seed=seed
+            )
+        return ModulePredictor(module=made.eval())
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VolumePlan(DealtPlan):
+    """So many answers, each a short code of a map, as one Gaussian release."""
+
+    facts: PublicFacts
+    teachers: int
+    queries: int
+    reducer: PCAReducer = field(repr=False)
+
+    @property
+    def aggregator(self) -> Aggregator:
+        """The least noise for the answers."""
+        return Aggregator.for_budget(
+            teachers=self.teachers, queries=self.queries, epsilon=self.facts.epsilon,
+            delta=self.facts.delta, radius=self.reducer.radius, dimension=self.reducer.dimension,
+        )  # fmt: skip
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self.aggregator.loss(self.queries, dimension=self.reducer.dimension)
+
+    @property
+    def theorem(self) -> str:
+        return f"{self.aggregator.mechanism.theorem}, {self.queries} answers as one"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        aggregator = self.aggregator
+        return (
+            aggregator.clipped,
+            aggregator.mechanism.law,
+            premises.PUBLIC_QUESTIONS,
+            premises.DISJOINT_SHARDS,
+        )
+
+    @property
+    def signal(self) -> Signal:
+        """Enough where a tenth of an answer can be heard (`Aggregator.heard`)."""
+        numbers = math.ceil(4 * self.queries * self.reducer.dimension / 9)
+        return Signal(units=self.teachers, numbers=numbers, what="teachers")
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "teachers": self.teachers, "queries": self.queries,
+            "numbers_in_a_code": self.reducer.dimension, "noise_on_codes": self.aggregator.noise,
+        }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VolumePATE(Dealt, Method[VolumePlan]):
+    """A student U-Net taught by noisy codes of the maps that many teachers draw.
+
+    `public_inputs` and `public_maps`: volumes with their labels that are public. Principal
+    components of the maps make the codes; the student learns the inputs with the answers.
+
+    **Guarantee**: replace-one, per teacher shard. **Assumes** that both are public.
+
+    Fay, Sjoelund and Oechtering (2020), algorithm 1.
+    """
+
+    name: ClassVar[str] = "pate"
+    front: ClassVar[Front] = Front.PLAIN
+    known: ClassVar[str | None] = "public_maps"
+
+    public_maps: Any = setting(None, help="Class numbers of the public inputs.", option=False)
+    dimension: int | None = setting(None, help="Numbers in a code; by eq. 7 unless told.")
+
+    def counted(self, facts: PublicFacts) -> tuple[int, int]:
+        """Teachers as for classes; all public volumes are asked about: codes are short."""
+        teachers, _ = super().counted(facts)
+        return teachers, self.queries or len(self.public_inputs)
+
+    def plan(self, facts: PublicFacts) -> VolumePlan:
+        """Components of public maps, as many as are worth their noise."""
+        teachers, queries = self.counted(facts)
+        noise = unit_noise(
+            teachers=teachers, queries=queries, epsilon=facts.epsilon, delta=facts.delta
+        )
+        maps = np.moveaxis(np.eye(facts.outputs, dtype=np.float32)[self.public_maps], -1, 1)
+        reducer = PCAReducer.fit(
+            maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
+            folds=min(5, len(maps)),
+        )  # fmt: skip
+        return VolumePlan(facts=facts, teachers=teachers, queries=queries, reducer=reducer)
+
+    def fit(self, records: Records, plan: VolumePlan, spending: Spending) -> Model:
+        """Teachers, then the charge, then noise, then the student."""
+        reducer = plan.reducer
+        read = partial(clipped_answers, reducer=reducer, queries="", expected=plan.queries)
+        answers = self.asked(records, plan, spending, read)
+        spending.charge(what="answers of teachers")
+        noisy = plan.aggregator.release(
+            answers, rng=spending.rng, delta=plan.facts.delta, reducer=reducer.name
+        )
+        return self.taught(plan, reducer.decode(noisy.codes, noise=noisy.noise))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class VolumeFiles(Files):
+    """A folder as the Medical Segmentation Decathlon lays it out: dataset.json, NIfTI files."""
+
+    record: ClassVar[str] = "volume"
+
+    grid: tuple[int, ...] = setting(
+        (), help="Of a folder of NIfTI files: voxels that hold every label, 32,56,40."
+    )
+    dimension: int | None = setting(None, help="Numbers in the code of a map; by rule.")
+    channels: tuple[int, ...] = setting((8, 16, 32), help="Of U-Nets, a number a level.")
+    unet_steps: int = setting(400, help="Of every U-Net on volumes; they cost no privacy.")
+    patch: int = setting(32, help="Voxels a side of what a U-Net is taught with at a time.")
+
+    @classmethod
+    def takes(cls, data: Path) -> bool:
+        """A folder with imagesTr in it."""
+        return (data / "imagesTr").is_dir()
+
+    def training(self, data: Path, declaration: Path | None, method: Any) -> tuple[Any, Dataset]:
+        """One volume in five, by its place, is kept for tests."""
+        if declaration is not None:
+            raise InvalidArgument(
+                "--bounds", str(declaration), "left out: dataset.json and --grid declare volumes"
+            )
+        found = decathlon(data, grid=self._sides())
+        tested = np.arange(len(found)) % TESTED == TESTED - 1
+        learner = VolumeLearner(
+            classes=len(found.classes), channels=self.channels, patch=(self.patch,) * 3,
+            steps=_check.count("--unet-steps", self.unet_steps),
+        )  # fmt: skip
+        made = VolumePATE(
+            teachers=method.teachers, queries=method.queries, backend=method.backend,
+            workers=method.workers, dimension=self.dimension, teacher=learner, student=learner,
+        )  # fmt: skip
+        return made, Dataset(
+            name=found.name, about="volumes with a class for every voxel", classes=found.classes,
+            low=np.array(-RANGE), high=np.array(RANGE),
+            x_train=found.images[~tested], y_train=found.labels[~tested],
+            x_test=found.images[tested], y_test=found.labels[tested],
+        )  # fmt: skip
+
+    def asked(
+        self, data: Path, declaration: Path | None, method: Any, shape: tuple[int, ...]
+    ) -> tuple[Array, list[str]]:
+        """The pictures of a folder, or those in its imagesTs."""
+        place = data / "imagesTs" if (data / "imagesTs").is_dir() else data
+        x, y, z = shape[-3:]
+        return load_images(place, grid=(x, y, z)), [p.name for p in nifti_files(place)]
+
+    def _sides(self) -> Grid:
+        halved = 2 ** (len(self.channels) - 1)
+        if len(self.grid) != 3 or any(side < 1 or side % halved for side in self.grid):
+            raise InvalidArgument(
+                "--grid", ",".join(map(str, self.grid)) or None,
+                f"three numbers of voxels such as 32,56,40, multiples of {halved}",
+            )  # fmt: skip
+        x, y, z = self.grid
+        return x, y, z
