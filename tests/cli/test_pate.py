@@ -446,6 +446,8 @@ def test_training_on_a_folder_of_volumes(tmp_path):
     assert done.exit_code == 0, done.output
     found = json.loads(done.output)
     assert set(found["dice"]) == {"core", "shell"}
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["plan"]["queries"] == 3 and config["files"]["grid"] == [8, 8, 8]
     assert found["guarantee"]["unit"] == "teacher shard" and found["guarantee"]["epsilon"] <= 8.0
     assert len(privet.load(tmp_path / "run").outputs(np.zeros((2, 2, 8, 8, 8)))) == 2
     told = runner.invoke(whole, ["predict", str(tmp_path / "run"), str(task / "imagesTr"),
