@@ -49,6 +49,7 @@ draw()
 ROOMS = (
     "estimators", "runs", "dpsgd", "guarantee", "premises", "ledger", "loss", "loss.compare",
     "loss.closed_form", "calibrate", "noise", "bounds", "mechanisms", "data", "data.records",
+    "data.rows",
     "nets", "nets.features", "nets.networks", "methods.contract", "methods.promise",
     "methods.replay", "methods.conforming", "methods.pate",
     "methods.adaptive_laplace", "methods.residual", "methods.autoencoder",

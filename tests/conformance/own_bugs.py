@@ -13,7 +13,8 @@ import pytest
 
 from privet import guarantee, runs
 from privet.audit import conformance
-from privet.data.records import Domain, Records
+from privet.data.records import Records
+from privet.data.rows import Domain
 from privet.estimators import base
 from privet.guarantee import Unit
 from privet.mechanisms import additive

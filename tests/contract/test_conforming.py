@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privet
-from privet.data.records import Domain
+from privet.data.rows import Domain
 from privet.guarantee import Unit
 from privet.mechanisms import transcript
 from privet.methods import conforming, replay

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from privet.data.records import Domain, Records
+from privet.data.records import Records
+from privet.data.rows import Domain
 from privet.guarantee import Adjacency
 from privet.methods.contract import Worst
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from privet._exact import Product, row_norms, row_sums, tanh
-from privet.data.records import Domain
+from privet.data.rows import Domain
 from privet.methods.autoencoder.behaviour.layers import Layer as BehaviourLayer
 from privet.methods.autoencoder.layers import Activation, Layer
 from privet.methods.autoencoder.stack import StackModel

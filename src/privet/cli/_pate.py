@@ -10,7 +10,7 @@ from privet.cli._run import progress_bar
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
-    from privet.data.records import Domain
+    from privet.data.rows import Domain
     from privet.ledger import Ledger
     from privet.methods.pate import Aggregator, AnswerFile, Learner, Reducer, TargetSpace
 
@@ -66,7 +66,7 @@ def public_range(x: Any) -> Domain:
     """A domain from the range of public inputs: of each column of a table, or of all voxels."""
     import numpy as np
 
-    from privet.data.records import Domain
+    from privet.data.rows import Domain
 
     axes = 0 if x.ndim == 2 else None
     low, high = np.min(x, axis=axes), np.max(x, axis=axes)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privet.data.records import class_list, unsquashed
+from privet.data.records import class_list
+from privet.data.rows import unsquashed
 from privet.errors import InvalidArgument
 from privet.estimators.base import PrivateClassifier, PrivateEstimator, with_settings
 from privet.methods.autoencoder.method import AutoencoderStack

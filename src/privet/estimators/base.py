@@ -23,7 +23,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from privet._threads import threads
-from privet.data.records import Bounds, Domain, Records, class_list
+from privet.data.records import Records, class_list
+from privet.data.rows import Bounds, Domain
 from privet.errors import InvalidArgument
 from privet.estimators.pipeline import preparation
 from privet.guarantee import Guarantee

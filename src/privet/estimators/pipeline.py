@@ -26,7 +26,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from privet import premises
-from privet.data.records import column_bounds
+from privet.data.rows import column_bounds
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import loss as losses
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger

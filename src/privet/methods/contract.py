@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from privet._html import chance, number, small_table
 from privet.data.dataset import Dataset
-from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Premise, Protects, Unit
 from privet.ledger import Entry, Ledger, Scope

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.records import Rows
+from privet.data.rows import Rows
 from privet.errors import InvalidArgument
 from privet.methods.contract import Model
 

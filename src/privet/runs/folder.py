@@ -14,7 +14,7 @@ import numpy as np
 
 from privet import premises
 from privet._files import replacing, write_json, write_whole
-from privet.data.records import Domain
+from privet.data.rows import Domain
 from privet.errors import InvalidArgument
 from privet.methods.contract import settings_of
 from privet.methods.promise import Trained

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet._html import small_table
-from privet.data.records import Domain
+from privet.data.rows import Domain
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Guarantee
 from privet.methods.catalogue import model_type

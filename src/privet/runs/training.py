@@ -12,7 +12,8 @@ import numpy as np
 
 from privet import premises
 from privet.data.dataset import FIXED_SPLIT, Dataset
-from privet.data.records import Domain, Records
+from privet.data.records import Records
+from privet.data.rows import Domain
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
 from privet.methods.catalogue import method_type

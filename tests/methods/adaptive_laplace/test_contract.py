@@ -11,7 +11,8 @@ import pytest
 import privet
 from privet import premises
 from privet.audit.conformance import streams_drawn_once
-from privet.data.records import Domain, PublicFacts, Records, UnprotectedDiagnostic
+from privet.data.records import PublicFacts, Records, UnprotectedDiagnostic
+from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Unit

@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privet import data
-from privet.data.records import Domain, PublicFacts
+from privet.data.records import PublicFacts
+from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile, Unattainable
 from privet.estimators import AdaptiveLaplaceClassifier, PrivateClassifier
 from privet.guarantee import Adjacency, Unit

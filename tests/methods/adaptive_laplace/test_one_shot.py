@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privet.bounds import Moments
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger

@@ -12,7 +12,8 @@ from sklearn.base import clone
 from torch import nn
 
 from privet import data
-from privet.data.records import Domain, PublicFacts, Records
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Unit

@@ -8,7 +8,8 @@ import pytest
 import privet
 from privet import premises
 from privet.audit.conformance import streams_drawn_once
-from privet.data.records import Domain, PublicFacts, Records
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain
 from privet.estimators import PrivateAutoencoder, PrivateClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import Noise

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from privet import data
-from privet.data.records import Domain
+from privet.data.rows import Domain
 from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Standing
 from privet.methods.autoencoder import AutoencoderStack, Stream

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from privet.bounds import MomentSum, user_weights
-from privet.data.records import Domain, PublicFacts, Records
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Adjacency, Standing, Unit

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Backing
 from privet.ledger import Ledger

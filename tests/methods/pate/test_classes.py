@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import privet
 from privet import PATEClassifier, PrivateClassifier, premises
-from privet.data.records import Domain, PublicFacts, Records
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.mechanisms.transcript import recorded

@@ -15,7 +15,8 @@ from sklearn.base import clone
 
 import privet
 from privet import ResidualPerturbationClassifier, premises
-from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain, Kind, Rows
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Protects
 from privet.ledger import Ledger

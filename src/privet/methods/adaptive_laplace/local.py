@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from privet import _check, chosen, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Premise
 from privet.mechanisms import Laplace, RandomisedResponse

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from privet import _check, calibrate
 from privet import loss as losses
-from privet.data.records import Kind, PublicFacts, Records, Rows, shortened
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows, shortened
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 from privet.methods.adaptive_laplace.class_means import (

@@ -28,7 +28,7 @@ from scipy import linalg
 from privet import _check, chosen
 from privet._exact import Product, tanh
 from privet.bounds import Moments
-from privet.data.records import squashed, unsquashed
+from privet.data.rows import squashed, unsquashed
 from privet.errors import InvalidArgument
 from privet.mechanisms import Coefficients
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet.bounds import UserWeights, user_weights
-from privet.data.records import Domain, PublicFacts, Records, Rows, class_numbers, finite
+from privet.data.records import PublicFacts, Records, class_numbers
+from privet.data.rows import Domain, Rows, finite
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privet import chosen
 from privet.bounds import Moments
-from privet.data.records import Rows
+from privet.data.rows import Rows
 from privet.mechanisms import Coefficients
 from privet.methods.autoencoder.layers import CONSTANT, LENGTH, Activation, Layer, with_constant
 from privet.methods.contract import Model

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from privet import premises
+from privet.data.records import UnprotectedDiagnostic
 from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
@@ -38,7 +39,6 @@ from privet.methods.dpsgd.run import (
     PREMISES,
     Diagnostics,
     Settings,
-    UnprotectedDiagnostic,
     clipped,
     new_run,
     sameness,

@@ -23,10 +23,6 @@ from privet.noise import Source
 MakeClipping = Callable[[float], Clipping]
 
 
-class UnprotectedDiagnostic(UserWarning):
-    """Something exact about single records: for the owner of the data, not for publication."""
-
-
 @dataclass(kw_only=True)
 class Diagnostics:
     """Exact facts about the run, *not* covered by its guarantee: look, but do not publish.

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
 from privet.methods.contract import Front, Model, Plan, Spending, Worst, setting

@@ -11,7 +11,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.records import Domain, PublicFacts, Rows
+from privet.data.records import PublicFacts
+from privet.data.rows import Domain, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise, Unit
 from privet.ledger import Entry

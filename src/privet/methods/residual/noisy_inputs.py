@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories, clip_l2
-from privet.data.records import Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Premise, Protects
 from privet.mechanisms import RandomisedResponse

@@ -19,7 +19,8 @@ import privet
 from privet.cli.main import app
 from privet.data.behaviour import Panel, load_panel
 from privet.data.behaviour_health import health_network
-from privet.data.records import Records, Rows
+from privet.data.records import Records
+from privet.data.rows import Rows
 from privet.mechanisms.transcript import recorded
 from privet.methods import conforming, replay
 from privet.methods.autoencoder.behaviour import (
@@ -202,7 +203,7 @@ def test_rows_are_a_function_of_series_alone() -> None:
     layout = Layout(attributes=2, target=1, events=(0,), levels=(1, 3))
     assert Layout.from_dict(json.loads(json.dumps(layout.to_dict()))) == layout
     rows = Rows(
-        values=np.zeros((2, 5, layout.columns), dtype=np.float32), kind=privet.data.records.Kind.BOX,
+        values=np.zeros((2, 5, layout.columns), dtype=np.float32), kind=privet.data.rows.Kind.BOX,
         null=np.array([True, True]),
     )  # fmt: skip
     assert np.isnan(layout.values(rows.box())).all()

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from privet import _check
 from privet.data.behaviour import Panel
-from privet.data.records import Domain, Kind, PublicFacts, Records, Rows
+from privet.data.records import PublicFacts, Records
+from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
 from privet.methods.autoencoder.behaviour.files import BehaviourFiles
 from privet.methods.autoencoder.behaviour.graph import largest_degree

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.records import Rows
+from privet.data.rows import Rows
 from privet.methods.autoencoder.behaviour.examples import Examples
 from privet.methods.autoencoder.behaviour.layers import Layer
 from privet.methods.autoencoder.behaviour.sensitivity import social_rows

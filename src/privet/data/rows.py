@@ -1,0 +1,292 @@
+"""Rows, and the one map that makes them of records.
+
+A record becomes a row by a public map of that record alone: its columns are brought to [0, 1] by
+declared bounds, or it is cut to a declared length, or a public extractor makes features of it. A
+row that is not finite is *null*: it keeps its place and counts for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privet import _check, premises
+from privet._exact import row_norms, row_sums
+from privet.errors import InvalidArgument
+from privet.guarantee import Premise
+from privet.nets.features import Features, unit_rows
+
+Array = NDArray[Any]
+Bounds = None | float | tuple[Any, Any]
+
+BLOCK = 4096
+MARGIN = 1e-6
+"""Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
+
+
+class Kind(Enum):
+    """What is known of every row."""
+
+    BOX = "box"
+    """Each number is in [0, 1]."""
+    BALL = "ball"
+    """Each row has L2 norm at most 1."""
+    FREE = "free"
+    """Nothing: rows that a paid-for map made of others; whoever uses them bounds what they do."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Records as rows of a box or a ball, in the order of their places; null ones are zero.
+
+    The views are public maps of each row alone, and take a null row to zero.
+    """
+
+    values: NDArray[np.float32] = field(repr=False)
+    """One row a record, in the record's own shape."""
+    kind: Kind
+    null: NDArray[np.bool_] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def part(self, which: slice | Array) -> Rows:
+        """Some of the rows."""
+        return Rows(values=self.values[which], kind=self.kind, null=self.null[which])
+
+    def without(self, wrong: NDArray[np.bool_]) -> Rows:
+        """The same rows, of which these are null too."""
+        values = self.values.copy()
+        values[wrong] = 0.0
+        return Rows(values=values, kind=self.kind, null=self.null | wrong)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return self.values.shape[1:]
+
+    @property
+    def flat(self) -> NDArray[np.float32]:
+        """As they are, one dimension a row."""
+        return self.values.reshape(len(self.values), int(np.prod(self.shape)))
+
+    def box(self) -> NDArray[np.float32]:
+        """In [0, 1], in the record's shape; rows of a ball are moved there."""
+        self._bounded("box")
+        if self.kind is Kind.BOX:
+            return self.values
+        return self._held((self.values + np.float32(1.0)) * np.float32(0.5))
+
+    def cube(self) -> NDArray[np.float32]:
+        """In [-1, 1], in the record's shape; free rows as they are."""
+        if self.kind is not Kind.BOX:
+            return self.values
+        return self._held(self.values * np.float32(2.0) - np.float32(1.0))
+
+    def ball(self) -> NDArray[np.float32]:
+        """Flat rows of length at most 1: the cube about its middle, shrunk."""
+        self._bounded("ball")
+        if self.kind is Kind.BALL:
+            return self.flat
+        flat = self.cube().reshape(len(self.values), -1)
+        return flat * np.float32((1.0 - MARGIN) / math.sqrt(max(1, flat.shape[1])))
+
+    def directions(self) -> NDArray[np.float32]:
+        """Flat rows, those of a box scaled to length 1."""
+        self._bounded("ball")
+        return self.flat if self.kind is Kind.BALL else unit_rows(self.flat)
+
+    def squashed(self, looseness: float) -> NDArray[np.float32]:
+        """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way
+        back; r = looseness sqrt(d).
+        """
+        self._bounded("ball")
+        if self.kind is Kind.BALL:
+            return self.flat
+        u = self.flat.astype(np.float64)
+        return squashed(u, looseness * math.sqrt(u.shape[1])).astype(np.float32)
+
+    def _bounded(self, wanted: str) -> None:
+        if self.kind is Kind.FREE:
+            raise InvalidArgument(
+                "rows", "free ones", f"rows of a box or a ball, to make a {wanted}"
+            )
+
+    def _held(self, values: Array) -> NDArray[np.float32]:
+        out = np.asarray(values, dtype=np.float32)
+        out[self.null] = 0.0
+        return out
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Domain:
+    """What is publicly known of one record: its shape, the ranges of its columns, its features.
+
+    - `bounds` a pair (low, high), each a number or one a column: columns are clipped and scaled to
+      [0, 1];
+    - `bounds` a number c: rows x / max(||x||, c);
+    - `features`: a public extractor of `privet.nets.features`, after the bounds if there are any.
+    - `fill`: what a missing number (NaN) counts as, one value or one a column, declared like the
+      bounds; "middle" is the middle of every range. Without it such a record counts for nothing.
+
+    >>> domain = Domain(shape=(2,), bounds=([0, 0], [1, 100]))
+    >>> domain.rows(np.array([[0.5, 900.0], [np.nan, 1.0]])).values.tolist()
+    [[0.5, 1.0], [0.0, 0.0]]
+    >>> Domain(shape=(2,))
+    Traceback (most recent call last):
+    ...
+    privet.errors.InvalidArgument: bounds must be given when there are no features, got None; ...
+    """
+
+    shape: tuple[int, ...]
+    bounds: Bounds = None
+    features: Features | None = None
+    fill: Any = None
+
+    def __post_init__(self) -> None:
+        if self.bounds is None and self.features is None:
+            raise InvalidArgument(
+                "bounds",
+                None,
+                "given when there are no features",
+                "pass bounds=(low, high) with what is publicly known of each column, or bounds=c "
+                "for rows of length at most c; they are never read from the data",
+            )
+        if isinstance(self.bounds, tuple | list):
+            object.__setattr__(self, "bounds", column_bounds(self.bounds, self.shape))
+        elif self.bounds is not None:
+            object.__setattr__(self, "bounds", _check.positive("bounds", self.bounds))
+        if self.fill is not None:
+            object.__setattr__(self, "fill", self._filled_with())
+
+    def _filled_with(self) -> Array:
+        """A finite number a column, in the record's shape."""
+        told: Any = self.fill
+        if isinstance(told, str):
+            if told != "middle" or not isinstance(self.bounds, tuple):
+                raise InvalidArgument("fill", told, 'a number, one a column, or "middle" of bounds')
+            told = (self.bounds[0] + self.bounds[1]) / 2.0
+        try:
+            flat = np.broadcast_to(np.asarray(told, dtype=np.float64).ravel(), self.columns)
+        except (TypeError, ValueError):
+            flat = np.array([np.nan])
+        if not np.isfinite(flat).all():
+            raise InvalidArgument("fill", self.fill, f"a finite number, or {self.columns} of them")
+        return flat.reshape(self.shape)
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a record."""
+        return int(np.prod(self.shape))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row that comes out."""
+        return self.shape if self.features is None else (self.features.n_features,)
+
+    def rows(self, x: Array) -> Rows:
+        """The records' rows."""
+        x = np.asarray(x)
+        if x.shape[1:] != self.shape:
+            x = self._reshaped(x)
+        if self.fill is not None and np.issubdtype(x.dtype, np.floating):
+            x = np.where(np.isnan(x), self.fill, x)
+        null = ~finite(x)
+        if self.features is not None:
+            inside = x if self.bounds is None else self._bounded(x, null).values
+            values = self.features.transform(np.where(_column(null, inside), 0, inside))
+            values[null] = 0.0
+            return Rows(values=values, kind=Kind.BALL, null=null)
+        return self._bounded(x, null)
+
+    def _reshaped(self, x: Array) -> Array:
+        if x.ndim < 2 or int(np.prod(x.shape[1:])) != self.columns:
+            raise InvalidArgument("X", x.shape, f"records of shape {self.shape}")
+        return x.reshape(len(x), *self.shape)
+
+    def _bounded(self, x: Array, null: NDArray[np.bool_]) -> Rows:
+        out = np.empty(x.shape, dtype=np.float32)
+        pair = isinstance(self.bounds, tuple)
+        for start in range(0, len(x), BLOCK):
+            part, bad = x[start : start + BLOCK], null[start : start + BLOCK]
+            part = np.where(_column(bad, part), 0.0, part).astype(np.float64)
+            held = _boxed(part, self.bounds) if pair else shortened(part, self.bounds)
+            held[bad] = 0.0
+            out[start : start + BLOCK] = held
+        return Rows(values=out, kind=Kind.BOX if pair else Kind.BALL, null=null)
+
+    @property
+    def premise(self) -> Premise:
+        """How it is known that a row depends on its own record alone, rounding included."""
+        return premises.EXACT_ROWS if self.features is None else self.features.premise
+
+
+def column_bounds(bounds: Any, shape: int | tuple[int, ...]) -> tuple[Array, Array]:
+    """Public (low, high) of every column, from two numbers or two lists.
+
+    >>> [b.tolist() for b in column_bounds((0, [1, 2]), 2)]
+    [[0.0, 0.0], [1.0, 2.0]]
+    """
+    shape = (shape,) if isinstance(shape, int) else shape
+    columns = int(np.prod(shape))
+    expected = f"two numbers, or two lists of {columns}, finite, each low below its high"
+    try:
+        low, high = (
+            np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), columns).reshape(shape)
+            for b in bounds
+        )
+    except (TypeError, ValueError):
+        raise InvalidArgument("bounds", bounds, expected) from None
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise InvalidArgument("bounds", bounds, expected)
+    return low, high
+
+
+def finite(x: Array) -> NDArray[np.bool_]:
+    """Which records hold finite numbers only."""
+    flat = np.asarray(x).reshape(len(x), math.prod(np.shape(x)[1:]))
+    if np.issubdtype(flat.dtype, np.integer) or flat.dtype == bool:
+        return np.ones(len(flat), dtype=bool)
+    return np.asarray(np.isfinite(flat).all(axis=1))
+
+
+def squashed(a: Array, radius: float) -> Array:
+    """a / sqrt(radius^2 + ||a||^2), row by row: into the open unit ball, one to one.
+
+    >>> squashed(np.array([[3.0, 4.0]]), 0.0).tolist()
+    [[0.6, 0.8]]
+    """
+    squares = row_sums(np.square(a))[:, None]
+    return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
+
+
+def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:
+    """The inverse of `squashed`; rows on the border or beyond come from far out, not infinity."""
+    z = np.asarray(z, dtype=np.float64)
+    room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
+    return np.asarray(radius * z / np.sqrt(room))
+
+
+def _boxed(part: Array, bounds: Any) -> Array:
+    low, high = bounds
+    return np.asarray((np.clip(part, low, high) - low) / (high - low))
+
+
+def shortened(part: Array, length: Any) -> Array:
+    """x / max(||x||, length), and a little shorter."""
+    flat = part.reshape(len(part), -1)
+    largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)
+    norms = largest * row_norms(flat / largest)[:, None]
+    # the division first: a record of huge numbers must not overflow
+    return np.asarray(flat / np.maximum(norms, length) * (1.0 - MARGIN)).reshape(part.shape)
+
+
+def _column(mask: NDArray[np.bool_], like: Array) -> NDArray[np.bool_]:
+    return mask.reshape(-1, *(1,) * (like.ndim - 1))
