@@ -138,7 +138,7 @@ class Records:
     ) -> Self:
         """Records with labels; `classes` is the sorted public list, `declared` or read from y."""
         rows, numbers = domain.rows(x), class_numbers(np.asarray(y), classes)
-        unknown = (numbers < 0).reshape(len(numbers), -1).any(axis=1)  # of maps: in any voxel
+        unknown = np.any((numbers < 0).reshape(len(numbers), -1), axis=1)  # of maps: in any voxel
         if len(numbers) and unknown.all():
             raise InvalidArgument(
                 "y", np.asarray(y)[:3].tolist(), f"among the classes {list(classes)[:6]}",
@@ -169,7 +169,7 @@ class Records:
     ) -> Self:
         """Records with a number each, brought to [-1, 1] by its declared bounds."""
         rows, y = domain.rows(x), np.asarray(y, dtype=np.float64)
-        bad = np.asarray(~np.isfinite(y))
+        bad = ~np.isfinite(y)
         scaled = to_unit(np.where(bad, target_bounds[0], y), target_bounds)
         return cls._of(
             _without(rows, bad, "a target that is not finite"),

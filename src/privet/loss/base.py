@@ -171,13 +171,13 @@ class Part(PrivacyLoss):
         """Whether both directions have the same law of the loss."""
 
     @property
-    @abstractmethod
     def releases(self) -> int:
         """How many elementary releases this part stands for (1: `profile` is its whole profile)."""
+        return 1
 
-    @abstractmethod
     def singles(self) -> list[tuple[Part, int]]:
         """The distinct elementary releases and how often each occurs."""
+        return [(self, 1)]
 
     def simplest(self) -> tuple[Part, ...]:
         """The same loss in parts that are quicker to account for, exactly."""

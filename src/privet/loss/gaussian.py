@@ -181,13 +181,6 @@ class Gaussian(Part):
     def symmetric(self) -> bool:
         return True
 
-    @property
-    def releases(self) -> int:
-        return 1
-
-    def singles(self) -> list[tuple[Part, int]]:
-        return [(self, 1)]
-
     def supremum(self, direction: Direction) -> float:
         return math.inf if self.mu > 0 else 0.0
 

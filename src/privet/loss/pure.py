@@ -240,13 +240,6 @@ class ZCDP(Part):
     def symmetric(self) -> bool:
         return True
 
-    @property
-    def releases(self) -> int:
-        return 1
-
-    def singles(self) -> list[tuple[Part, int]]:
-        return [(self, 1)]
-
     def supremum(self, direction: Direction) -> float:
         return math.inf if self.rho > 0 else 0.0
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import _check
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms.base import (
@@ -31,6 +32,7 @@ class OnGrid(Mechanism):
     """Real noise of a scale, rounded to the public grid of `privet.noise.grid` and added there."""
 
     norm: ClassVar[Norm]
+    theorem: ClassVar[str]
     scale: float
 
     def __post_init__(self) -> None:
@@ -64,10 +66,29 @@ class OnGrid(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PureOnGrid(OnGrid):
+    """Noise whose epsilon is sensitivity / scale, with delta = 0."""
+
+    @classmethod
+    def for_budget(
+        cls,
+        of: Bounded | float,
+        *,
+        epsilon: float,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> Self:
+        """The least noise that is epsilon-private for this value or sensitivity."""
+        ratio = _check.positive("epsilon", epsilon)
+        return cls._least(of, ratio=ratio, adjacency=adjacency, dimension=dimension)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnMultiples(Mechanism):
     """Integer noise times `step`, sampled exactly; the value is rounded to multiples of it."""
 
     norm: ClassVar[Norm]
+    theorem: ClassVar[str]
     scale: float
     step: float = 1.0
 

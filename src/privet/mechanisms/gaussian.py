@@ -46,10 +46,7 @@ class Gaussian(OnGrid):
     """
 
     norm: ClassVar[Norm] = "l2"
-
-    @property
-    def theorem(self) -> str:
-        return "exact Gaussian mechanism (Balle and Wang 2018, theorem 8) on a grid"
+    theorem: ClassVar[str] = "exact Gaussian mechanism (Balle and Wang 2018, theorem 8) on a grid"
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
         return transcript.gaussian_log_ratio(out, first, second, scale=self.scale)
@@ -117,10 +114,9 @@ class DiscreteGaussian(OnMultiples):
     """
 
     norm: ClassVar[Norm] = "l2"
-
-    @property
-    def theorem(self) -> str:
-        return "discrete Gaussian mechanism (Canonne, Kamath and Steinke 2020, theorems 4 and 14)"
+    theorem: ClassVar[str] = (
+        "discrete Gaussian mechanism (Canonne, Kamath and Steinke 2020, theorems 4 and 14)"
+    )
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
         return transcript.gaussian_log_ratio(out, first, second, scale=self.scale)

@@ -14,14 +14,14 @@ from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms import transcript
-from privet.mechanisms.additive import Norm, OnGrid
+from privet.mechanisms.additive import Norm, PureOnGrid
 from privet.mechanisms.base import ADD_REMOVE, Values, ratio_up
 from privet.noise import Source
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class KNorm(OnGrid):
+class KNorm(PureOnGrid):
     """Add noise of density proportional to e^(-||x||_2 / scale) in all D coordinates together.
 
     By the triangle inequality the densities at two values Delta apart differ by at most
@@ -49,10 +49,9 @@ class KNorm(OnGrid):
     """
 
     norm: ClassVar[Norm] = "l2"
-
-    @property
-    def theorem(self) -> str:
-        return "K-norm mechanism of the L2 ball (Hardt and Talwar 2010, section 4) on a grid"
+    theorem: ClassVar[str] = (
+        "K-norm mechanism of the L2 ball (Hardt and Talwar 2010, section 4) on a grid"
+    )
 
     def standard_deviation(self, dimension: int) -> float:
         """That of one coordinate: E[r^2] / D = (D + 1) scale^2."""
@@ -69,16 +68,3 @@ class KNorm(OnGrid):
 
     def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
         return rng.k_norm_on_grid(shape, self.scale)
-
-    @classmethod
-    def for_budget(
-        cls,
-        of: Bounded | float,
-        *,
-        epsilon: float,
-        adjacency: Adjacency = ADD_REMOVE,
-        dimension: int = 1,
-    ) -> KNorm:
-        """The least noise that is epsilon-private for this value or sensitivity."""
-        epsilon = _check.positive("epsilon", epsilon)
-        return cls._least(of, ratio=epsilon, adjacency=adjacency, dimension=dimension)

@@ -14,14 +14,14 @@ from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms import transcript
-from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
+from privet.mechanisms.additive import Norm, OnMultiples, PureOnGrid
 from privet.mechanisms.base import ADD_REMOVE, Values, bare_sensitivity, ratio_up
 from privet.noise import Source
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Laplace(OnGrid):
+class Laplace(PureOnGrid):
     """Add noise of density e^(-|x| / scale) / (2 scale) to every coordinate, on the public grid.
 
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L1 sensitivity of the rounded
@@ -41,10 +41,9 @@ class Laplace(OnGrid):
     """
 
     norm: ClassVar[Norm] = "l1"
-
-    @property
-    def theorem(self) -> str:
-        return "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, proposition 1) on a grid"
+    theorem: ClassVar[str] = (
+        "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006, proposition 1) on a grid"
+    )
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
         return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
@@ -57,19 +56,6 @@ class Laplace(OnGrid):
 
     def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
         return rng.laplace_on_grid(shape, self.scale)
-
-    @classmethod
-    def for_budget(
-        cls,
-        of: Bounded | float,
-        *,
-        epsilon: float,
-        adjacency: Adjacency = ADD_REMOVE,
-        dimension: int = 1,
-    ) -> Laplace:
-        """The least noise that is epsilon-private for this value or sensitivity."""
-        epsilon = _check.positive("epsilon", epsilon)
-        return cls._least(of, ratio=epsilon, adjacency=adjacency, dimension=dimension)
 
 
 @final
@@ -91,10 +77,7 @@ class DiscreteLaplace(OnMultiples):
     """
 
     norm: ClassVar[Norm] = "l1"
-
-    @property
-    def theorem(self) -> str:
-        return "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2009)"
+    theorem: ClassVar[str] = "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2009)"
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
         return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
