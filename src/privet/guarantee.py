@@ -166,16 +166,6 @@ class Guarantee:
             return False  # a claim never implies what is proved
         return self.holds_for(epsilon=other.epsilon, delta=other.delta)
 
-    def resting_on(self, *more: Premise) -> Guarantee:
-        """The same guarantee with more premises; a second one about the same thing is refused."""
-        return replace(self, premises=(*self.premises, *more))
-
-    def as_zero_out(self) -> Guarantee:
-        """The same release for neighbours whose number is public and the same."""
-        if not self.adjacency.covers(Adjacency.ZERO_OUT):
-            raise Incomparable(self.adjacency.value, Adjacency.ZERO_OUT.value, "adjacency")
-        return replace(self, adjacency=Adjacency.ZERO_OUT)
-
     def as_replace_one(self) -> Guarantee:
         """The same release under replace-one adjacency: remove one, add one.
 

@@ -50,9 +50,6 @@ def declared_size(n: int) -> Premise:
     return _assumed("number of records", f"the nominal number of records, {n}, was declared public")
 
 
-COUNTED_SIZE = _assumed("number of records", "the number of records is public")
-
-
 def counted_size(n: int) -> Premise:
     """The number of records was counted: neighbours have the same number (zero-out)."""
     return _enforced("number of records", f"the number of records, {n}, is public in this relation")

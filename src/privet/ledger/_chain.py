@@ -24,6 +24,8 @@ from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
 from privet.loss.growing import Growing
 
+PER_RECORD = Scope()
+
 
 def canonical(value: Any) -> bytes:
     """The one byte string for a JSON value: sorted keys, no spaces, ASCII, no NaN.
@@ -126,6 +128,21 @@ class Terms:
             who=whoami(),
             version=privet_version(),
         )
+
+    def accepted(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
+        """The loss as it will be read back, so that what is checked is what is kept."""
+        if not isinstance(loss, PrivacyLoss):
+            raise InvalidArgument("loss", loss, "a PrivacyLoss", "see privet.loss")
+        own = replace(PER_RECORD, unit=self.unit, protects=self.protects)
+        scope = own if scope is None else scope
+        if not isinstance(scope, Scope):
+            raise InvalidArgument("scope", scope, "a Scope", "such as Scope(unit=Unit.USER)")
+        scope.check(loss, adjacency=self.adjacency, unit=self.unit, protects=self.protects)
+        cost = canonical(loss.to_dict())
+        stored = restore_loss(cost)
+        if canonical(stored.to_dict()) != cost:
+            raise InvalidArgument("loss", loss, "a loss that survives to_dict and from_dict")
+        return stored, cost
 
     def body(self) -> bytes:
         """What is stored, and hashed as the start of the chain."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, final
 
 from privet import _check
 from privet.errors import (
     BudgetExceeded,
-    InvalidArgument,
     LedgerError,
     LedgerLocked,
 )
@@ -20,12 +18,10 @@ from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
 from privet.ledger._audit import Verification, as_html, export, statement, verify
 from privet.ledger._book import stated
-from privet.ledger._chain import Entry, Terms, canonical, digest, words
+from privet.ledger._chain import PER_RECORD, Entry, Terms, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
 from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
-
-_PER_RECORD = Scope()
 
 
 @final
@@ -198,7 +194,7 @@ class Ledger:
         loss: PrivacyLoss,
         *,
         what: str,
-        scope: Scope = _PER_RECORD,
+        scope: Scope = PER_RECORD,
         who: str | None = None,
         run: str | None = None,
         dataset: str | None = None,
@@ -224,7 +220,7 @@ class Ledger:
         who = _chain.whoami() if who is None else words("who", who)
         run = None if run is None else words("run", run)
         dataset = self._for_this_data(dataset)
-        loss, cost = self._as_stored(loss, scope)
+        loss, cost = self._terms.accepted(loss, scope)
         for _ in self._book.attempts():
             with _store.GUARD:
                 tally = self._book.tally
@@ -268,12 +264,12 @@ class Ledger:
 
     def epsilon_after(self, loss: PrivacyLoss) -> float:
         """What would be spent in all after one more `loss`; nothing is written."""
-        loss, _ = self._as_stored(loss, None)
+        loss, _ = self._terms.accepted(loss, None)
         return stated((self.total + priced(loss)).epsilon(self.cap_delta))
 
     def affords(self, loss: PrivacyLoss) -> bool:
         """Whether `loss` would fit under the cap now; another process may still be faster."""
-        loss, _ = self._as_stored(loss, None)
+        loss, _ = self._terms.accepted(loss, None)
         self._book.refresh()
         return self._book.would_be(loss) <= self.cap_epsilon
 
@@ -374,21 +370,6 @@ class Ledger:
     @property
     def _terms(self) -> Terms:
         return self._book.terms
-
-    def _as_stored(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
-        """The loss as it will be read back, so that what is checked is what is kept."""
-        if not isinstance(loss, PrivacyLoss):
-            raise InvalidArgument("loss", loss, "a PrivacyLoss", "see privet.loss")
-        t = self._terms
-        scope = replace(_PER_RECORD, unit=t.unit, protects=t.protects) if scope is None else scope
-        if not isinstance(scope, Scope):
-            raise InvalidArgument("scope", scope, "a Scope", "such as Scope(unit=Unit.USER)")
-        scope.check(loss, adjacency=t.adjacency, unit=t.unit, protects=t.protects)
-        cost = canonical(loss.to_dict())
-        stored = _chain.restore_loss(cost)
-        if canonical(stored.to_dict()) != cost:
-            raise InvalidArgument("loss", loss, "a loss that survives to_dict and from_dict")
-        return stored, cost
 
     def _for_this_data(self, dataset: str | None) -> str | None:
         if dataset is None:
