@@ -218,3 +218,17 @@ def tanh(values: NDArray[Any]) -> Array:
     m = power * p + (power - 1.0)
     out: Array = np.copysign(m / (m + 2.0), x)
     return out
+
+
+def canonical_signs(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows whose largest entry is positive: singular vectors are known up to their sign only, and
+    which one comes out depends on the library. Of entries as large as that, but for a millionth,
+    the first decides.
+
+    >>> canonical_signs(np.array([[0.6, -0.8], [-0.5, 0.5]])).tolist()
+    [[-0.6, 0.8], [0.5, -0.5]]
+    """
+    sizes = np.abs(vectors)
+    first = (sizes >= (1.0 - 1e-6) * sizes.max(axis=1, keepdims=True)).argmax(axis=1)
+    negative = vectors[np.arange(len(vectors)), first] < 0.0
+    return np.where(negative[:, None], -vectors, vectors)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import chosen
+from privet._exact import canonical_signs
 from privet.bounds import Quadratic, cross_entropy, squared_error
 from privet.methods.models import LinearModel
 
@@ -62,7 +63,7 @@ class ClassMeans:
         """An orthonormal basis of the leading `size` directions that tell the means apart."""
         gaps = (self.means - self.centre[:, None]) * np.sqrt(self.shares)
         left, _, _ = np.linalg.svd(gaps, full_matrices=False)
-        return np.asarray(left[:, :size])
+        return canonical_signs(left[:, :size].T).T
 
     @property
     def relevance(self) -> Array:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from privet import _check, chosen
-from privet._exact import Product, tanh
+from privet._exact import Product, canonical_signs, tanh
 from privet.bounds import Moments
 from privet.data.rows import squashed, unsquashed
 from privet.errors import InvalidArgument
@@ -203,4 +203,4 @@ def _right_vectors(a: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
         _, sizes, right = np.linalg.svd(a, full_matrices=False)
     except np.linalg.LinAlgError:  # gesdd fails on some finite matrices, and the budget is spent
         _, sizes, right = linalg.svd(a, full_matrices=False, lapack_driver="gesvd")
-    return sizes, right
+    return sizes, canonical_signs(right)

@@ -34,10 +34,12 @@ Examples = tuple[Tensor, ...]
 class LinearHead(nn.Module):
     """W (x - m, c): a linear map of centred rows with a constant last feature.
 
-    `mean` is public or was released privately; the weights start at zero.
+    `mean` is public or was released privately; the weights start at zero. `confidence` is released
+    after the steps (confidence.py), and not a number before.
     """
 
     mean: Tensor
+    confidence: Tensor
     constant: Tensor
 
     def __init__(self, *, features: int, outputs: int, constant: float) -> None:
@@ -45,6 +47,7 @@ class LinearHead(nn.Module):
         self.linear = nn.Linear(features + 1, outputs, bias=False)
         nn.init.zeros_(self.linear.weight)
         self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("confidence", torch.full((5,), math.nan, dtype=torch.float64))
         self.register_buffer("constant", torch.tensor(float(constant)))
 
     def rows(self, x: Tensor) -> Tensor:
@@ -89,7 +92,7 @@ def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @torch.no_grad()
 def add_softmax(weight: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
     """Add the clipped cross-entropy gradients of some of at most `capacity` examples."""
-    logits = _logits(weight, some)
+    logits = exact_logits(weight, some)
     e = exp(logits - logits.amax(0))
     residual = e / total(e)
     residual[some[1], torch.arange(len(some[1]))] -= 1.0
@@ -99,10 +102,10 @@ def add_softmax(weight: Tensor, some: Examples, bound: float, into: Tensor, capa
 @torch.no_grad()
 def add_squares(weight: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
     """Add the clipped gradients of (W x - y)^2 / 2 in the same way."""
-    _add(_logits(weight, some) - some[1].double().T, some, bound, into, capacity)
+    _add(exact_logits(weight, some) - some[1].double().T, some, bound, into, capacity)
 
 
-def _logits(weight: Tensor, some: Examples) -> Tensor:
+def exact_logits(weight: Tensor, some: Examples) -> Tensor:
     """W (x_i s_i), one column a record: exact but for W, which is brought to a grid of its own.
 
     Entries of W are multiples of g with ||W_k|| < 2^34 g, and |x_ij| sum to at most ||x_i|| ||W_k||

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -29,10 +30,11 @@ from privet.methods.contract import (
     setting,
     worst_unit,
 )
+from privet.methods.dpsgd import confidence
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.distributed import current
 from privet.methods.dpsgd.fixed import fixed_schedule, table_rates, within_budget, written
-from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.linear import Examples, LinearHead, add_softmax, add_squares
 from privet.methods.dpsgd.linear_steps import descend
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.plan import DPSGDPlan
@@ -98,7 +100,8 @@ class _Settings:
 class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     """Clipped, noised gradients of a linear head on public features, after a private mean.
 
-    **Guarantee**: exact composition of all steps and of one Gaussian release of the sum of rows.
+    **Guarantee**: exact composition of all steps and of Gaussian releases of the sum of rows before
+    them and, with classes, of how sure and how often right the head is after them.
 
     >>> from privet.estimators import PrivateClassifier
     >>> rng = np.random.default_rng(0)
@@ -116,7 +119,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     grouped: ClassVar[bool] = True
 
     centre: float = setting(
-        chosen.LINEAR_CENTRE, help="Share of the budget for the mean of the rows."
+        chosen.LINEAR_CENTRE, help="Share of the budget for the mean of the rows and for how sure answers may be."
     )
 
     def plan(self, facts: PublicFacts) -> DPSGDPlan:
@@ -176,11 +179,27 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         null = torch.from_numpy(records.null)
         rows[null], squares[null], scales[null] = 0.0, 0.0, 0.0  # a null record has no gradient
         add = add_softmax if classified else add_squares
-        descend(head, examples, add, plan, spending, checkpoints)
+        finish = partial(self._confidence, head, examples, plan, spending)
+        descend(head, examples, add, plan, spending, checkpoints, finish)
         return self._model(head, plan)
+
+    def _confidence(
+        self, head: LinearHead, examples: Examples, plan: DPSGDPlan, spending: Spending
+    ) -> None:
+        """Release how sure and how often right the head is, once; paid for before the steps."""
+        if len(plan.beside) < 2 or not bool(head.confidence.isnan().any()):
+            return
+        total = _sum_of_rows(confidence.unit_rows(head.linear.weight, examples))
+        mechanism = mechanisms.Gaussian(scale=plan.confidence_scale(total.dimension))
+        released = mechanism.release(total, rng=spending.rng.child("confidence"))
+        head.confidence.copy_(torch.from_numpy(released / plan.facts.records))
 
     def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:
         weight = head.linear.weight.detach().double()
+        if not bool(head.confidence.isnan().any()):
+            noise = plan.confidence_scale(len(head.confidence)) / plan.facts.records
+            mean, outputs = head.confidence.numpy(), plan.facts.outputs
+            weight = weight / confidence.temperature(mean, outputs=outputs, noise=noise)
         intercept = weight[:, -1] * plan.constant - weight[:, :-1] @ head.mean.double()
         return LinearModel(
             weights=weight[:, :-1].T.numpy().copy(), intercept=intercept.numpy(), view="ball"
@@ -197,7 +216,8 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         """Release the mean of the rows, or take it from the checkpoint where it was released."""
         if plan.centre_mu == 0.0:
             return
-        spending.charge(plan.centre_loss, what="DP-SGD, mean of the features")
+        for part, what in zip(plan.beside, ("mean of the features", "confidence"), strict=False):
+            spending.charge(part, what=f"DP-SGD, {what}")
         found = None if checkpoints is None else checkpoints.read()
         if found is not None:
             head.mean.copy_(found[0]["model/mean"])

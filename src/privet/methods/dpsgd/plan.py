@@ -19,6 +19,9 @@ from privet.methods.dpsgd.schedule import Array, Schedule
 CLOSED = premises.CLOSED_FORM, premises.EXACT_SUM, premises.ALONE_ON_A_GRID
 ENGINE = premises.NO_MIXING, premises.ROUNDED_SUM, premises.SAME_IN_COMPANY
 
+_MEAN, _CONFIDENCE = 0.8660254037844386, 0.5
+"""Roots of the shares of `centre_mu`^2, three quarters (from below) and one."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +33,8 @@ class DPSGDPlan(Plan):
     learning_rates: Array
     momentum: float
     centre_mu: float = 0.0
-    """What the private mean costs, as the mu of a Gaussian release; 0 for none."""
+    """What the private mean and the measure of confidence cost together, as the mu of a Gaussian
+    release; 0 for none."""
     constant: float = 0.0
     """The constant feature of a linear head."""
     rows_each: int = 1
@@ -44,7 +48,7 @@ class DPSGDPlan(Plan):
     def loss(self) -> PrivacyLoss:
         """The cost of the private mean and of all steps."""
         steps = self.schedule.loss()
-        return steps if self.centre_mu == 0.0 else compose([self.centre_loss, steps])
+        return compose([*self.beside, steps]) if self.beside else steps
 
     @property
     def theorem(self) -> str:
@@ -70,15 +74,25 @@ class DPSGDPlan(Plan):
         return self.schedule.steps
 
     @property
-    def centre_loss(self) -> Gaussian:
-        """The cost of the private mean."""
-        return Gaussian(mu=self.centre_mu)
+    def beside(self) -> tuple[Gaussian, ...]:
+        """The cost of the private mean and, with classes, of the measure of confidence."""
+        if self.centre_mu == 0.0:
+            return ()
+        measured = self.closed and self.facts.outputs > 1
+        shares = (_MEAN, _CONFIDENCE) if measured else (1.0,)
+        return tuple(Gaussian(mu=share * self.centre_mu) for share in shares)
 
     def centre_scale(self, dimension: int) -> float:
-        """The noise on the sum of rows of the unit ball that makes it cost `centre_mu`."""
-        return noise_scale(
-            sensitivity=1.0, noise_multiplier=1.0 / self.centre_mu, dimension=dimension
-        )
+        """The noise on the sum of rows of the unit ball."""
+        return self._scale(0, dimension)
+
+    def confidence_scale(self, dimension: int) -> float:
+        """The noise on the sum of what measures confidence, vectors of the unit ball too."""
+        return self._scale(1, dimension)
+
+    def _scale(self, which: int, dimension: int) -> float:
+        z = 1.0 / self.beside[which].mu
+        return noise_scale(sensitivity=1.0, noise_multiplier=z, dimension=dimension)
 
     @property
     def absolute_learning_rates(self) -> Array:
