@@ -119,7 +119,8 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
     grouped: ClassVar[bool] = True
 
     centre: float = setting(
-        chosen.LINEAR_CENTRE, help="Share of the budget for the mean of the rows and for how sure answers may be."
+        chosen.LINEAR_CENTRE,
+        help="Share of the budget for the mean of the rows and for how sure answers may be.",
     )
 
     def plan(self, facts: PublicFacts) -> DPSGDPlan:
