@@ -128,6 +128,13 @@ def one_group_each(column: str) -> Premise:
     return _assumed("people", f"all records of one person share one value of {column}")
 
 
+SEVERAL_OWNERS = _assumed(
+    "people",
+    "who owns which record is public; a record counts in the one group of all its owners or not at "
+    "all, so that a person is in one group only",
+)
+
+
 def split(text: str) -> Premise:
     """How training records were told from test records."""
     return _assumed("split", text)

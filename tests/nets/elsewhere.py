@@ -1,19 +1,27 @@
 """A stand-in for an accelerator: real numbers that the host cannot read and must not mix with.
 
-Tensors of this device say `device="meta"`, so that code for "not the host" runs; inside they hold
-numbers on the host. Every operation goes through a mode that refuses what a GPU would: tensors of
-both kinds in one operation (numbers without dimensions apart), or `.numpy()`. (Fake "cuda" tensors
-need a build of torch that is linked with CUDA.)
+Tensors of this device say "cuda:0" where `fake_cuda` has been loaded, else "meta", so that code for
+"not the host" runs; inside they hold numbers on the host. Every operation goes through a mode that
+refuses what a GPU would: tensors of both kinds in one operation (numbers without dimensions apart),
+or `.numpy()`. Under "cuda:0" torch's own fake tensors judge it too: each kind of call (operation,
+devices of its inputs) is first made with fake "cuda" tensors, which raise where the real ones
+would, and say where the answer lies.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode, fake_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-AWAY = torch.device("meta")
+from privet.nets.per_example import recording
+from privet.nets.per_example import shared as shared_values
+
+AWAY = torch.device("cuda", 0) if torch.backends.cuda.is_built() else torch.device("meta")
 _MOVES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 
 
@@ -36,6 +44,39 @@ class Away(torch.Tensor):
         return run(func, args, kwargs or {})
 
 
+class SharedAway(shared_values.Shared, Away):
+    """The engine's mark for values without rows: torch refuses a second subclass otherwise."""
+
+
+class _As(torch.autograd.Function):
+    """The same value as another kind of tensor."""
+
+    @staticmethod
+    def forward(ctx, t, kind):
+        return kind(t.inner)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+def _plain(t):
+    return _As.apply(t, Away) if isinstance(t, SharedAway) else _MARKS[0](t)
+
+
+def _shared(t, tape, origin=None):
+    if not isinstance(t, Away) or not t.requires_grad:
+        return _MARKS[1](t, tape, origin)
+    marked = _As.apply(t, SharedAway)
+    marked.tape, marked.origin = tape, origin
+    return marked
+
+
+_MARKS = shared_values.plain, shared_values.shared
+for module in (shared_values, recording):
+    module.plain, module.shared = _plain, _shared
+
+
 class Elsewhere(TorchDispatchMode):
     """Inside, tensors can be made on the stand-in device."""
 
@@ -44,6 +85,8 @@ class Elsewhere(TorchDispatchMode):
 
 
 def run(func, args, kwargs):
+    if func is torch.ops.aten._pin_memory.default:  # there is no such memory without a driver
+        return args[0].clone()
     tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     away = [t for t in tensors if isinstance(t, Away)]
     wanted = kwargs.get("device")
@@ -52,6 +95,7 @@ def run(func, args, kwargs):
     here = [t for t in tensors if not isinstance(t, Away) and t.dim()]
     if away and here and func not in _MOVES:
         raise RuntimeError(f"{func}: expected all tensors on the same device")
+    places = judged(func, args, kwargs) if AWAY.type == "cuda" else None
     kwargs = {**kwargs, **({"device": torch.device("cpu")} if wanted is not None else {})}
     inside = tree_map_only(Away, lambda t: t.inner, (args, kwargs))
     out = func(*inside[0], **inside[1])
@@ -61,6 +105,12 @@ def run(func, args, kwargs):
         given = [kwargs[a.name] for a in func._schema.arguments if a.name in kwargs and a.is_out]
         if given:
             return given[0] if len(given) == 1 else tuple(given)
+    if places is not None:
+        leaves, spec = tree_flatten(out)
+        if len(set(places)) == 1:  # the number of answers may depend on sizes
+            places = places[:1] * len(leaves)
+        placed = zip(leaves, places, strict=True)
+        return tree_unflatten([Away(t) if place == AWAY else t for t, place in placed], spec)
     if (
         func is torch.ops.aten._to_copy.default
         and wanted is not None
@@ -68,6 +118,42 @@ def run(func, args, kwargs):
     ):
         return out
     return tree_map_only(torch.Tensor, Away, out)
+
+
+_JUDGED: dict[Any, list[Any] | None] = {}
+_NO_ANSWER = (
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+    fake_tensor.UnsupportedOperatorException,
+)
+
+
+def judged(func, args, kwargs) -> list[Any] | None:
+    """Where fake "cuda" tensors say that the answers lie; None where that depends on the data."""
+    leaves, spec = tree_flatten((args, kwargs))
+    key = (func, tuple(map(_kind, leaves)), spec)
+    if key not in _JUDGED:
+        with FakeTensorMode() as mode:
+            shells = [_shell(mode, x) if isinstance(x, torch.Tensor) else x for x in leaves]
+            again, named = tree_unflatten(shells, spec)
+            try:
+                answer = tree_leaves(func(*again, **named))
+                _JUDGED[key] = [t.device if isinstance(t, torch.Tensor) else None for t in answer]
+            except _NO_ANSWER:
+                _JUDGED[key] = None
+    return _JUDGED[key]
+
+
+def _kind(x):
+    """All that the answer's device may depend on, and what makes a call another call."""
+    if isinstance(x, torch.Tensor):
+        return isinstance(x, Away), x.dim(), x.dtype
+    return x if isinstance(x, (torch.device, torch.dtype, bool)) else type(x)
+
+
+def _shell(mode, t):
+    like = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+    return fake_tensor.FakeTensor(mode, like, AWAY if isinstance(t, Away) else torch.device("cpu"))
 
 
 def sent_away(model: nn.Module) -> nn.Module:

@@ -1,5 +1,11 @@
 """Whole private steps on a device that is not the host's: nothing is mixed up, nothing changes."""
 
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from elsewhere import AWAY, Away, Elsewhere, sent_away
@@ -16,7 +22,7 @@ WORDS, LENGTH = 12, 6
 
 
 class Text(nn.Module):
-    """Words, positions (a row each: the stand-in takes no other subclass), a tied head."""
+    """Words, positions, a tied head."""
 
     def __init__(self):
         super().__init__()
@@ -111,6 +117,32 @@ def test_the_same_model_as_on_the_host(name, clipping, monkeypatch):
     for p, q in zip(here.parameters(), there.parameters(), strict=True):
         assert isinstance(q.data, Away) and q.device == AWAY
         assert torch.allclose(p, q.data.inner, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for fake cuda")
+def test_every_benchmark_net_on_fake_cuda_tensors(tmp_path):
+    """A whole step: checks, hooks, clipping, exact sum, noise, optimiser; the sum is the host's."""
+    pytest.importorskip("peft", reason="needs the extra `transformers`")
+    from benchmarks.networks import CASES
+
+    here, there = Path(__file__).parent, Path(torch.__file__).parent
+    library = tmp_path / "fake_cuda.so"
+    compiled = ["g++", "-std=c++20", "-shared", "-fPIC", f"-I{there / 'include'}",
+                str(here / "fake_cuda.cpp"), f"-o{library}", f"-L{there / 'lib'}", "-lc10",
+                "-ltorch_cpu"]  # fmt: skip
+    subprocess.run(compiled, check=True, timeout=300)
+    nets = [name for name in CASES if name != "mnist-1800"]  # that net is there already
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(here / "fake_cuda.py"), str(library), *nets],
+        capture_output=True, text=True, check=False, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["net"] for row in rows] == nets
+    for row in rows:
+        assert row["device"] == "cuda:0" and row["steps"] == 1
+        assert row["off"] < 1e-4, row
 
 
 def test_the_stand_in_refuses_what_a_gpu_would():

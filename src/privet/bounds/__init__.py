@@ -13,7 +13,7 @@ from privet.bounds.polynomial import (
     taylor_error,
 )
 from privet.bounds.taylor import TaylorCoefficients
-from privet.bounds.users import UserWeights, user_weights
+from privet.bounds.users import UserWeights, assign_owners, user_weights
 from privet.bounds.value import Bounded, Sensitivity
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Sensitivity",
     "TaylorCoefficients",
     "UserWeights",
+    "assign_owners",
     "bound_weights",
     "categories",
     "clip_l1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -62,6 +63,34 @@ def owners(groups: ArrayLike, *, records: int | None = None) -> NDArray[np.int64
     except TypeError:
         raise InvalidArgument("groups", "names and numbers", "users of one kind") from None
     return np.asarray(number, dtype=np.int64)
+
+
+def assign_owners(lists: Sequence[Collection[Any]], *, people: int = 4) -> NDArray[np.int64]:
+    """One group for each record that has several owners, so that no owner is in two groups; or -1.
+
+    In order: a record whose owners are all new makes a group of them; one whose owners are new or
+    of one group joins it, and so do they, as long as the group has at most `people` owners; any
+    other record is left out (-1) and must not be used. A person who is taken away with all their
+    records then changes one group only, as long as who owns what is public: the rule looks at
+    nothing else.
+
+    >>> assign_owners([{"ann", "bob"}, {"eve"}, {"bob", "kim"}, {"kim", "eve"}]).tolist()
+    [0, 1, 0, -1]
+    """
+    people = _check.count("people", people)
+    group_of: dict[Any, int] = {}
+    sizes: dict[int, int] = {}
+    out = np.full(len(lists), -1, dtype=np.int64)
+    for i, owned in enumerate(map(set, lists)):
+        if not owned or any(map(_is_missing, owned)):
+            raise InvalidArgument("groups", "records without a user", "an owner for each record")
+        found = {group_of[person] for person in owned if person in group_of} or {len(sizes)}
+        new, group = [person for person in owned if person not in group_of], min(found)
+        size = sizes.get(group, 0) + len(new)
+        if len(found) == 1 and size <= people:
+            out[i], sizes[group] = group, size
+            group_of.update(dict.fromkeys(new, group))
+    return out
 
 
 def _any_missing(users: NDArray[Any]) -> bool:

@@ -30,7 +30,7 @@ def both(folder, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["seeded", "adaptive"])
+@pytest.mark.parametrize("mode", ["seeded", "adaptive", "wrapped"])
 def test_two_processes_are_one(tmp_path, mode):
     """Equal but for the order of float32 additions: 1e-5 relative, which Tanh and momentum carry on."""
     alone, first, second = both(tmp_path, mode)
@@ -54,3 +54,10 @@ def test_secure_processes_agree(tmp_path):
     assert first["epsilon"] == second["epsilon"] == alone["epsilon"]
     expected = 301 * 0.3 * first["steps"]  # five standard deviations of a binomial count
     assert abs(first["examples"] + second["examples"] - expected) < 5 * (0.7 * expected) ** 0.5
+
+
+@pytest.mark.slow
+def test_a_model_spread_over_processes_is_refused(tmp_path):
+    alone, first, second = both(tmp_path, "sharded")
+    assert alone == "" and first == second
+    assert "fully_shard" in first and "'0.weight'" in first

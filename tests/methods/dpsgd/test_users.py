@@ -116,3 +116,42 @@ def test_estimators_protect_users(method):
     ).fit(x, y, groups=owner)
     assert fitted.guarantee_.unit is Unit.USER and fitted.guarantee_.epsilon <= 8.0
     assert fitted.score(x, y) > 0.8
+
+
+def test_a_person_who_shares_every_record_moves_one_group(monkeypatch):
+    """Attack: one owner of 40 of 60 records, each shared with somebody else who has more."""
+    x, y = data(60)
+    lists = [["eve", f"friend {i}"] if i < 40 else [f"friend {i % 40}"] for i in range(60)]
+    hers = torch.tensor(["eve" in people for people in lists])
+    sums = []
+    for there in (1.0, 0.0):
+        watch = Watch(monkeypatch)
+        kept = torch.where(hers, there, 1.0)
+        with start(tensors=(x, y, kept), groups=lists, rows_each=4, schedule=FULL) as t:
+            for batch in t:
+                t.step(losses_of(t.model, batch) * batch.tensors[2])
+        sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
+        monkeypatch.undo()
+    assert 0.0 < float((sums[0] - sums[1]).norm()) <= 0.7
+    assert t.sampler.n == 18  # records 0 to 2 are hers; friends 3 to 19 have one of their own
+    texts = {p.about: p for p in t.guarantee.premises}
+    assert texts["people"].text.startswith("who owns which record is public")
+    assert t.guarantee.unit is Unit.USER
+
+
+def test_nobody_is_in_two_groups():
+    from privet.bounds import assign_owners
+
+    draw = np.random.default_rng(0)
+    lists = [draw.choice(30, size=draw.integers(1, 4), replace=False).tolist() for _ in range(80)]
+    groups = assign_owners(lists)
+    seen: dict[int, int] = {}
+    for people, group in zip(lists, groups, strict=True):
+        for person in people if group >= 0 else ():
+            assert seen.setdefault(person, group) == group
+    assert (groups >= 0).sum() > 10 and (groups < 0).any()
+    assert sorted(set(groups[groups >= 0].tolist())) == list(range(groups.max() + 1))
+    with pytest.raises(InvalidArgument, match="an owner for each"):
+        assign_owners([[1], []])
+    with pytest.raises(InvalidArgument, match="each of 60 rows"):
+        run([[1], [2]])

@@ -13,9 +13,11 @@ from typing import Any, final
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
-from privet.errors import PrivetError
+from privet.errors import InvalidArgument, PrivetError
 
 
 class Processes(ABC):
@@ -93,6 +95,23 @@ def current() -> Processes:
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         return Together()
     return Alone()
+
+
+def leave_sums_to_us(model: nn.Module) -> None:
+    """Keep torch's wrappers from adding up gradients by themselves; refuse sharded parameters.
+
+    `DistributedDataParallel` waits for a backward pass that never comes to it; here the sums of
+    clipped gradients are added up, once, in the first process. Parameters that `fully_shard` has
+    spread over the processes are refused (docs/decisions/0006-sharded.md).
+    """
+    if isinstance(model, DistributedDataParallel):
+        model.require_backward_grad_sync = False
+    for name, p in model.named_parameters():
+        if isinstance(p, DTensor):
+            raise InvalidArgument(
+                f"parameter {name!r}", "spread over processes by fully_shard (FSDP2)",
+                "one that every process holds whole", "use DistributedDataParallel, or the model",
+            )  # fmt: skip
 
 
 def same_everywhere(processes: Processes, tensors: list[Tensor]) -> None:

@@ -33,6 +33,7 @@ from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
 from privet.methods.dpsgd.mixing import Company, MixingCheck
+from privet.methods.dpsgd.reading import Part
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
 from privet.methods.dpsgd.run import (
@@ -163,11 +164,23 @@ class Training:
         yield from self._given(batch, plain=company.plain)
 
     def _batches(self) -> Iterator[Batch]:
-        while self._step < self.schedule.steps and self._paid(self._step):
-            t = self._step
-            self._sum.reset()
-            self._guard.begin_step()
-            self._loss_sum = 0.0
+        reader = self._settings.reader
+        read = reader.read(self._parts(), self._rows, lambda: self._size is not None)
+        for part, rows_of in read:
+            t = part.step
+            if part.k == 0:
+                if not self._paid(t):
+                    return
+                self._sum.reset()
+                self._guard.begin_step()
+                self._loss_sum = 0.0
+            rows = self._engine.arranged(*device.moved(rows_of(), self._engine.home))
+            device.seed(self._engine.home, self._seed("torch", t, part.k))
+            yield from self._given(self._records.batch(rows, step=t, last=part.last))
+
+    def _parts(self) -> Iterator[Part]:
+        """The parts of all steps to come that this process has to do."""
+        for t in range(self._step, self.schedule.steps):
             mine = shard(
                 self.sampler.indices(t),
                 n=len(self._records),
@@ -175,9 +188,7 @@ class Training:
                 world=self._processes.world,
             )
             for k, (indices, last) in enumerate(micro_batches(mine, self._micro_batch)):
-                rows = self._rows(indices, t, k)
-                device.seed(self._engine.home, self._seed("torch", t, k))
-                yield from self._given(self._records.batch(rows, step=t, last=last))
+                yield Part(step=t, k=k, indices=indices, last=last)
 
     def _given(self, batch: Batch, *, plain: bool = False) -> Iterator[Batch]:
         self._batch = batch
@@ -251,14 +262,12 @@ class Training:
     def _micro_batch(self) -> int:
         return FIRST_MICRO_BATCH if self._size is None else self._size
 
-    def _rows(
-        self, indices: np.ndarray[Any, np.dtype[np.int64]], t: int, k: int
-    ) -> tuple[Tensor, ...]:
-        stream = self._rng.child("augment", t, self._processes.rank, k)
+    def _rows(self, part: Part) -> tuple[Tensor, ...]:
+        """The rows of a part where they lie; perhaps in a worker process."""
+        stream = self._rng.child("augment", part.step, self._processes.rank, part.k)
         s = self._settings
-        drawn = self._records.drawn(indices, self._rng.child("rows", t))
-        rows = views_of(drawn, s.views // s.rows_each, s.augment, stream)
-        return self._engine.arranged(*device.moved(rows, self._engine.home))
+        drawn = self._records.drawn(part.indices, self._rng.child("rows", part.step))
+        return views_of(drawn, s.views // s.rows_each, s.augment, stream)
 
     def _paid(self, t: int) -> bool:
         if t >= self._state["until"]:
@@ -411,7 +420,7 @@ class Training:
         check = self._settings.check_mixing
         mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
         end = () if ended else (premises.END_NOT_CHOSEN,)
-        whose = clipped(self.sampler.unit, self._settings.rows_each)
+        whose = clipped(self.sampler.unit, self._settings.rows_each, self._records.several)
         n = self.sampler.expected_batch(0) / max(float(self.sampler.rates[0]), 1e-300)
         large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
         told = (

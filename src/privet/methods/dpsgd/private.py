@@ -16,8 +16,9 @@ from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.checkpoint import Checkpoints
-from privet.methods.dpsgd.distributed import Processes, current
+from privet.methods.dpsgd.distributed import Processes, current, leave_sums_to_us
 from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment, records_of
 from privet.methods.dpsgd.run import MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
@@ -67,6 +68,8 @@ def private(
     check_mixing: bool = True,
     batch_invariant: bool = False,
     show_unprotected: bool = False,
+    num_workers: int = 0,
+    prefetch: int = 2,
 ) -> Training:
     """A private training run around your own loop.
 
@@ -94,6 +97,7 @@ def private(
     - `groups`: the user of each record; users are then drawn in place of records, and the guarantee
       and the ledger are per user. A user's gradient is the mean over at most `rows_each` of their
       records (drawn anew in each step), clipped once. `n_public` is then the number of users.
+      Lists of owners, for records that belong to several people: see `bounds.assign_owners`.
     - `clipping`: makes the rule from C_t, such as `lambda c: PerLayerClipping(bound=c)`.
     - `micro_batch`: examples at a time; what fits the model's shapes and a
       processor's cache, unless told. It bounds the memory and changes the result by rounding alone.
@@ -121,6 +125,8 @@ def private(
     - `batch_invariant`: every example is computed by itself, in shapes that are always the same, so
       that its gradient cannot depend on who else was drawn, to the last bit; several times slower.
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
+    - `num_workers`, `prefetch`: processes that read the rows of coming batches, each so many ahead,
+      and apply `augment`; the run is the same as without them.
     - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
 
@@ -172,6 +178,7 @@ def private(
     elif not (sampler.rates == schedule.rates).all():
         raise InvalidArgument("sampler", sampler.rates, "one with the rates of the schedule")
     processes = current() if processes is None else processes
+    leave_sums_to_us(model)
     if ledger is None:
         ledger = _counting_ledger(delta, sampler, checkpoints if processes.first else None)
     how: KernelChoice = kernel_choice or ("measured" if rng.secret else "cost-model")
@@ -218,6 +225,10 @@ def private(
             check_mixing=check_mixing,
             batch_invariant=batch_invariant,
             show_unprotected=show_unprotected,
+            reader=Reader(
+                num_workers=_check.count("num_workers", num_workers, minimum=0),
+                prefetch=_check.count("prefetch", prefetch),
+            ),
         ),
         processes=processes,
         run=run,

@@ -64,6 +64,8 @@ class Records(ABC):
     """Rows by number; `names` are those of the columns, if they have any."""
 
     names: tuple[str, ...] = ()
+    several: bool = False
+    """Whether records may have several owners."""
 
     @abstractmethod
     def __len__(self) -> int: ...

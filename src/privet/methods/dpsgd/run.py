@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from privet import premises
 from privet.guarantee import Premise, Unit
 from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment
 from privet.methods.dpsgd.sampling import Sampler
 from privet.methods.dpsgd.schedule import Array, Schedule
@@ -49,6 +50,7 @@ class Settings:
     scheduler: LRScheduler | None
     checkpoints: Checkpoints | None
     charge_block: int
+    reader: Reader
     limit: float | None = None
     """The epsilon at which all attempts of a resumed run end."""
     rows_each: int = 1
@@ -66,11 +68,12 @@ PREMISES = (
 )
 
 
-def clipped(unit: Unit, rows_each: int) -> tuple[Premise, ...]:
+def clipped(unit: Unit, rows_each: int, several: bool = False) -> tuple[Premise, ...]:
     """Whose gradient is clipped, and how it is known who owns a record."""
     if unit is Unit.RECORD:
         return (premises.CLIPPED_GRADIENTS, premises.ONE_RECORD_EACH)
-    return (premises.clipped_users(rows_each), premises.one_group_each("groups"))
+    people = premises.SEVERAL_OWNERS if several else premises.one_group_each("groups")
+    return (premises.clipped_users(rows_each), people)
 
 
 def new_run() -> str:

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import _check
-from privet.bounds.users import owners
+from privet.bounds.users import assign_owners, owners
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
 from privet.methods.dpsgd.records import Batch, Records
 from privet.noise import Source
+
+_LISTS = (list, tuple, set, frozenset)
 
 
 @final
@@ -36,12 +38,16 @@ class UserRecords(Records):
     """
 
     def __init__(self, rows: Records, groups: Any, *, rows_each: int) -> None:
-        number = owners(groups, records=len(rows))
+        self.several = len(groups) > 0 and isinstance(next(iter(groups)), _LISTS)
+        number = assign_owners(groups) if self.several else owners(groups, records=len(rows))
+        if len(number) != len(rows):
+            raise InvalidArgument("groups", len(number), f"owners of each of {len(rows)} rows")
         self.rows, self.rows_each = rows, _check.count("rows_each", rows_each)
         self.names = rows.names
         self._owners = number
-        self._order = np.argsort(number, kind="stable").astype(np.int64)
-        self._ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, dtype=np.int64)
+        nobody = int((number < 0).sum())  # records that are left out come first
+        self._order = np.argsort(number, kind="stable")[nobody:].astype(np.int64)
+        self._ends = np.cumsum(np.bincount(number[number >= 0])).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self._ends)

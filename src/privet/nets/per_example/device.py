@@ -3,8 +3,8 @@
 Model, batches, per-example gradients, sums and optimiser stay where the model is. The noise is
 drawn on the host and added there, exactly, to the one vector that is released. On another device
 products over several records are always made in float64, so that no setting of a library (TF32, for
-instance) can take precision from a sum. *Untested on hardware*: tests run on a stand-in that keeps
-its tensors apart from the host's.
+instance) can take precision from a sum. *Untested on hardware*: tests run on fake "cuda"
+tensors, which are kept apart from the host's.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""Reading ahead: rows of the next parts are fetched by worker processes while the model works.
+
+Which records make up a part is drawn by the sampler in the run's own process, as without workers,
+and parts come back in order: a seeded run has the same batches, the same coins and the same model.
+Reading is no release: what is read ahead of a budget that ends is thrown away.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+Rows = tuple[Tensor, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some of the records of a step, by number: part `k` of step `step`."""
+
+    step: int
+    k: int
+    indices: NDArray[np.int64]
+    last: bool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How parts are read: by `num_workers` processes, each `prefetch` parts ahead; 0: none."""
+
+    num_workers: int = 0
+    prefetch: int = 2
+
+    def read(
+        self, parts: Iterator[Part], rows_of: Callable[[Part], Rows], settled: Callable[[], bool]
+    ) -> Iterator[tuple[Part, Callable[[], Rows]]]:
+        """Each part, and what gives its rows; none ahead before their size is `settled`.
+
+        >>> import torch
+        >>> parts = [Part(step=0, k=k, indices=np.arange(k), last=False) for k in range(3)]
+        >>> read = Reader().read(iter(parts), lambda p: (torch.zeros(p.k),), lambda: True)
+        >>> [len(rows()[0]) for _, rows in read]
+        [0, 1, 2]
+        """
+        for part in parts:
+            yield part, functools.partial(rows_of, part)
+            if self.num_workers and settled():
+                break
+        if self.num_workers:
+            ahead: Iterator[tuple[Part, Rows]] = iter(
+                DataLoader(
+                    _Parts(rows_of),
+                    batch_sampler=parts,  # type: ignore[arg-type]
+                    num_workers=self.num_workers,
+                    prefetch_factor=self.prefetch,
+                    collate_fn=_as_it_is,
+                )
+            )
+            for part, rows in ahead:
+                yield part, functools.partial(_as_it_is, rows)
+
+
+class _Parts(Dataset[Any]):
+    """What a worker process asks for rows."""
+
+    def __init__(self, rows_of: Callable[[Part], Rows]) -> None:
+        self._rows_of = rows_of
+
+    def __getitems__(self, part: Part) -> tuple[Part, Rows]:
+        return part, self._rows_of(part)
+
+
+def _as_it_is(read: Any) -> Any:
+    return read
