@@ -30,6 +30,7 @@ from privet.audit import (
 from privet.data import load
 from privet.mechanisms import transcript
 from privet.methods.catalogue import method_names, method_type
+from privet.methods.contract import Worst, lone_record
 from privet.methods.dpsgd import audit as dpsgd
 from privet.methods.dpsgd import loop
 from privet.methods.dpsgd.canaries import fair_coins
@@ -205,8 +206,23 @@ def mutants(runs: int) -> Iterator[Row]:
         for name, release, indices in cases:
             loop.release_sum_, PoissonSampler.indices = release, indices  # type: ignore[method-assign]
             yield _row(f"mutant: {name}", audit_method(method, facts, rng=seeded(0)))
+            yield _row(
+                f"mutant: {name}, record alone",
+                audit_method(method, facts, rng=seeded(0), neighbours=_alone),
+            )
     finally:
         loop.release_sum_, PoissonSampler.indices = real, drawn  # type: ignore[method-assign]
+
+
+def _alone(plan: Any) -> Worst:
+    """One record where more were declared, or a null one in its place: every sample is small."""
+    worst = lone_record(plan.facts)
+    first = np.arange(plan.facts.records) == 0
+
+    def part(records: Any) -> Any:
+        return replace(records, rows=records.rows.part(first), targets=records.targets[first])
+
+    return Worst(present=part(worst.present), absent=part(worst.absent))
 
 
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], ...]] = {

@@ -92,3 +92,17 @@ def test_bad_input() -> None:
     for counts in (3.0, [1.0, 2.0], [1.0, math.nan, 2.0]):
         with pytest.raises(InvalidArgument, match="counts must be"):
             r.debias(counts)
+
+
+@given(st.integers(2, 1000), st.floats(1e-3, 20.0))
+def test_a_record_taken_out_costs_what_is_said(classes: int, epsilon: float) -> None:
+    """All ratios of an answer's probability to 1/K, in both directions; and nothing is wasted."""
+    r = RandomisedResponse.for_null(classes=classes, epsilon=epsilon)
+    ratios = [abs(math.log(classes * p)) for p in (r.truth, r.lie)]
+    assert max(ratios) <= r.epsilon_of_null <= r.epsilon + 1e-11
+    assert r.epsilon_of_null == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_a_record_taken_out_of_two_classes_costs_about_half() -> None:
+    r = RandomisedResponse(classes=2, epsilon=0.01)
+    assert r.epsilon_of_null == pytest.approx(0.005, rel=0.01)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from privet import loss as losses
+from privet.guarantee import Adjacency
 from privet.mechanisms import Gaussian, RandomisedResponse
 from privet.mechanisms.transcript import Transcript, log_ratio
 from privet.methods.contract import Method, Plan
@@ -19,7 +20,9 @@ def price(transcript: Transcript, plan: Plan) -> losses.PrivacyLoss:
     each: list[losses.PrivacyLoss] = []
     for r in transcript.releases:
         if isinstance(r.mechanism, RandomisedResponse):
-            each.append(losses.Pure(epsilon_each=r.mechanism.epsilon, adjacency=plan.adjacency))
+            nulls = plan.relation is Adjacency.ZERO_OUT  # its place answers by lot then
+            answer = r.mechanism.epsilon_of_null if nulls else r.mechanism.epsilon
+            each.append(losses.Pure(epsilon_each=answer, adjacency=plan.adjacency))
         else:
             assert isinstance(r.mechanism, Gaussian)
             mu = r.sensitivity / r.mechanism.scale

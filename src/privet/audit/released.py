@@ -37,9 +37,9 @@ Run = Callable[[bool, Source], object]
 
 CONFIDENCE = 0.999
 """Of the lower bound: every method is audited often, and a false alarm is dear."""
-FEWEST = 50
-"""Runs a side at least, however many releases each of them makes."""
-CONTROL = 20
+FEWEST, SAMPLED = 8, 30
+"""Runs a side at least, however many releases each makes; on samples, whose rate is seen too."""
+CONTROL = 8
 """Runs a side without noise: they are told apart at once, or never."""
 FREE = 10
 """So many times more runs where no law is known."""
@@ -92,8 +92,11 @@ class Watched:
         """A lower bound of epsilon from `trials` runs a side, and what it assumes, if anything."""
         laws = self.account.laws
         if laws is not None:
-            steps = max((len(of) for of in self.account.groups()), default=1)
-            trials = min(trials, max(FEWEST, math.ceil(trials / steps)))
+            steps = sum(len(of) for of in self.account.groups())
+            fewest = SAMPLED if self.account.sampled else FEWEST
+            trials = min(trials, max(fewest, math.ceil(trials / max(steps, 1))))
+            if self.account.sampled:  # three plays a run, not two
+                trials = max(min(trials, SAMPLED), trials // 2)
             runs = [
                 self.seen(side, int(s))
                 for side in (True, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from privet.audit import Finding
@@ -44,6 +44,8 @@ class Entrant:
     protects: Protects = Protects.RECORD
     audit: Audit | None = None
     """An audit of its own; None: mislabelled canaries in one training run."""
+    calibrated_by: Entrant | None = None
+    """Whose reference models serve its membership attacks; None: models of its own recipe."""
     relevance: Relevance | None = None
     """How its released model weighs inputs; None: not shown."""
 
@@ -53,6 +55,7 @@ def method_entrant(
     *,
     name: str | None = None,
     epsilon: float | None = None,
+    calibrated_by: Entrant | None = None,
     **settings: Any,
 ) -> Entrant:
     """A method of the contract: its settings by its own rules, and `settings` on top.
@@ -77,11 +80,11 @@ def method_entrant(
         )
 
     def audit(model: PrivateClassifier, bench: Bench, seed: int) -> Finding:
-        small = kind.small()
         facts = small_facts(small, epsilon=bench.epsilon, delta=bench.delta)
         return audit_method(small, facts, rng=seeded(seed).child("audit"))
 
-    small = kind.small()
+    least: Any = kind.small()
+    small: Method[Any] = replace(least, **settings)
     plan = small.plan(small_facts(small))
     return Entrant(
         name=name or kind.name,
@@ -94,6 +97,7 @@ def method_entrant(
         unit=plan.unit,
         protects=plan.protects,
         audit=audit,
+        calibrated_by=calibrated_by,
         relevance=relevance_of if kind.shows_relevance else None,
     )
 

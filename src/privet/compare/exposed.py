@@ -1,7 +1,8 @@
 """Who was in the training set of a row? Calibrated attacks, with references that rows share.
 
 References are models of the row's own recipe on random halves of all records, and cost as many
-trainings. Beyond `OWN` records they are shared: the limit's recipe, on the records asked about.
+trainings; a row may name another whose models serve it too. Beyond `OWN` records all rows share
+those of the limit's recipe, on the records asked about.
 What they say is kept in the comparison's folder, for all seeds and for the next call.
 """
 
@@ -48,10 +49,11 @@ def attacked(
 
 
 def _references(entrant: Entrant, bench: Bench, count: int, kept: Path) -> membership.References:
-    recipe = entrant if bench.records <= OWN else LIMIT
+    many = bench.records > OWN
+    recipe = LIMIT if many else entrant.calibrated_by or entrant
     (x, y), (x_test, y_test) = bench.train(recipe.sees), bench.test(recipe.sees)
     n = min(len(y), len(y_test))
-    if recipe is LIMIT and entrant is not LIMIT:
+    if many and entrant is not LIMIT:
         x, y = x[:n], y[:n]
     facts = [recipe.name, bench.dataset.fingerprint, bench.epsilon, bench.delta, len(y)]
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +30,9 @@ class RandomisedResponse:
 
     **Guarantee** every answer is epsilon-private, delta = 0, for replaced records. Adding or
     removing a record changes the number of answers, which is not hidden: that adjacency is refused.
-    Where places are public, a `null` one answers with all categories alike: 1/K lies between q and
-    p, so that taking a record out of its place changes no probability by more than e^epsilon.
+    Where places are public, a `null` one answers with all categories alike. Taking a record out of
+    its place changes p to 1/K and each q to 1/K, which costs less than another record does:
+    max(log K p, -log K q), `epsilon_of_null`; half of epsilon for two classes and small epsilon.
 
     >>> two = RandomisedResponse(classes=2, epsilon=math.log(3.0))
     >>> round(two.truth, 12), round(two.lie, 12)
@@ -51,6 +52,29 @@ class RandomisedResponse:
             raise InvalidArgument("classes", self.classes, "at most 2**31")
         if _check.positive("epsilon", self.epsilon) > 700.0:
             raise InvalidArgument("epsilon", self.epsilon, "at most 700")
+
+    @classmethod
+    def for_null(cls, *, classes: int, epsilon: float) -> Self:
+        """The truest answers for which taking a record out of its place costs epsilon.
+
+        With t = e^epsilon: K p <= t and 1 / (K q) <= t are
+        e^eps <= t (K - 1) / (K - t), wherever t < K, and e^eps <= K t - K + 1.
+
+        >>> answers = RandomisedResponse.for_null(classes=2, epsilon=0.3)
+        >>> round(answers.epsilon, 3), round(answers.epsilon_of_null, 12)
+        (0.531, 0.3)
+        """
+        k, t = _check.count("classes", classes, minimum=2), math.expm1(min(epsilon, 700.0))
+        most = [math.log1p(k * t)]
+        if t < k - 1:
+            most.append(math.log1p(k * t / (k - 1 - t)))
+        return cls(classes=k, epsilon=min(*most, 700.0) * (1.0 - 2.0**-45))
+
+    @property
+    def epsilon_of_null(self) -> float:
+        """What taking a record out of its public place costs, rounded up."""
+        worst = max(self.classes * self.truth, 1.0 / (self.classes * self.lie))
+        return math.log(worst) + 2.0**-40
 
     @property
     def theorem(self) -> str:

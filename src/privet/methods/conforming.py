@@ -240,7 +240,7 @@ def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[
     entries = [e.loss for e in ledger.entries()]
     for count in sorted(set(paid)):
         so_far = [r for r, k in zip(made.releases, paid, strict=True) if k <= count]
-        cost = price(so_far, plan.adjacency).epsilon(plan.facts.delta)
+        cost = price(so_far, plan).epsilon(plan.facts.delta)
         have = losses.compose(entries[:count], adjacency=plan.adjacency)
         if not cost <= have.epsilon(plan.facts.delta) * ROUNDING:
             found.append(f"{len(so_far)} releases that cost {cost:g} were not paid when made")
@@ -270,12 +270,14 @@ def _not_covered(relation: Adjacency) -> Adjacency:
     return next(a for a in reversed(Adjacency) if not relation.covers(a))
 
 
-def price(releases: Sequence[Released], adjacency: Adjacency) -> losses.PrivacyLoss:
+def price(releases: Sequence[Released], plan: Plan) -> losses.PrivacyLoss:
     """What releases cost at the sensitivity and the noise that each was noted with."""
     each: list[losses.PrivacyLoss] = []
+    adjacency, nulls = plan.adjacency, plan.relation is Adjacency.ZERO_OUT
     for r in releases:
         if isinstance(r.mechanism, RandomisedResponse):
-            each.append(losses.Pure(epsilon_each=r.mechanism.epsilon, adjacency=adjacency))
+            answer = r.mechanism.epsilon_of_null if nulls else r.mechanism.epsilon
+            each.append(losses.Pure(epsilon_each=answer, adjacency=adjacency))
             continue
         moved = np.zeros(r.exact.shape)
         moved.flat[0] = r.sensitivity

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -162,19 +163,20 @@ def audit_method(
     rng: Source,
     trials: int = TRIALS,
     without_noise: float = 1e3,
+    neighbours: Callable[[Any], Worst] | None = None,
 ) -> Finding:
     """All that a method releases, on its worst neighbours, end to end: `trials` runs a side.
 
     The control is the same method at an epsilon of `without_noise`: a release that is not told
     apart even then cannot be audited so. `privet.audit.released` says how. Neighbours are of one
-    size: a record and a place without one.
+    size, a record and a place without one, unless `neighbours` makes others from the plan.
     """
-    facts = dataclasses.replace(facts, declared=False)
+    facts = dataclasses.replace(facts, declared=neighbours is not None)
     plan = method.plan(facts)
     quiet = method.plan(dataclasses.replace(facts, epsilon=without_noise))
     return audit_releases(
-        _runs(method, plan),
-        without_noise=_runs(method, quiet),
+        _runs(method, plan, neighbours),
+        without_noise=_runs(method, quiet, neighbours),
         what=f"{method.name}: all that it releases",
         claimed=None if plan.claim is None else plan.claim.epsilon,
         proved=plan.loss.epsilon(facts.delta),
@@ -185,9 +187,9 @@ def audit_method(
     )
 
 
-def _runs(method: Method[Any], plan: Plan) -> Run:
+def _runs(method: Method[Any], plan: Plan, neighbours: Callable[[Any], Worst] | None = None) -> Run:
     """The method on one of its worst neighbours, by the code that trains."""
-    worst = method.neighbours(plan)
+    worst = (neighbours or method.neighbours)(plan)
     return lambda inside, rng: _run(method, worst.present if inside else worst.absent, plan, rng)
 
 

@@ -112,6 +112,9 @@ class OneAgainstRest(_Classifier):
                 premises.declared_size(len(x)),
             ),
         )
+        claims = [m.claim_ for m in self.models if m.claim_ is not None]
+        if claims:
+            self.claim_ = replace(claims[0], epsilon=sum(c.epsilon for c in claims))
         return self
 
     def predict_proba(self, x: Array) -> Array:
@@ -128,7 +131,7 @@ class OneAgainstRest(_Classifier):
         return Examples(
             now=np.asarray(x, dtype=np.float64),
             past=np.zeros((n, 0, d)),
-            calendar=np.zeros((n, 2)),
+            calendar=np.zeros((n, 0)),
             status=status,
             user=np.arange(n),
             day=np.ones(n, dtype=np.int64),

@@ -20,13 +20,14 @@ from torch import nn
 
 from privet.audit import Finding
 from privet.audit.released import Run, audit_releases
-from privet.compare import Bench, Entrant, View, method_entrant
+from privet.compare import LIMIT, Bench, Entrant, View, method_entrant
 from privet.compare.bench import FEW
 from privet.compare.entrants import Make
 from privet.guarantee import Adjacency, Protects
 from privet.ledger import Ledger
 from privet.methods.adaptive_laplace import OneShotMoments
 from privet.methods.autoencoder import AutoencoderStack
+from privet.methods.replay import TRIALS
 from privet.methods.residual import NoisyInputs
 from privet.methods.residual.training import Training
 from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
@@ -238,28 +239,30 @@ def audit_fits(
     return audit
 
 
-def _noisy(name: str, make: Make, *, trials: int) -> Entrant:
+def _noisy(name: str, make: Make, *, calibrated_by: Entrant | None = None) -> Entrant:
     return Entrant(
         name=name,
         make=make,
         system=NoisyInputs.system,
         adjacency=Adjacency.REPLACE_ONE,
         protects=Protects.FEATURES,
-        audit=audit_fits(make, _opposite_rows, _still(make), trials=trials),
+        audit=audit_fits(make, _opposite_rows, _still(make), trials=TRIALS),
+        calibrated_by=calibrated_by,
     )
 
 
-def _compared_regression(name: str, make: Make, *, trials: int = 30) -> Entrant:
+def _compared_regression(name: str, make: Make) -> Entrant:
     return Entrant(
         name=name,
         make=make,
         system="private regression",
         sees=View.FEW,
-        audit=audit_fits(make, _pair_of_rows, _without_budget(make), trials=trials),
+        audit=audit_fits(make, _pair_of_rows, _without_budget(make), trials=30),
     )
 
 
 _unproved = partial(Entrant, promises=False, charged=False)
+_ONE_MEMBER = _noisy(name="residual as published", make=residual_published)
 ENTRANTS: tuple[Entrant, ...] = (
     _unproved(name="plain network", make=network, system="not private"),
     method_entrant(OneShotMoments, name="identical noise", exponent=0.0),
@@ -277,20 +280,30 @@ ENTRANTS: tuple[Entrant, ...] = (
         adjacency=Adjacency.REPLACE_ONE,
         audit=_audit_adaptive,
     ),
-    method_entrant(NoisyInputs, name="residual ensemble", members=2),
-    _noisy(name="residual as published", make=residual_published, trials=50),
-    _noisy(name="residual ensemble as published", make=residual_ensemble_published, trials=10),
+    method_entrant(
+        NoisyInputs,
+        name="residual ensemble",
+        members=2,
+        calibrated_by=method_entrant(NoisyInputs),
+    ),
+    _ONE_MEMBER,
+    _noisy(
+        name="residual ensemble as published",
+        make=residual_ensemble_published,
+        calibrated_by=_ONE_MEMBER,
+    ),
     _unproved(name="residual II as published", make=strategy_two, system=NoisyInputs.system),
     Entrant(
         name="autoencoder as published",
         system=AutoencoderStack.system,
         make=autoencoder_published,
         charged=False,
+        calibrated_by=LIMIT,
         audit=_audit_autoencoder,
     ),
     method_entrant(AutoencoderStack, name="autoencoder without noise", epsilon=NO_NOISE),
     _compared_regression(name="functional mechanism", make=functional),
     _compared_regression(name="functional mechanism as published", make=functional_published),
     _compared_regression(name="histogram (DPME)", make=histogram),
-    _compared_regression(name="filter-priority (FP)", make=filter_priority, trials=15),
+    _compared_regression(name="filter-priority (FP)", make=filter_priority),
 )

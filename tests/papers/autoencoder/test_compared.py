@@ -77,7 +77,7 @@ def test_private_models_learn_and_say_what_is_proved(
 
 @pytest.mark.parametrize("kind", PRIVATE)
 def test_a_ledger_can_refuse(kind: Any, split: tuple[Examples, Examples]) -> None:
-    ledger = Ledger.in_memory(cap_epsilon=0.4, cap_delta=0.0, unit=Unit.USER)
+    ledger = Ledger.in_memory(cap_epsilon=0.02, cap_delta=0.0, unit=Unit.USER)
     model = kind(epsilon=0.5, ledger=ledger, random_state=0)
     with pytest.raises(BudgetExceeded):
         model.fit(split[0])
@@ -109,16 +109,17 @@ def _phi(x: np.ndarray, y: float) -> np.ndarray:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_bounds_of_fm_against_all_corners(d: int) -> None:
     """Entries of x are at most 1/sqrt(d): the L1 norm is largest at a corner; tight is reached
-    up to the pairs that are packed once, and the paper's bound is above it."""
+    exactly, and the paper's noise costs a part of epsilon only."""
     largest = max(
         np.abs(_phi(np.array(signs) / math.sqrt(d), y)).sum()
         for signs in itertools.product((-1.0, 0.0, 1.0), repeat=d)
         for y in (0.0, 1.0)
     )
     tight = FunctionalMechanism(tight=True)._bounded(np.zeros(1), d).add_remove.l1
-    published = FunctionalMechanism()._bounded(np.zeros(1), d).add_remove.l1
-    assert largest <= tight < published
-    assert largest == pytest.approx(math.sqrt(d) / 2 + (d + 1) / 16)
+    assert largest <= tight
+    assert largest == pytest.approx(tight)
+    assert FunctionalMechanism().share(d) == pytest.approx(largest / (d * d / 8 + 1.5 * d))
+    assert FunctionalMechanism(tight=True).share(d) == 1.0
 
 
 def test_rows_of_fm_are_in_the_unit_ball(split: tuple[Examples, Examples]) -> None:

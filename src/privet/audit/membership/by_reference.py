@@ -138,7 +138,8 @@ class RMIA(ReferenceAttack):
     score(x) = P_z[ (p(x) / p_bar(x)) / (p(z) / p_bar(z)) >= gamma ], where p is the target's
     probability of the true label and p_bar(x) = (mean of references with x + mean of those
     without) / 2. All records are the population. Since the z are the same for all x, the score is
-    the rank of p(x) / p_bar(x) among them: one sort instead of all pairs.
+    the rank of p(x) / p_bar(x) among them: one sort instead of all pairs. `temperature` divides
+    all confidences first, so that those near certainty still differ.
 
     Zarifzadeh, Liu and Shokri, *Low-cost high-power membership inference attacks* (2024),
     equations 2 to 4.
@@ -149,15 +150,17 @@ class RMIA(ReferenceAttack):
     """
 
     gamma: float = 1.0
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         _check.positive("gamma", self.gamma)
+        _check.positive("temperature", self.temperature)
 
     def _score(self, phi: Floats, references: References) -> Floats:
-        p = special.expit(references.confidence)
+        p = special.expit(references.confidence / self.temperature)
         inside = references.members
         average = 0.5 * (_mean(p, inside, "with") + _mean(p, ~inside, "without"))
-        return _share_beaten(special.expit(phi) / average, self.gamma)
+        return _share_beaten(special.expit(phi / self.temperature) / average, self.gamma)
 
 
 @final

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import optimize
 from torch import Tensor, nn
 
 from privet import _check, premises
@@ -76,7 +77,9 @@ class InputPlan(Plan):
         inputs = self.budget.loss(self.adjacency)
         if self.answers is None:
             return inputs
-        labels = losses.Pure(epsilon_each=self.answers.epsilon, adjacency=self.adjacency)
+        answers = self.answers
+        each = answers.epsilon if self.facts.declared else answers.epsilon_of_null
+        labels = losses.Pure(epsilon_each=each, adjacency=self.adjacency)
         return losses.compose([inputs, labels])
 
     @property
@@ -128,7 +131,8 @@ class NoisyInputs(Method[InputPlan]):
     Labels answer by randomised response with a share of epsilon. n public slots are filled: records
     in random order, then null records (a zero row, an answer drawn from all classes alike), and
     what is left over is dropped. Where n was counted, taking a record out changes one slot to a
-    null one, by at most R and one answer: pi = R / mu for the budget's mu. Where n was declared,
+    null one, by at most R and one answer, which becomes one by lot: that costs less than another
+    label would (`RandomisedResponse.epsilon_of_null`), and pi = R / mu. Where n was declared,
     another record may take its place, which moves 2 R (orders are coupled so that the other slots
     agree): pi = 2 R / mu, and so it is where labels are public and a record's features replaced.
 
@@ -210,17 +214,20 @@ class NoisyInputs(Method[InputPlan]):
         public = self.labels is Labels.PUBLIC
         answers, rest = None, epsilon
         if not public:
-            answers = RandomisedResponse(
-                classes=facts.outputs, epsilon=min(self.label_share * epsilon, 700.0)
+            share = min(self.label_share * epsilon, 700.0)
+            answers = (
+                RandomisedResponse(classes=facts.outputs, epsilon=share)
+                if facts.declared
+                else RandomisedResponse.for_null(classes=facts.outputs, epsilon=share)
             )
-            rest = epsilon - answers.epsilon
+            rest = epsilon - share
         draws = self.members * self.epochs if self.redraw else 1
         whole = 1.0 if facts.kind is Kind.BALL else math.sqrt(facts.features)
         radius = self.radius or whole
         radii = 2 if public or facts.declared else 1
-        scale = ratio_up(radii * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
-        for _ in range(50):  # rounding and the accountant's own error ask for a little more
-            plan = InputPlan(
+
+        def with_noise(scale: float) -> InputPlan:
+            return InputPlan(
                 facts=facts,
                 budget=NoisyInputBudget(
                     radius=radius,
@@ -233,10 +240,21 @@ class NoisyInputs(Method[InputPlan]):
                 redrawn=self.redraw,
                 epochs=self.members * self.epochs,
             )
-            over = plan.loss.epsilon(delta) / facts.epsilon - 1.0
-            if over <= 0.0:
-                return plan
-            scale *= 1.0 + 2.0 * over + 1e-9
+
+        def over(scale: float) -> float:
+            return with_noise(scale).loss.epsilon(delta) / facts.epsilon - 1.0
+
+        scale = ratio_up(radii * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
+        if answers is not None and rest <= 100.0:  # together they cost less: less noise will do
+            high, low = 1.01 * scale, 0.5 * scale
+            while over(low) <= 0.0:
+                low *= 0.5
+            scale = float(optimize.brentq(over, low, high, rtol=1e-7))
+        for _ in range(50):  # rounding and the accountant's own error ask for a little more
+            more = over(scale)
+            if more <= 0.0:
+                return with_noise(scale)
+            scale *= 1.0 + 2.0 * more + 1e-9
         raise Unattainable(f"no input noise meets epsilon {facts.epsilon:g} at delta {delta:g}")
 
     def fit(self, records: Records, plan: InputPlan, spending: Spending) -> EnsembleModel:

@@ -49,7 +49,8 @@ class _HistogramModel(PrivateRegression):
         centres = (2.0 * places + 1.0) / self.bins_ - 1.0
         rows = np.repeat(centres, 2, axis=0)
         statuses = np.tile([0.0, 1.0], len(centres))
-        self.weights_ = logistic_regression(rows, statuses, weights, ridge=1.0)
+        heavy = weights > 0.0
+        self.weights_ = logistic_regression(rows[heavy], statuses[heavy], weights[heavy], ridge=1.0)
         return self
 
     def _histogram(self, x: Array, examples: Examples) -> Bounded:

@@ -45,9 +45,11 @@ class PrivateRegression(BehaviourModel):
         self.random_state = random_state
         self.claim_ = None
 
-    def released(self, sums: Bounded, what: str) -> tuple[Array, float, Source]:
-        """Sums with Laplace noise for the whole budget, its scale, and where it came from."""
-        mechanism = Laplace.for_budget(sums, epsilon=self.epsilon)
+    def released(
+        self, sums: Bounded, what: str, *, share: float = 1.0
+    ) -> tuple[Array, float, Source]:
+        """Sums with Laplace noise for this share of the budget, its scale, and its source."""
+        mechanism = Laplace.for_budget(sums, epsilon=share * self.epsilon)
         rng = source_of(self.random_state)
         noisy = mechanism.release(sums, rng=rng, ledger=self.ledger, what=what)
         self.guarantee_ = mechanism.loss(sums).guarantee(
