@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from privet.cli.main import main
@@ -143,3 +144,30 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             main(["reproduce", "autoencoder", "--out", str(tmp_path / "no"), *wrong])
         assert leaving.value.code == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_own_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`privet reproduce autoencoder --data table.csv`, declared as for `privet train behaviour`."""
+    rng = np.random.default_rng(0)
+    lines = ["user,day,steps,sleep"]
+    lines += [
+        f"u{u},{d},{rng.integers(9000)},{rng.integers(10)}" for u in range(12) for d in range(40)
+    ]
+    table, edges, bounds = (tmp_path / n for n in ("table.csv", "friends.csv", "bounds.json"))
+    table.write_text("\n".join(lines))
+    edges.write_text("a,b\n" + "\n".join(f"u{u},u{(u + 1) % 12}" for u in range(12)))
+    bounds.write_text(json.dumps({"bounds": {"steps": [0, 10000], "sleep": [0, 12]}}))
+    words = ["reproduce", "autoencoder", "--data", str(table), "--edges", str(edges), "--bounds",
+             str(bounds), "--target", "steps", "--model", "dPAH", "--model", "dPAH as published",
+             "--model", "CRBM", "--epsilon", "8", "--rate", "1", "--seeds", "1", "--steps", "4",
+             "--published-steps", "4", "--hidden", "4", "--out", str(tmp_path / "out")]  # fmt: skip
+    with pytest.raises(SystemExit) as leaving:
+        main([*words, "--json"])
+    assert leaving.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {r["data"] for r in found["rows"]} == {str(table)}
+    assert all(Path(p).name.startswith("table-") for p in found["pictures"])
+    with pytest.raises(SystemExit) as leaving:
+        main(["reproduce", "autoencoder", "--data", "nowhere"])
+    assert leaving.value.code == 2 and "csv" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from privet.data.behaviour import Panel, rolling
 from privet.data.behaviour_health import health_network
 from privet.errors import InvalidArgument
 from privet.methods.autoencoder.behaviour import BehaviourModel, BehaviourPredictor, Examples
+from privet.methods.autoencoder.behaviour.files import BehaviourFiles
 from privet.papers.autoencoder.compared import (
     ConditionalRBM,
     DeepAutoencoder,
@@ -39,6 +40,11 @@ DELTA = 1e-5
 LAGS = 3
 HORIZON = {"health": 0.2, "weekly": 0.2, "copenhagen": 0.25}
 """The share of days, the last ones, whose statuses are predicted."""
+
+
+def is_table(data: str) -> bool:
+    """Whether it names a file of the user's own."""
+    return Path(data).suffix == ".csv"
 
 
 def units_of(model: str) -> tuple[str, ...]:
@@ -88,7 +94,7 @@ class Bench:
         self._examples: tuple[Examples, Examples] | None = None
 
     def panel(self, data: str, seed: int) -> Panel:
-        """A network of its own for each seed; Copenhagen ends a day earlier for each seed."""
+        """A network of its own for each seed; tables of files end a day earlier for each seed."""
         match data:
             case "health":
                 s = self.settings
@@ -99,8 +105,18 @@ class Bench:
             case "copenhagen":
                 whole = copenhagen(self.folder)
                 return whole.before(whole.days - (seed - 1) % 5)
-            case _:
-                raise InvalidArgument("data", data, "health, weekly or copenhagen")
+            case table:
+                whole = self._own(Path(table))
+                return whole.before(whole.days - (seed - 1) % 5)
+
+    def _own(self, table: Path) -> Panel:
+        """The user's own table, declared as for `privet train behaviour`."""
+        s = self.settings
+        read = BehaviourFiles(edges=s.edges or None, user=s.user, day=s.day, target=s.target)
+        panel = read.panel(table, Path(s.bounds) if s.bounds else None)
+        if panel.days < 5 + 4 * (LAGS + 2):
+            raise InvalidArgument("data", f"{panel.days} days", f"{5 + 4 * (LAGS + 2)} or more")
+        return panel
 
     def examples(self, cell: Trained) -> tuple[Examples, Examples]:
         """Training and test examples; the test days are the same at every rate."""
@@ -110,7 +126,7 @@ class Bench:
 
     def _make(self, cell: Trained) -> tuple[Examples, Examples]:
         panel = self.panel(cell.data, cell.seed)
-        horizon = max(1, round(HORIZON[cell.data] * panel.days))
+        horizon = max(1, round(HORIZON.get(cell.data, 0.25) * panel.days))
         if cell.rate < 1.0 and cell.sampled == "users":
             rng = np.random.default_rng([cell.seed, 1])
             count = max(8, round(cell.rate * len(panel.users)))

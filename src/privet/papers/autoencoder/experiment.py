@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ from privet.papers.autoencoder.cells import (
     UNITS,
     Bench,
     Trained,
+    is_table,
     units_of,
 )
 from privet.papers.autoencoder.compared import DeepAutoencoder
@@ -37,10 +39,14 @@ class AutoencoderSettings(Settings):
 
     data: tuple[str, ...] = setting(
         DATA,
-        help="health or weekly (generated) or copenhagen; all by default.",
-        among=DATA,
+        help="health or weekly (generated), copenhagen, or a CSV file; the first three by default.",
         picks=True,
     )
+    bounds: str = setting("", help="JSON file that declares the columns of a CSV file.")
+    edges: str = setting("", help="CSV file of friendships of a CSV file.")
+    target: str = setting("", help="Column of a CSV file whose rise is predicted.")
+    user: str = setting("user", help="Column of a CSV file that names the user.")
+    day: str = setting("day", help="Column of a CSV file with the day.")
     models: tuple[str, ...] = setting(
         MODELS, help="Only these models.", option="model", among=MODELS, picks=True
     )
@@ -67,6 +73,9 @@ class AutoencoderSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in self.data:
+            if name not in DATA and not is_table(name):
+                raise InvalidArgument("data", name, f"one of {', '.join(DATA)}, or a .csv file")
         if max(self.rates) > 1.0:
             raise InvalidArgument("rate", max(self.rates), "a share, at most 1")
 
@@ -150,7 +159,10 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
             )
 
     def _trained(self, one: Trained, told: Told) -> Row:
-        return self.kept(asdict(one), lambda: self.bench.run(one))
+        key: Any = asdict(one)
+        if is_table(one.data):  # another table under the same name is other data
+            key = [key, hashlib.sha256(Path(one.data).read_bytes()).hexdigest()]
+        return self.kept(key, lambda: self.bench.run(one))
 
     def expected_seconds(self) -> float:
         """From twenty steps of a deep model; the models without steps take seconds in all."""

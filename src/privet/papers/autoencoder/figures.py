@@ -31,12 +31,12 @@ def draw(out: Path, found: Results) -> list[Path]:
         ]
         at_one = f"epsilon {s.epsilon:g}"
         written += _picture(
-            out / f"{data}-accuracy-against-epsilon", found, data,
+            out / f"{Path(data).stem}-accuracy-against-epsilon", found, data,
             [(f"{data}: epsilon per {unit}", unit, budgets, "epsilon") for unit in UNITS],
             logarithmic=True,
         )  # fmt: skip
         written += _picture(
-            out / f"{data}-accuracy-against-cardinality", found, data,
+            out / f"{Path(data).stem}-accuracy-against-cardinality", found, data,
             [
                 (f"{data}: {at_one} per user", "user", days, "share of training days"),
                 (f"{data}: {at_one} per record", "record", days, "share of training days"),
