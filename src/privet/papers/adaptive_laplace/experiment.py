@@ -54,7 +54,7 @@ class AdaptiveLaplaceSettings(Settings):
         picks=True,
     )  # fmt: skip
     larger: tuple[float, ...] = setting(
-        (1e6,), help="Budgets at which the published noise is small.", picks=True
+        (), help="Budgets at which the published noise is small.", picks=True
     )
     curves: tuple[float, ...] = setting(
         (0.5, 2.0), help="Budgets whose curves over epochs are drawn.", option="curve", picks=True
@@ -79,7 +79,7 @@ class AdaptiveLaplaceSettings(Settings):
 QUICK = AdaptiveLaplaceSettings()
 PAPER = AdaptiveLaplaceSettings(
     records=60_000, maps=(32, 64), kernel=(5, 5), epochs=500, released_epochs=2400,
-    pretraining_epochs=12, psgd_steps=12_000, methods=METHODS,
+    pretraining_epochs=12, psgd_steps=12_000, methods=METHODS, larger=(1e6,),
     epsilons=(0.2, 0.25, 0.3, 0.4, 0.5, 1.0, 2.0, 4.0, 8.0), seeds=5, audit_trials=100_000,
 )  # fmt: skip
 

@@ -38,8 +38,8 @@ class AutoencoderSettings(Settings):
     """All of a run. `users` and `days` are those of the generated network."""
 
     data: tuple[str, ...] = setting(
-        DATA,
-        help="health or weekly (generated), copenhagen, or a CSV file; the first three by default.",
+        ("health", "copenhagen"),
+        help="health or weekly (generated), copenhagen, or a CSV file; health and copenhagen.",
         picks=True,
     )
     bounds: str = setting("", help="JSON file that declares the columns of a CSV file.")
@@ -137,7 +137,9 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     name = "autoencoder"
     quick: ClassVar = {"all": AutoencoderSettings()}
     paper: ClassVar = {
-        "all": AutoencoderSettings(steps=10_000, published_steps=4_000, published_seeds=5)
+        "all": AutoencoderSettings(
+            data=DATA, steps=10_000, published_steps=4_000, published_seeds=5
+        )
     }
     shows: ClassVar = (
         Shown(of="Figure 1", rows="architecture"),

@@ -201,7 +201,7 @@ class PATEExperiment(Experiment[PATESettings]):
         return replace(settings, data=folder)
 
     def expected_seconds(self) -> float:
-        """From three steps of a teacher: 32 networks a seed, and 22 for each of `few`."""
+        """From three steps of a teacher: 33 networks a seed, and 22 for each of `few`."""
         s = self.settings
         trial = self.trial(0)
         few = segmentation.soft_targets(trial.known.labels[:2], trial.classes).numpy()
@@ -211,7 +211,7 @@ class PATEExperiment(Experiment[PATESettings]):
             torch.from_numpy(few), replace(s.recipe, steps=3), seed=0,
         )  # fmt: skip
         step = (time.perf_counter() - began) / 3
-        networks = s.seeds * (s.teachers + 24 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
+        networks = s.seeds * (s.teachers + 25 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
         return step * s.steps * networks
 
     @cached_property
