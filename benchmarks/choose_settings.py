@@ -27,15 +27,25 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from privet import chosen
-from privet.nets.features import Scattering, StrokeBasis, draw_glyphs, unit_rows
+from privet.nets.features import (
+    RandomProjection,
+    Scattering,
+    StrokeBasis,
+    StrokeNet,
+    draw_glyphs,
+    stroke_basis,
+    unit_rows,
+)
+from privet.nets.networks import SmallCNN, SmallMLP
 
 Rows = NDArray[np.float32]
 DELTA = 1e-5
@@ -60,6 +70,9 @@ class Task:
         return range(int(self.labels.max()) + 1)
 
 
+Run = Callable[[Task, float, int, float], float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """One number: where it is, its candidates, and a way to run with one of them."""
@@ -67,27 +80,49 @@ class Setting:
     name: str
     value: float
     candidates: tuple[float, ...]
-    run: Callable[[Task, float, int, float], float]
+    run: Run
     """Accuracy in percent on a task, at an epsilon, with a seed, at a value."""
 
 
 @cache
-def in_strokes(
-    name: str, whitening: float = chosen.BASIS_WHITENING, ridge: float = chosen.BASIS_RIDGE
-) -> Rows:
-    """Pictures behind scattering, in a basis of drawn shapes."""
+def pictures(name: str) -> Rows:
+    """Pictures of 16 x 16 pixels: drawn shapes, or scikit-learn's digits twice as large."""
     if name == "glyphs":
         rng = np.random.default_rng(1000)
         drawn = draw_glyphs(glyphs=12, views=1000, rng=rng, side=16, variation=1.6)
-        pictures = drawn.reshape(-1, 16, 16)
-    else:
-        pictures = np.kron(digit_pictures()[0], np.ones((1, 2, 2))).astype(np.float32)
-    with tempfile.TemporaryDirectory() as folder:
+        return drawn.reshape(-1, 16, 16)
+    return np.kron(digit_pictures()[0], np.ones((1, 2, 2))).astype(np.float32)
+
+
+@cache
+def in_strokes(
+    name: str,
+    whitening: float = chosen.BASIS_WHITENING,
+    ridge: float = chosen.BASIS_RIDGE,
+    variation: float = chosen.STROKE_VARIATION,
+) -> Rows:
+    """Pictures behind scattering, in a basis of drawn shapes."""
+    drawing = partial(draw_glyphs, variation=variation)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        replaced(stroke_basis, "draw_glyphs", drawing),
+    ):
         front = StrokeBasis(
             Scattering(shape=(16, 16)), n_features=WIDE, side=16, glyphs=500, views=8,
             screened=500, whitening=whitening, ridge=ridge, folder=folder,
         )  # fmt: skip
-        return front.transform(pictures)
+        return front.transform(pictures(name))
+
+
+@cache
+def in_stroke_net(width: int, steps: int) -> Rows:
+    """scikit-learn's digits behind a network taught on drawn shapes, in a basis of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        net = StrokeNet(side=16, width=width, steps=steps, folder=folder)
+        front = StrokeBasis(
+            net, n_features=WIDE, side=16, glyphs=500, views=8, screened=500, folder=folder
+        )
+        return front.transform(pictures("digits"))
 
 
 @cache
@@ -95,9 +130,10 @@ def glyphs(
     columns: int = chosen.STROKE_COLUMNS,
     whitening: float = chosen.BASIS_WHITENING,
     ridge: float = chosen.BASIS_RIDGE,
+    variation: float = chosen.STROKE_VARIATION,
 ) -> Task:
     """Twelve shapes by many hands; features in the basis of other shapes."""
-    rows = unit_rows(in_strokes("glyphs", whitening, ridge)[:, :columns])
+    rows = unit_rows(in_strokes("glyphs", whitening, ridge, variation)[:, :columns])
     return _split("glyphs", rows, np.repeat(np.arange(12), 1000), (1.0, 4.0))
 
 
@@ -106,9 +142,10 @@ def digits_in_strokes(
     columns: int = chosen.STROKE_COLUMNS,
     whitening: float = chosen.BASIS_WHITENING,
     ridge: float = chosen.BASIS_RIDGE,
+    variation: float = chosen.STROKE_VARIATION,
 ) -> Task:
     """scikit-learn's digits, twice as large, in the same basis."""
-    rows = unit_rows(in_strokes("digits", whitening, ridge)[:, :columns])
+    rows = unit_rows(in_strokes("digits", whitening, ridge, variation)[:, :columns])
     return _split("digits in strokes", rows, digit_pictures()[1], (8.0, 32.0))
 
 
@@ -138,6 +175,24 @@ def table() -> Task:
     return _split("table", unit_rows(rows), labels, (0.25, 1.0))
 
 
+@cache
+def plain(name: str) -> Task:
+    """Pixels of drawn shapes or digits."""
+    labels = np.repeat(np.arange(12), 1000) if name == "glyphs" else digit_pictures()[1]
+    budgets = (1.0, 4.0) if name == "glyphs" else (8.0,)
+    return _split(f"{name} in pixels", pictures(name).reshape(-1, 256), labels, budgets)
+
+
+@cache
+def projected(name: str, columns: int) -> Task:
+    """Pictures behind scattering, randomly projected."""
+    scattering = Scattering(shape=(16, 16))
+    front = scattering.then(RandomProjection(n_inputs=scattering.n_features, n_features=columns))
+    task = plain(name)
+    train, test = (front.transform(part.reshape(-1, 16, 16)) for part in (task.train, task.test))
+    return replace(task, train=train, test=test)
+
+
 def _split(name: str, rows: Rows, labels: NDArray[Any], epsilons: tuple[float, ...]) -> Task:
     order = np.random.default_rng(0).permutation(len(rows))
     train, test = order[: 3 * len(rows) // 4], order[3 * len(rows) // 4 :]
@@ -149,7 +204,7 @@ def _split(name: str, rows: Rows, labels: NDArray[Any], epsilons: tuple[float, .
 
 
 @contextlib.contextmanager
-def replaced(module: Any, name: str, value: float) -> Iterator[None]:
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
     """A module's constant at another value."""
     before = getattr(module, name)
     setattr(module, name, value)
@@ -174,11 +229,11 @@ def _moments(task: Task, epsilon: float, seed: int, *, delta: float = DELTA, **g
     return accuracy(made, task)
 
 
-def _with(name: str) -> Callable[[Task, float, int, float], float]:
+def _with(name: str) -> Run:
     return lambda task, epsilon, seed, v: _moments(task, epsilon, seed, **{name: v})
 
 
-def _at(where: str, name: str, *deltas: float) -> Callable[[Task, float, int, float], float]:
+def _at(where: str, name: str, *deltas: float) -> Run:
     """A constant of a module, at the mean accuracy over these deltas."""
 
     def run(task: Task, epsilon: float, seed: int, value: float) -> float:
@@ -211,6 +266,7 @@ def features() -> tuple[Setting, ...]:
     tried = (
         ("whitening", chosen.BASIS_WHITENING, (0.25, 0.5, 1.0)),
         ("ridge", chosen.BASIS_RIDGE, (0.01, 0.03, 0.3)),
+        ("variation", chosen.STROKE_VARIATION, (0.5, 1.5)),
     )
     return (
         Setting(
@@ -284,44 +340,38 @@ def _linear(task: Task, epsilon: float, seed: int, **given: Any) -> float:
     return accuracy(made, task)
 
 
-def _by_rule(name: str, task: Task, epsilon: float, seed: int, factor: float) -> float:
-    """Steps or learning rate at a multiple of what the rule says."""
-    from privet.loss import gaussian_mu
+MIDDLE = 2000.0
+"""A signal n mu at which another power gives the same number of steps."""
 
-    signal = max(gaussian_mu(epsilon, DELTA) * len(task.train), 1.0)
-    steps = int(min(400, max(5, np.ceil(chosen.LINEAR_STEPS * signal**0.45))))
-    rate = max(0.1, chosen.LINEAR_RATE * signal / steps)
-    if name == "steps":  # the rate's rule follows the steps
-        more = max(5, round(steps * factor))
-        return _linear(
-            task,
-            epsilon,
-            seed,
-            steps=more,
-            learning_rate=max(0.1, chosen.LINEAR_RATE * signal / more),
-        )
-    return _linear(task, epsilon, seed, steps=steps, learning_rate=rate * factor)
+
+def _number(
+    name: str, candidates: tuple[float, ...], run: Callable[[Task, float, int], float]
+) -> Setting:
+    """A number of `privet.chosen` that is read when a training is planned."""
+
+    def at(task: Task, epsilon: float, seed: int, value: float) -> float:
+        with replaced(chosen, name, value):
+            return run(task, epsilon, seed)
+
+    return Setting(name=name, value=getattr(chosen, name), candidates=candidates, run=at)
+
+
+def _power(task: Task, epsilon: float, seed: int, value: float) -> float:
+    same = chosen.LINEAR_STEPS * MIDDLE ** (chosen.LINEAR_POWER - value)
+    with replaced(chosen, "LINEAR_POWER", value), replaced(chosen, "LINEAR_STEPS", same):
+        return _linear(task, epsilon, seed)
 
 
 def linear() -> tuple[Setting, ...]:
     """The rule of `LinearDPSGD`."""
 
-    def plain(name: str) -> Callable[[Task, float, int, float], float]:
+    def plain(name: str) -> Run:
         return lambda task, epsilon, seed, v: _linear(task, epsilon, seed, **{name: v})
 
     return (
-        Setting(
-            name="steps, of the rule",
-            value=1.0,
-            candidates=(0.5, 2.0),
-            run=partial(_by_rule, "steps"),
-        ),
-        Setting(
-            name="rate, of the rule",
-            value=1.0,
-            candidates=(0.5, 2.0),
-            run=partial(_by_rule, "rate"),
-        ),
+        _number("LINEAR_STEPS", (0.6, 2.4), _linear),
+        _number("LINEAR_RATE", (0.25, 1.0), _linear),
+        Setting(name="LINEAR_POWER", value=chosen.LINEAR_POWER, candidates=(0.3, 0.6), run=_power),
         Setting(
             name="clipping_bound",
             value=chosen.LINEAR_BOUND,
@@ -400,13 +450,147 @@ def autoencoder() -> tuple[Setting, ...]:
     )
 
 
-GROUPS: dict[str, Callable[[], tuple[Setting, ...]]] = {
-    "features": features,
-    "moments": moments,
-    "autoencoder": autoencoder,
-    "linear": linear,
+def _network(task: Task, epsilon: float, seed: int) -> float:
+    from privet import DPSGDClassifier
+
+    torch.manual_seed(seed)
+    made = DPSGDClassifier(
+        epsilon=epsilon, delta=DELTA, classes=task.classes, bounds=(0.0, 1.0), random_state=seed,
+        n_public=len(task.train), module=SmallCNN(shape=(16, 16), classes=len(task.classes)),
+    )  # fmt: skip
+    return accuracy(made, task)
+
+
+def network() -> tuple[Setting, ...]:
+    """The rule of `NetworkDPSGD`."""
+    tried = {
+        "NETWORK_BATCH": (4.0, 16.0), "NETWORK_EPOCHS": (4.0, 16.0), "NETWORK_RATE": (0.5, 2.0),
+        "NETWORK_EPOCHS_PER_EPSILON": (1.0, 4.0), "NETWORK_BOUND": (0.03, 0.3),
+    }  # fmt: skip
+    return tuple(_number(name, values, _network) for name, values in tried.items())
+
+
+def _shaped(name: str, task: Task, epsilon: float, seed: int, value: float) -> float:
+    from privet import PrivateClassifier
+    from privet.methods.adaptive_laplace import RelevanceShapedTraining
+    from privet.methods.dpsgd import NetworkDPSGD
+
+    torch.manual_seed(seed)
+    net = SmallMLP(features=task.train.shape[1], classes=len(task.classes))
+    method = RelevanceShapedTraining(trainer=NetworkDPSGD(network=net), **{name: value})
+    made = PrivateClassifier(
+        method, epsilon=epsilon, delta=DELTA, classes=task.classes, bounds=(0.0, 1.0),
+        random_state=seed, n_public=len(task.train),
+    )  # fmt: skip
+    return accuracy(made, task)
+
+
+def shaped() -> tuple[Setting, ...]:
+    """Networks trained on rows that relevance has scaled."""
+    tried = (
+        ("exponent", chosen.SHAPED_EXPONENT, (0.0, 0.5)),
+        ("share", chosen.SHAPED_SHARE, (0.02, 0.15)),
+        ("radius", chosen.SHAPED_RADIUS, (0.25, 1.0)),
+    )
+    return tuple(
+        Setting(name=name, value=value, candidates=others, run=partial(_shaped, name))
+        for name, value, others in tried
+    )
+
+
+def _taught(task: Task, epsilon: float, seed: int) -> float:
+    from privet import PATEClassifier
+
+    half = len(task.test) // 2
+    made = PATEClassifier(
+        epsilon=epsilon, delta=DELTA, classes=task.classes, bounds=1.0, random_state=seed,
+        n_public=len(task.train), public_inputs=task.test[:half],
+    )  # fmt: skip
+    rest = replace(task, test=task.test[half:], test_labels=task.test_labels[half:])
+    return accuracy(made, rest)
+
+
+def pate() -> tuple[Setting, ...]:
+    """How many teachers, and how many questions."""
+    return (
+        _number("PATE_TEACHERS", (2.0, 8.0), _taught),
+        _number("PATE_AGREED", (0.1, 0.4), _taught),
+    )
+
+
+def projection() -> tuple[Setting, ...]:
+    """Columns of randomly projected scattering coefficients in front of one-shot moments."""
+
+    def run(task: Task, epsilon: float, seed: int, value: float, *, delta: float) -> float:
+        name = task.name.split()[0]
+        return _moments(projected(name, int(value)), epsilon, seed, delta=delta)
+
+    tried = (
+        ("PROJECTED_COLUMNS", (250, 1000), DELTA), ("PROJECTED_COLUMNS_PURE", (50, 200), 0.0),
+    )  # fmt: skip
+    return tuple(
+        Setting(
+            name=name,
+            value=getattr(chosen, name),
+            candidates=others,
+            run=partial(run, delta=delta),
+        )
+        for name, others, delta in tried
+    )
+
+
+def stroke_net() -> tuple[Setting, ...]:
+    """The network that is taught on drawn strokes."""
+
+    def run(task: Task, epsilon: float, seed: int, *, width: int, steps: int) -> float:
+        rows = unit_rows(in_stroke_net(width, steps)[:, : chosen.STROKE_COLUMNS])
+        return _moments(_split("digits", rows, digit_pictures()[1], ()), epsilon, seed)
+
+    width, steps = chosen.STROKE_NET_WIDTH, chosen.STROKE_NET_STEPS
+    return (
+        Setting(
+            name="STROKE_NET_WIDTH",
+            value=width,
+            candidates=(16, 64),
+            run=lambda t, e, s, v: run(t, e, s, width=int(v), steps=steps),
+        ),
+        Setting(
+            name="STROKE_NET_STEPS",
+            value=steps,
+            candidates=(400, 1600),
+            run=lambda t, e, s, v: run(t, e, s, width=width, steps=int(v)),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings that are tried on the same tasks with the same number of seeds."""
+
+    settings: Callable[[], tuple[Setting, ...]]
+    tasks: Callable[[], list[Task]]
+    seeds: int
+
+
+def _usual() -> list[Task]:
+    return [glyphs(), digits(), table()]
+
+
+def _pixels() -> list[Task]:
+    return [plain("glyphs"), plain("digits")]
+
+
+GROUPS = {
+    "features": Group(settings=features, tasks=lambda: [glyphs(), digits_in_strokes()], seeds=4),
+    "moments": Group(settings=moments, tasks=_usual, seeds=4),
+    "autoencoder": Group(settings=autoencoder, tasks=_usual, seeds=3),
+    "linear": Group(settings=linear, tasks=_usual, seeds=2),
+    "network": Group(settings=network, tasks=_pixels, seeds=2),
+    "shaped": Group(settings=shaped, tasks=_pixels, seeds=3),
+    "pate": Group(settings=pate, tasks=_usual, seeds=3),
+    "projection": Group(settings=projection, tasks=_pixels, seeds=4),
+    "stroke-net": Group(settings=stroke_net, tasks=lambda: [digits()], seeds=4),
 }
-SEEDS = {"features": 4, "moments": 4, "autoencoder": 3, "linear": 2}
 
 
 def compared(setting: Setting, tasks: list[Task], seeds: int) -> dict[str, Any]:
@@ -451,10 +635,9 @@ def main() -> None:
     found = []
     for group in a.groups or GROUPS:
         begun = time.process_time()
-        strokes = group == "features"
-        tasks = [glyphs(), digits_in_strokes()] if strokes else [glyphs(), digits(), table()]
-        for setting in GROUPS[group]():
-            row = {"group": group, **compared(setting, tasks, SEEDS[group])}
+        tasks = GROUPS[group].tasks()
+        for setting in GROUPS[group].settings():
+            row = {"group": group, **compared(setting, tasks, GROUPS[group].seeds)}
             found.append(row)
             if not a.json:
                 print(line(row), flush=True)

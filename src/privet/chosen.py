@@ -2,14 +2,13 @@
 
 Whoever reports an accuracy on records that also helped to choose a setting reports too much, and
 the guarantee of such a model leaves out what the choice revealed. So what can be chosen on other
-data is: `python -m benchmarks.choose_settings` tries every number under *re-chosen* below on drawn
+data is: `python -m benchmarks.choose_settings` tries every number below on drawn
 glyphs, scikit-learn's digits and a generated table, and reads no data set that our pages report.
-The numbers under *older* were found while the library was written, with the last 10,000 training
-records of MNIST at hand, and have not been chosen again; docs/guide/settings.md says what that
-touches.
+What it said is in docs/guide/settings.md, and so is the one thing that cannot be chosen again: how
+the drawn strokes look.
 """
 
-# Re-chosen: one-shot moments (privet.methods.adaptive_laplace)
+# One-shot moments (privet.methods.adaptive_laplace)
 
 MOMENTS_CONSTANT = 0.3
 """The constant feature that carries class sizes."""
@@ -24,14 +23,14 @@ MOMENTS_RIDGE = 0.4
 MOMENTS_EXPONENT = 0.25
 """Of relevance, in the shape of the noise."""
 
-# Re-chosen: columns of the stroke bases in front of moments
+# Columns of the stroke bases in front of moments
 
 STROKE_COLUMNS = 200
 """Leading columns of each stroke basis."""
 STROKE_COLUMNS_PURE = 50
 """The same under pure epsilon."""
 
-# Re-chosen: stacks of auto-encoders (privet.methods.autoencoder)
+# Stacks of auto-encoders (privet.methods.autoencoder)
 
 STACK_LAYERS_SHARE = 0.25
 """The part of the budget for all layers together when an output layer follows."""
@@ -44,10 +43,10 @@ LAYER_WHITENING = 0.8
 LAYER_LOOSENESS = 0.1
 """radius^2 over the mean square of what comes in."""
 
-# Re-chosen: linear DP-SGD (privet.methods.dpsgd)
+# Linear DP-SGD (privet.methods.dpsgd)
 
-LINEAR_STEPS = 1.2
-"""Steps are this times (n mu)^.45; the power is older."""
+LINEAR_STEPS, LINEAR_POWER = 1.2, 0.45
+"""Steps are the first times n mu to this power."""
 LINEAR_RATE = 0.5
 """The learning rate is this times n mu over the number of steps."""
 LINEAR_BOUND = 0.1
@@ -57,28 +56,52 @@ LINEAR_CENTRE = 0.05
 MOMENTUM = 0.9
 """Of every descent."""
 
-# Older; measured, not tried: generated tables give it (benchmarks.confidence)
-
 CONFIDENCE_PRIOR = (0.6, 0.7)
 """Mean and spread of the log temperature that linear DP-SGD needs: two generators of tables gave
-.45 and .80, with spreads of .75 and .62."""
-
-# The first two of these are tried by the script too, but it was not run to the end on them
-
+.45 and .80, with spreads of .75 and .62 (benchmarks.confidence)."""
 SQUARES_RATE = 1.0
 """The learning rate of linear DP-SGD on squared errors, over the clipping bound: descent with
 momentum .9 is stable below 3.8 / lambda, and rows of a box have lambda about 1/3 or less. Of 1, 3,
 10 and 30 it was also best on made-up tables and scikit-learn's diabetes."""
 
+# DP-SGD of networks (privet.methods.dpsgd)
+
+NETWORK_BATCH = 8.0
+"""Batches are of this many sqrt(n)."""
+NETWORK_EPOCHS, NETWORK_EPOCHS_PER_EPSILON = 8.0, 2.0
+"""Epochs, and more for each epsilon."""
+NETWORK_RATE = 1.0
+"""The learning rate on the mean gradient over the bound."""
+NETWORK_BOUND = 0.1
+"""The clipping bound."""
+
+# Relevance-shaped training of networks (privet.methods.adaptive_laplace)
+
+SHAPED_EXPONENT = 0.25
+"""Of relevance, in the shape."""
+SHAPED_SHARE = 0.05
+"""The part of the budget for relevance."""
+SHAPED_RADIUS = 0.5
+"""Length of rows where relevance is taken, in sqrt(d)."""
+
+# PATE (privet.methods.pate)
+
+PATE_TEACHERS = 4.0
+"""Teachers are this many sqrt(n)."""
+PATE_AGREED = 0.2
+"""Noise on the teachers' votes, as a share of their number; decides how many are asked."""
+
+# Public features
+
 BASIS_WHITENING = 0.75
-"""The power of the variation within a glyph that is divided out."""
+"""Of a stroke basis: the power of the variation within a glyph that is divided out."""
 BASIS_RIDGE = 0.1
 """Of that variation, in units of its mean."""
+STROKE_VARIATION = 1.0
+"""How much two drawings of a glyph differ."""
+STROKE_NET_WIDTH, STROKE_NET_STEPS = 32, 800
+"""The network taught on drawn strokes."""
 PROJECTED_COLUMNS = 500
 """Columns of a random projection of scattering coefficients."""
 PROJECTED_COLUMNS_PURE = 100
 """The same under pure epsilon."""
-STROKE_NET_WIDTH, STROKE_NET_STEPS = 32, 800
-"""The network taught on drawn strokes. The generator of strokes is older too (strokes.py)."""
-NETWORK_BATCH, NETWORK_EPOCHS, NETWORK_EPOCHS_PER_EPSILON, NETWORK_RATE = 8.0, 8.0, 2.0, 1.0
-"""DP-SGD of networks: batches of this many sqrt(n), epochs, more for each epsilon, and rate."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import chosen
 from privet.data.records import PublicFacts
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from privet.nets.features import Features
 
 Rows = NDArray[np.float32]
-PROJECTED = 500
-"""Columns of the public features of pictures."""
 FEW = 12
 """Columns of those methods whose noise grows with every column."""
 _BLOCK = 4096
@@ -44,7 +43,9 @@ def _front(shape: tuple[int, ...]) -> Features:
     from privet.nets.features import RandomProjection, Scattering
 
     scattering = Scattering(shape=shape)
-    return scattering.then(RandomProjection(n_inputs=scattering.n_features, n_features=PROJECTED))
+    return scattering.then(
+        RandomProjection(n_inputs=scattering.n_features, n_features=chosen.PROJECTED_COLUMNS)
+    )
 
 
 @final

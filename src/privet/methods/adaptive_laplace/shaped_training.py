@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check, calibrate
+from privet import _check, calibrate, chosen
 from privet import loss as losses
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows, shortened
@@ -128,10 +128,13 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         None, help="The private method that trains the network.", option=False
     )
     exponent: float | None = setting(
-        0.25, help="How strongly relevance shapes the noise; none skips its release."
+        chosen.SHAPED_EXPONENT,
+        help="How strongly relevance shapes the noise; none skips its release.",
     )
-    share: float = setting(0.05, help="Part of the budget for relevance.")
-    radius: float = setting(0.5, help="Length of rows where relevance is taken, in sqrt(d).")
+    share: float = setting(chosen.SHAPED_SHARE, help="Part of the budget for relevance.")
+    radius: float = setting(
+        chosen.SHAPED_RADIUS, help="Length of rows where relevance is taken, in sqrt(d)."
+    )
 
     def __post_init__(self) -> None:
         if self.exponent is not None:

@@ -134,7 +134,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         _check.open_unit("delta", facts.delta)
         fixed = within_budget(fixed_schedule(self, facts.units, bound=chosen.LINEAR_BOUND), facts)
         signal = max(facts.mu * facts.units, 1.0)
-        ruled = int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**0.45))))
+        ruled = int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**chosen.LINEAR_POWER))))
         steps = fixed.steps if fixed else self.steps or ruled
         rule = max(0.1, chosen.LINEAR_RATE * signal / steps)
         rate = self.learning_rate or (rule if facts.outputs > 1 else chosen.SQUARES_RATE)
@@ -259,14 +259,14 @@ class NetworkDPSGD(_Settings, Method[DPSGDPlan]):
         n = facts.units
         epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
         q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
-        fixed = within_budget(fixed_schedule(self, n, bound=0.1), facts)
+        fixed = within_budget(fixed_schedule(self, n, bound=chosen.NETWORK_BOUND), facts)
         steps = fixed.steps if fixed else self.steps or max(20, round(min(40.0, epochs) / q))
         schedule = fixed or Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
             steps=steps,
             sample_rate=q,
-            clipping_bound=self.clipping_bound or 0.1,
+            clipping_bound=self.clipping_bound or chosen.NETWORK_BOUND,
         )
         rate = self.learning_rate or chosen.NETWORK_RATE
         own = table_rates(self, fixed)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, chosen
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
@@ -25,9 +25,6 @@ from privet.methods.pate.learners import Learner, as_learner
 from privet.methods.pate.students import student_model
 
 Array = NDArray[Any]
-
-AGREED = 0.2
-"""Noise on the teachers' votes, as a share of their number; decides how many are asked."""
 
 
 class DealtPlan(Plan):
@@ -92,7 +89,8 @@ class Dealt:
         """K and N, from public facts alone.
 
         K = 4 sqrt(n), of 8 records or more where there are enough. N as many as the budget answers
-        clearly: N answers of GNMax cost mu = sqrt(2 N) / sigma, and sigma may be `AGREED` of K.
+        clearly: N answers of GNMax cost mu = sqrt(2 N) / sigma, and sigma may be K times
+        `chosen.PATE_AGREED`.
         """
         _check.open_unit("delta", facts.delta)
         if self.public_inputs is None or len(self.public_inputs) == 0:
@@ -101,14 +99,16 @@ class Dealt:
                 "the student learns from these alone",
             )  # fmt: skip
         n, public = facts.records, len(self.public_inputs)
-        teachers = self.teachers or min(n, max(10, min(n // 8, round(4.0 * math.sqrt(n)))))
+        teachers = self.teachers or min(
+            n, max(10, min(n // 8, round(chosen.PATE_TEACHERS * math.sqrt(n))))
+        )
         if teachers > n:
             raise InvalidArgument("teachers", teachers, f"at most {n}, one for each record")
         if self.queries is not None:
             if self.queries > public:
                 raise InvalidArgument("queries", self.queries, f"at most {public} public inputs")
             return teachers, self.queries
-        clear = int((AGREED * teachers * facts.mu) ** 2 / 2.0)
+        clear = int((chosen.PATE_AGREED * teachers * facts.mu) ** 2 / 2.0)
         return teachers, min(public, max(clear, 2 * facts.outputs))
 
     def asked(self, records: Records, plan: DealtPlan, spending: Spending, read: Any) -> list[Any]:

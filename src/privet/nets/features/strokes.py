@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
+from privet import _check, chosen
 from privet.nets.features.base import Array
 
 _STROKES = 3  # at most, in a glyph
@@ -21,7 +21,12 @@ _POINTS = 30  # points drawn along a stroke
 
 
 def draw_glyphs(
-    *, glyphs: int, views: int, rng: np.random.Generator, side: int = 28, variation: float = 1.0
+    *,
+    glyphs: int,
+    views: int,
+    rng: np.random.Generator,
+    side: int = 28,
+    variation: float = chosen.STROKE_VARIATION,
 ) -> Array:
     """`views` views of each of `glyphs` random glyphs: (glyphs, views, side, side), in [0, 1].
 
