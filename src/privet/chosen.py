@@ -86,7 +86,7 @@ SHAPED_RADIUS = 0.5
 
 # PATE (privet.methods.pate)
 
-PATE_TEACHERS = 4.0
+PATE_TEACHERS = 8.0
 """Teachers are this many sqrt(n)."""
 PATE_AGREED = 0.2
 """Noise on the teachers' votes, as a share of their number; decides how many are asked."""
@@ -95,7 +95,7 @@ PATE_AGREED = 0.2
 
 BASIS_WHITENING = 0.75
 """Of a stroke basis: the power of the variation within a glyph that is divided out."""
-BASIS_RIDGE = 0.1
+BASIS_RIDGE = 0.01
 """Of that variation, in units of its mean."""
 STROKE_VARIATION = 1.0
 """How much two drawings of a glyph differ."""
@@ -103,5 +103,5 @@ STROKE_NET_WIDTH, STROKE_NET_STEPS = 32, 800
 """The network taught on drawn strokes."""
 PROJECTED_COLUMNS = 500
 """Columns of a random projection of scattering coefficients."""
-PROJECTED_COLUMNS_PURE = 100
+PROJECTED_COLUMNS_PURE = 50
 """The same under pure epsilon."""

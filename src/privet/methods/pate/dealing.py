@@ -54,7 +54,7 @@ class Dealt:
     public_inputs: Any = setting(
         None, help="Records without labels that depend on no private one.", option=False
     )
-    teachers: int | None = setting(None, help="K, how many; 4 sqrt(n) unless told.")
+    teachers: int | None = setting(None, help="K, how many; 8 sqrt(n) unless told.")
     queries: int | None = setting(
         None, help="N, how many of the public inputs are asked about; by rule."
     )
@@ -88,7 +88,7 @@ class Dealt:
     def counted(self, facts: PublicFacts) -> tuple[int, int]:
         """K and N, from public facts alone.
 
-        K = 4 sqrt(n), of 8 records or more where there are enough. N as many as the budget answers
+        K = 8 sqrt(n), of 8 records or more where there are enough. N as many as the budget answers
         clearly: N answers of GNMax cost mu = sqrt(2 N) / sigma, and sigma may be K times
         `chosen.PATE_AGREED`.
         """
