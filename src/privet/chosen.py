@@ -2,7 +2,7 @@
 
 Whoever reports an accuracy on records that also helped to choose a setting reports too much, and
 the guarantee of such a model leaves out what the choice revealed. So what can be chosen on other
-data is: `python -m benchmarks.choose_settings` tries every number below on drawn
+data is: `python -m benchmarks.choose_settings` tries the numbers below on drawn
 glyphs, scikit-learn's digits and a generated table, and reads no data set that our pages report.
 What it said is in docs/guide/settings.md, and so is the one thing that cannot be chosen again: how
 the drawn strokes look.
