@@ -93,6 +93,24 @@ def test_metrics_say_what_accuracy_hides(clinic: Path, capsys: pytest.CaptureFix
     assert "one of ill, well" in err
 
 
+def test_a_class_that_is_never_found_is_told(
+    clinic: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One in fifty is ill: the model never says so. The line says it, and what moves it."""
+    lines = Path("patients.csv").read_text().splitlines()
+    rare = [x for i, x in enumerate(lines) if ",ill," not in x or i % 8 == 0]
+    Path("patients.csv").write_text("\n".join(rare) + "\n")
+    words = ("--data", "patients.csv", "--epsilon", "1", "--seed", "0", "--label", "outcome",
+             "--bounds", "classes.json", "--out")  # fmt: skip
+    out, _ = run(capsys, "train", "dpsgd", *words, "rare")
+    assert "no better than guessing, yet AUROC tells" in out and "--class-weights" in out
+    declared = json.loads(Path("classes.json").read_text())
+    declared["bounds"]["age"] = ["1930-01-01", "2010-12-31"]
+    Path("classes.json").write_text(json.dumps(declared))
+    _, err = run(capsys, "train", "dpsgd", *words, "dates", code=2)
+    assert "days since a public day" in err and "ignore" in err
+
+
 def test_a_number_to_predict(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (*TRAIN, "--label", "cost", "--bounds", "number.json", "--out", "run")
     out, _ = run(capsys, "train", "dpsgd", *words)

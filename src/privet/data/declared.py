@@ -268,7 +268,10 @@ def _by_column(bounds: Any) -> dict[str, tuple[float, float]]:
 
 def _pair(value: Any) -> tuple[float, float]:
     if not (isinstance(value, list) and len(value) == 2 and all(_is_number(v) for v in value)):
-        raise InvalidArgument("bounds", value, "[low, high], two numbers known without the data")
+        raise InvalidArgument(
+            "bounds", value, "[low, high], two numbers known without the data",
+            "a date is none: write it as days since a public day, or name its column in ignore",
+        )  # fmt: skip
     return float(value[0]), float(value[1])
 
 

@@ -122,7 +122,31 @@ def in_words(metrics: Mapping[str, Any]) -> str:
         told += f", balanced {metrics['balanced_accuracy']:.2%}"
     if metrics.get("auroc") is not None:
         told += f", AUROC {metrics['auroc']:.3f}"
-    return told
+    return told + _guessing(metrics)
+
+
+def _guessing(metrics: Mapping[str, Any]) -> str:
+    """What to do where classes are found no better than by chance, within two standard errors.
+
+    >>> half = {"records": 50, "recall": 0.5}
+    >>> bad = {"balanced_accuracy": 0.5, "per_class": {"a": half, "b": half}, "auroc": 0.5}
+    >>> _guessing(bad)
+    ' (no better than guessing: noise outweighs the records; more of them, or a larger epsilon)'
+    >>> _guessing({**bad, "auroc": 0.9})
+    ' (no better than guessing, yet AUROC tells classes apart: --class-weights moves the threshold)'
+    """
+    held = [c for c in metrics.get("per_class", {}).values() if c["records"]]
+    if len(held) < 2:
+        return ""
+    smooth = [((c["recall"] * c["records"] + 1) / (c["records"] + 2), c["records"]) for c in held]
+    error = sum(r * (1.0 - r) / n for r, n in smooth) ** 0.5 / len(held)
+    if metrics["balanced_accuracy"] > 1.0 / len(held) + 2.0 * error:
+        return ""
+    if (metrics.get("auroc") or 0.5) > 0.6:
+        what = ", yet AUROC tells classes apart: --class-weights moves the threshold"
+    else:
+        what = ": noise outweighs the records; more of them, or a larger epsilon"
+    return f" (no better than guessing{what})"
 
 
 def in_markdown(metrics: Mapping[str, Any]) -> str:
