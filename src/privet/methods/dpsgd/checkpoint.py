@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from privet import _check
 from privet._files import write_whole
 from privet.errors import InvalidArgument, PrivetError
+from privet.methods.dpsgd.averaging import Average
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
@@ -75,6 +76,41 @@ class Checkpoints:
         return tensors, facts
 
 
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kept:
+    """What a checkpoint holds of a run besides its name and place: all that a step changes."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    average: Average | None = None
+    scheduler: LRScheduler | None = None
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors by name, and what is JSON."""
+        tensors, optimizer = pack_optimizer(self.optimizer)
+        tensors |= {f"model/{name}": t for name, t in self.model.state_dict().items()}
+        facts: dict[str, Any] = {
+            "optimizer": optimizer,
+            "scheduler": pack_scheduler(self.scheduler),
+        }
+        if self.average is not None:
+            tensors |= {f"average/{name}": t for name, t in self.average.tensors.items()}
+            facts["averaged"] = self.average.steps
+        return tensors, facts
+
+    def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Bring everything back to where `state` was taken."""
+        unpack_model(self.model, tensors)
+        unpack_optimizer(self.optimizer, tensors, facts["optimizer"])
+        if self.average is not None:
+            for name, t in self.average.tensors.items():
+                t.copy_(tensors[f"average/{name}"])
+            self.average.steps = int(facts["averaged"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(facts["scheduler"])
+
+
 def check_same(where: Checkpoints | None, now: dict[str, Any], then: dict[str, Any]) -> None:
     """Refuse to go on with a run whose settings, data or seed were others."""
     for what, value in now.items():
@@ -84,11 +120,6 @@ def check_same(where: Checkpoints | None, now: dict[str, Any], then: dict[str, A
                 f"belongs to a run with another {what}",
                 "go on with the settings it began with, or start anew in another folder",
             )
-
-
-def pack_model(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
-    return {f"model/{name}": t for name, t in model.state_dict().items()}
 
 
 @torch.no_grad()

@@ -7,7 +7,6 @@ mix and no room for rounding. Sampling, charging, noise and checkpoints are thos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,6 +51,7 @@ def descend(
     optimizer = torch.optim.SGD(
         [weight], lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
     )
+    kept = saved.Kept(model=head, optimizer=optimizer)
     make_ready()
     done, releasing, before = 0, False, None
     if checkpoints is not None:
@@ -67,15 +67,13 @@ def descend(
     if before is not None:
         tensors, found = before
         saved.check_same(checkpoints, same, found["same"])
-        saved.unpack_model(head, tensors)
-        saved.unpack_optimizer(optimizer, tensors, found["optimizer"])
+        kept.restore(tensors, found)
         done = int(found["step"])
 
     def save() -> None:
         if checkpoints is not None:
-            tensors, state = saved.pack_optimizer(optimizer)
-            told: dict[str, Any] = {"run": spending.run, "step": done, "optimizer": state}
-            checkpoints.write(tensors | saved.pack_model(head), {**told, "same": same})
+            tensors, told = kept.state()
+            checkpoints.write(tensors, told | {"run": spending.run, "step": done, "same": same})
 
     save()
     meter = Meter(

@@ -82,6 +82,9 @@ class Training:
         self.delta, self.diagnostics_unprotected = delta, Diagnostics()
         self._records, self._engine, self._rng, self._average = records, engine, rng, average
         self._settings = settings
+        self._kept = saved.Kept(
+            model=model, optimizer=optimizer, average=average, scheduler=settings.scheduler
+        )
         self._processes = current() if processes is None else processes
         self._bound = float(schedule.bounds[0])
         self._step = 0
@@ -452,21 +455,9 @@ class Training:
         where = self._settings.checkpoints
         if where is None or not self._processes.first:
             return None
-        tensors, optimizer = saved.pack_optimizer(self.optimizer)
-        tensors |= saved.pack_model(self.model)
-        facts: dict[str, Any] = {
-            "run": self.run,
-            "step": self._step,
-            "bound": self._bound,
-            "same": self._sameness(),
-            "optimizer": optimizer,
-            "size": self._size,
-            "scheduler": saved.pack_scheduler(self._settings.scheduler),
-        }
-        if self._average is not None:
-            tensors |= {f"average/{name}": t for name, t in self._average.tensors.items()}
-            facts["averaged"] = self._average.steps
-        where.write(tensors, facts)
+        tensors, facts = self._kept.state()
+        facts |= {"run": self.run, "step": self._step, "bound": self._bound, "size": self._size}
+        where.write(tensors, facts | {"same": self._sameness()})
         return where.path
 
     def _open(self, run: str | None) -> tuple[str, bool]:
@@ -484,14 +475,7 @@ class Training:
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         saved.check_same(self._settings.checkpoints, self._sameness(), facts["same"])
-        saved.unpack_model(self.model, tensors)
-        saved.unpack_optimizer(self.optimizer, tensors, facts["optimizer"])
-        if self._average is not None:
-            for name, t in self._average.tensors.items():
-                t.copy_(tensors[f"average/{name}"])
-            self._average.steps = int(facts["averaged"])
-        if self._settings.scheduler is not None:
-            self._settings.scheduler.load_state_dict(facts["scheduler"])
+        self._kept.restore(tensors, facts)
         self._size = facts["size"]
         self._step, self._bound = int(facts["step"]), float(facts["bound"])
 
