@@ -1,13 +1,15 @@
 """Step time and memory of private training against non-private SGD and against peers.
 
     python -m benchmarks.dpsgd [--json] [--quick] [--cases mlp-512 ...] [--methods ours ...]
+                               [--resume FILE]
 
-One thread. Every method of a case has a process of its own, so that none works in another's heap;
-they take turns, round after round, so that a busy machine slows all of them alike. A turn is one
-step that is not timed, to warm the caches, and two that are. The median step is reported as a
-multiple of the plain step in channels-first layout in the same run. Peak memory growth is measured
-in a fresh process per method: the highest resident size during steps over the size just before
-them, again as a multiple of plain channels-first's.
+One thread. Every method of a case has a process of its own, so that none works in another's heap.
+Its first two steps give the peak memory growth: the highest resident size during them over the size
+just before, as a multiple of plain channels-first's. Then the methods take turns, round after
+round, so that a busy machine slows all of them alike. A turn is one step that is not timed, to warm
+the caches, and two that are; of a step over two seconds the first counts, and a method 20 times
+slower than plain has one turn. The median step is reported as a multiple of the plain step in
+channels-first layout in the same run. `--resume` keeps finished cases in a file and skips them.
 `cpu_ratio` compares processor time instead, which a busy machine disturbs less.
 Noise and the optimiser's step are part of every private step. `ours` is the training loop itself,
 `privet.dpsgd.private`: sampling, float64 sums over micro-batches, secure noise on a grid, the
@@ -21,8 +23,6 @@ import gc
 import json
 import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -219,6 +219,12 @@ class Row(NamedTuple):
     note: str = ""
 
 
+class Grown(NamedTuple):
+    """Megabytes by which the resident size grew at most in the first steps."""
+
+    megabytes: float
+
+
 class Seconds(NamedTuple):
     """Median duration of a step by the clock, and the processor time it took."""
 
@@ -236,11 +242,11 @@ class Worker:
         self._process.start()
         theirs.close()
 
-    def turn(self) -> list[Seconds] | str:
-        """The durations of a turn's steps, or why there are none."""
+    def turn(self) -> Grown | list[Seconds] | str:
+        """At first the memory, then the durations of a turn's steps; or why there are none."""
         try:
             self._pipe.send("go")
-            answer: list[Seconds] | str = self._pipe.recv()
+            answer: Grown | list[Seconds] | str = self._pipe.recv()
         except (EOFError, BrokenPipeError):
             return "the process ended (out of memory?)"
         return answer
@@ -263,48 +269,70 @@ def _work(case: str, method: str, pipe: Connection) -> None:
         try:
             if step is None:
                 step = METHODS[method](CASES[case])
-            pipe.send(_turn(step))
+                pipe.send(_first_steps(step))
+            else:
+                pipe.send(_turn(step))
         except NotApplicable:
             pipe.send([])
         except Exception as error:  # a peer that cannot do this net is a result
             pipe.send(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
 
 
-def _turn(step: Step) -> list[Seconds]:
-    step()
-    out = []
+def _first_steps(step: Step) -> Grown:
+    gc.collect()
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
     for _ in range(2):
-        gc.collect()
-        start, start_cpu = time.perf_counter(), time.process_time()
         step()
-        cpu = time.process_time() - start_cpu
-        out.append(Seconds(time.perf_counter() - start, cpu))
-    return out
+    return Grown(max(0.0, _status("VmHWM") - before))
 
 
-def time_case(case: Case, methods: list[str], budget: float) -> dict[str, Seconds | str]:
-    """Median seconds a step for each method, or why it failed; the methods take turns."""
+def _status(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"no {field} in /proc/self/status")
+
+
+def _turn(step: Step) -> list[Seconds]:
+    warming = _timed(step)
+    return [warming] if warming.wall > 2.0 else [_timed(step), _timed(step)]
+
+
+def _timed(step: Step) -> Seconds:
+    gc.collect()
+    start, start_cpu = time.perf_counter(), time.process_time()
+    step()
+    cpu = time.process_time() - start_cpu
+    return Seconds(time.perf_counter() - start, cpu)
+
+
+def measure(
+    case: Case, methods: list[str], budget: float
+) -> tuple[dict[str, Seconds | str], dict[str, float]]:
+    """Median seconds a step for each method, or why it failed, and megabytes; all take turns."""
     workers = {name: Worker(case, name) for name in methods}
     out: dict[str, Seconds | str] = {}
     seen: dict[str, list[Seconds]] = {}
-    for name in methods:  # the first turn, which builds, is not counted
+    memory: dict[str, float] = {}
+    for name in methods:
         answer = workers[name].turn()
         if isinstance(answer, str):
             out[name] = answer
-        elif answer:
-            seen[name] = []
+        elif isinstance(answer, Grown):
+            seen[name], memory[name] = [], answer.megabytes
     deadline = time.perf_counter() + budget
     rounds = 0
-    while rounds < 2 or (time.perf_counter() < deadline and rounds < 60):
+    while rounds < 3 or (time.perf_counter() < deadline and rounds < 60):
         for name, some in seen.items():
-            slow = rounds >= 2 and _median(some).wall > 20 * _median(seen["plain"]).wall
+            slow = rounds > 0 and _median(some).wall > 20 * _median(seen["plain"]).wall
             answer = [] if slow else workers[name].turn()
             assert isinstance(answer, list), answer
             some += answer
         rounds += 1
     for worker in workers.values():
         worker.close()
-    return out | {name: _median(some) for name, some in seen.items()}
+    return out | {name: _median(some) for name, some in seen.items()}, memory
 
 
 def _median(some: list[Seconds]) -> Seconds:
@@ -316,46 +344,18 @@ def _quietly() -> None:
     warnings.filterwarnings("ignore")
 
 
-def peak_growth(case: Case, method: str) -> float:
-    """Megabytes by which the resident size grows at most during three steps, in this process."""
-    step = METHODS[method](case)
-    gc.collect()
-    before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
-    for _ in range(3):
-        step()
-    return max(0.0, _status("VmHWM") - before)
-
-
-def _status(field: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"no {field} in /proc/self/status")
-
-
-def _memory_in_child(case: str, method: str) -> float | None:
-    command = [sys.executable, "-m", "benchmarks.dpsgd", "--memory-of", case, method]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return float(done.stdout) if done.returncode == 0 else None
-
-
-def rows_of(case: Case, methods: list[str], budget: float, with_memory: bool) -> list[Row]:
+def rows_of(case: Case, methods: list[str], budget: float) -> list[Row]:
     """The table's rows for one case."""
-    seconds = time_case(case, methods, budget)
+    seconds, memory = measure(case, methods, budget)
     base = seconds["plain"]
     assert isinstance(base, Seconds), base
-    memory = {m: _memory_in_child(case.name, m) for m in seconds} if with_memory else {}
-    floor = memory.get("plain")
     rows = []
     for method, value in seconds.items():
-        grown = memory.get(method)
-        share = grown / floor if grown is not None and floor else None
         if isinstance(value, str):
             rows.append(Row(case.name, method, note=value))
         else:
-            ratios = value.wall / base.wall, share, value.cpu / base.cpu
-            rows.append(Row(case.name, method, *ratios, value.wall * 1e3, grown))
+            ratios = value.wall / base.wall, memory[method] / memory["plain"], value.cpu / base.cpu
+            rows.append(Row(case.name, method, *ratios, value.wall * 1e3, memory[method]))
     return rows
 
 
@@ -363,23 +363,24 @@ def main() -> None:
     """Run the benchmark and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="a few rounds, no memory")
+    parser.add_argument("--quick", action="store_true", help="three rounds a case")
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--seconds", type=float, default=60.0, help="time for each case")
-    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for each case's rounds")
+    parser.add_argument("--resume", type=Path, help="a file of finished cases, to go on with")
     options = parser.parse_args()
     _quietly()
-    if options.memory_of:
-        case, method = options.memory_of
-        print(peak_growth(CASES[case], method))
-        return
     methods = list(dict.fromkeys(["plain", *options.methods]))
-    rows: list[Row] = []
+    kept = options.resume.read_text() if options.resume and options.resume.exists() else ""
+    rows = [Row(**json.loads(line)) for line in kept.splitlines()]
     for name in options.cases:
-        budget = 5.0 if options.quick else options.seconds
-        new = rows_of(CASES[name], methods, budget, with_memory=not options.quick)
-        rows += new
+        new = [row for row in rows if row.net == name]
+        if not new:
+            new = rows_of(CASES[name], methods, 0.0 if options.quick else options.seconds)
+            rows += new
+            if options.resume:
+                with options.resume.open("a") as file:
+                    file.writelines(json.dumps(row._asdict()) + "\n" for row in new)
         if not options.json:
             for row in new:
                 print(_line(row), flush=True)

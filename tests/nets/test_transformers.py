@@ -7,6 +7,8 @@ from torch import nn
 
 from privet.dpsgd import Schedule, private
 from privet.nets import FlatClipping, PerExampleGradients
+from privet.nets.per_example.discover import discover
+from privet.nets.per_example.sites import LinearSite
 from privet.noise import seeded
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `transformers`")
@@ -166,3 +168,11 @@ def test_gradient_checkpointing_changes_nothing():
         sums.append(engine.clipped_sum(found).flat.clone())
     assert torch.allclose(*sums, rtol=0, atol=1e-7)
     assert float(sums[0].norm()) > 0.0
+
+
+def test_conv1d_of_gpt2_has_a_rule_of_its_own() -> None:
+    from transformers.pytorch_utils import Conv1D
+
+    (site,) = discover(nn.Sequential(Conv1D(6, 4))).modules[0][1].sites
+    assert isinstance(site, LinearSite)
+    assert site.transposed

@@ -66,8 +66,11 @@ class AgreementCheck:
 
     def passes(self, first: Company) -> Iterator[Company]:
         """The passes to make; the engine has answered `first` already."""
-        if not self._seen:
-            return
+        if self._seen:
+            yield from self._asked(first)
+        self._seen.clear()  # gradients of the whole model
+
+    def _asked(self, first: Company) -> Iterator[Company]:
         yield first.but(plain=True)
         if self._same_losses(0, 1):
             self._compare(0, 1)
@@ -92,9 +95,9 @@ class AgreementCheck:
         named = {n: p for n, p in self._model.named_parameters() if p.requires_grad}
         examples = losses.view(-1, self._views).mean(1)
 
-        def gradient(of: Tensor) -> dict[str, Tensor]:
+        def gradient(of: Tensor, last: bool = False) -> dict[str, Tensor]:
             found = torch.autograd.grad(
-                of, list(named.values()), retain_graph=True, allow_unused=True
+                of, list(named.values()), retain_graph=not last, allow_unused=True
             )
             pairs = zip(named.items(), found, strict=True)
             return {n: torch.zeros_like(p) if g is None else g for (n, p), g in pairs}
@@ -104,7 +107,7 @@ class AgreementCheck:
             squares = [g.double().square().sum() for g in gradient(one).values()]
             norms.append(torch.stack(squares).sum().sqrt().cpu())
         weights = weights_of(len(examples)).to(examples.device, examples.dtype)
-        total = gradient((weights * examples).sum())
+        total = gradient((weights * examples).sum(), last=True)
         self._seen.append(_Gradients(losses=losses.detach(), total=total, norms=torch.stack(norms)))
 
     def _same_losses(self, one: int, other: int) -> bool:

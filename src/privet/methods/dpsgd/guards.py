@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from privet.errors import InvalidArgument
+from privet.nets.ready import modules_of
 
 
 @final
@@ -54,15 +55,24 @@ def _marks(model: nn.Module) -> dict[str, tuple[int, int]]:
 
 
 def _everything(model: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*model.named_parameters(), *model.named_buffers()]
+    """Parameters and buffers with their names, each once."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, module in modules_of(model):
+        for kind in (module._parameters, module._buffers):
+            for key, t in kind.items():
+                if t is not None:
+                    found.setdefault(id(t), (f"{name}.{key}" if name else key, t))
+    return list(found.values())
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
     if before.shape != after.shape or before.dtype != after.dtype:
         return False
-    if before.is_floating_point():
-        return bool(torch.isclose(before, after, rtol=0.0, atol=0.0, equal_nan=True).all())
-    return torch.equal(before, after)
+    if torch.equal(before, after):
+        return True
+    if not before.is_floating_point():
+        return False
+    return bool(torch.isclose(before, after, rtol=0.0, atol=0.0, equal_nan=True).all())
 
 
 def _changed(name: str) -> InvalidArgument:

@@ -27,7 +27,7 @@ from privet.nets.per_example.device import home_of
 from privet.nets.per_example.discover import Plan, discover
 from privet.nets.per_example.joint import measure_together
 from privet.nets.per_example.layers import Rule
-from privet.nets.per_example.measured import Captured, Measured, Target
+from privet.nets.per_example.measured import Captured, Measured, Room, Target
 from privet.nets.per_example.recording import Recorder
 from privet.nets.per_example.shared import Shared
 from privet.nets.per_example.tape import Tape, Use
@@ -120,6 +120,12 @@ class PerExampleGradients:
     def zeros(self, *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum, for accumulation, or for a step whose batch came out empty."""
         return ClippedSum.zeros(self._plan.parameters, capacity=capacity)
+
+    def free_memory(self) -> None:
+        """Let go of what layers keep for their next pass; that takes it anew."""
+        for _, recorded in self._plan.modules:
+            for site in recorded.sites:
+                site.room = Room()
 
     @property
     def has_convolutions(self) -> bool:
@@ -307,6 +313,8 @@ class PerExampleGradients:
                 targets = seen[0][0].targets
             else:
                 measured, targets = measure_together(seen)
+            for use, _ in arrivals:
+                use.release()
             layer = self._plan.layer_by_component[component]
             parts.setdefault(layer, []).append((measured, targets))
 

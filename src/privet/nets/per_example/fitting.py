@@ -9,22 +9,27 @@ from privet.nets.per_example.measured import KEEP_BYTES
 from privet.nets.per_example.tape import Tape
 
 _MICRO_BATCH_BYTES = 8 * 2**20
+_FEW = 4
 _MICRO_BATCH_OF_IMAGES = 64
+_KEPT_IN_ALL_BYTES = 176 * 2**20
 _IMAGE_BYTES = 16 * 2**10
 
 
 def micro_batch(tape: Tape, views: int) -> int:
     """The power of two of examples whose largest layer input or output is about 8 MB.
 
-    At most 64 where a row is an image's worth (16 kB) or more, and no more than what lets every
-    layer keep its per-example gradients where it has to instantiate them; all figures were
-    measured. It is a function of the shapes on the tape, which may be of no rows.
+    Up to four may have 16 MB. At most 64 where a row is an image's worth (16 kB) or more, and no
+    more than what lets every layer keep its per-example gradients where it has to instantiate them,
+    and all layers together 176 MB of them (transformers); all figures were measured. It is a
+    function of the shapes on the tape, which may be of no rows.
     """
     largest = max(1, tape.largest_row * views)
     size = _power_of_two(_MICRO_BATCH_BYTES // largest)
+    size = max(size, min(_FEW, _power_of_two(2 * _MICRO_BATCH_BYTES // largest)))
     size = min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
     instances = [s.instance_size(a, y, views) for s, a, y in tape.shapes]
-    return min(size, _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0))))
+    each = _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0)))
+    return min(size, each, _power_of_two(_KEPT_IN_ALL_BYTES // max(1, 4 * sum(instances))))
 
 
 def _power_of_two(at_most: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from privet.nets.per_example.measured import Captured, Measured, Target, in_chunks
@@ -22,15 +21,14 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
     width = sum(t.parameter.numel() * t.parameter.element_size() for t in targets.values())
 
     def instantiate(which: slice) -> Tensor:
-        gradients = {
-            key: first.g.new_zeros(which.stop - which.start, *t.parameter.shape)
-            for key, t in targets.items()
-        }
+        sizes = [shape.numel() for shape in shapes]
+        out = seen[0][0].room.take(first.g, which.stop - which.start, sum(sizes)).zero_()
+        parts = zip(targets, out.split(sizes, 1), shapes, strict=True)
+        gradients = {key: part.unflatten(1, shape) for key, part, shape in parts}
         for site, captured in seen:
-            values = site.per_example(captured.examples(which))
-            for target, value in zip(site.targets, values, strict=True):
-                target.of(gradients[id(target.parameter)], batched=True).add_(value)
-        return torch.cat([g.flatten(1) for g in gradients.values()], 1)[None]
+            mine = [t.of(gradients[id(t.parameter)], batched=True) for t in site.targets]
+            site.add_per_example(captured.examples(which), mine)
+        return out[None]
 
     def finish(total: Tensor) -> list[Tensor]:
         parts = total[0].split([shape.numel() for shape in shapes])

@@ -7,6 +7,7 @@ not override `forward` and its parameters are the plain ones (no parametrisation
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -64,6 +65,19 @@ def linear(name: str, module: nn.Linear) -> Recorded:
     def forward(tape: Tape, input: Tensor) -> Tensor:
         y = F.linear(input, constant(module.weight), constant(module.bias))
         return tape.tap(y, site, input)
+
+    return recorded(forward, site)
+
+
+def transposed_linear(name: str, module: Any) -> Recorded:
+    """`Conv1D` of transformers (GPT-2): y = x W + b, for any dimensions before the last."""
+    weight, bias = trainable(module.weight), trainable(module.bias)
+    some = weight is not None or bias is not None
+    site = LinearSite(name, weight, bias, transposed=True) if some else None
+
+    def forward(tape: Tape, x: Tensor) -> Tensor:
+        y = F.linear(x, constant(module.weight).t(), constant(module.bias))
+        return tape.tap(y, site, x)
 
     return recorded(forward, site)
 
@@ -255,7 +269,11 @@ def _has_expected_parameters(module: nn.Module) -> bool:
 
 def build(name: str, module: nn.Module) -> Recorded | None:
     """The recorded form of a module, or None if its kind is not known."""
-    for kind, builder in KNOWN.items():
+    known = dict(KNOWN)
+    guest = getattr(sys.modules.get("transformers.pytorch_utils"), "Conv1D", None)  # if imported
+    if guest is not None:
+        known[guest] = transposed_linear
+    for kind, builder in known.items():
         if isinstance(module, kind) and is_plain(module, kind):
             return builder(name, module)
     return None

@@ -6,6 +6,7 @@ their weighted sums are taken in float64, so that neither depends on the order t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -50,6 +51,23 @@ class Captured(NamedTuple):
         rows = slice(which.start * self.views, which.stop * self.views)
         statistics = tuple(s[rows] for s in self.statistics)
         return Captured(self.a[rows], self.g[rows], self.views, statistics, self.wide)
+
+
+class Room:
+    """Memory for a layer's per-example gradients, kept from pass to pass.
+
+    What is in it belongs to the last `take`; a pass has used up its own before the next begins.
+    """
+
+    def __init__(self) -> None:
+        self._memory = torch.empty(0)
+
+    def take(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of this shape, of the kind of `like`, with whatever was in it."""
+        size, memory = math.prod(shape), self._memory
+        if (memory.dtype, memory.device) != (like.dtype, like.device) or len(memory) < size:
+            self._memory = memory = torch.empty(size, dtype=like.dtype, device=like.device)
+        return memory[:size].view(shape)
 
 
 AddWeighted = Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
@@ -145,7 +163,8 @@ def in_chunks(
 
 
 def _norms_of(values: Tensor) -> Tensor:
-    return torch.stack([squared_norms(part) for part in values]).sum(0)
+    first, *others = [squared_norms(part) for part in values]
+    return sum(others, start=first)
 
 
 def _with_bias(norms: Tensor, bias: Tensor | None) -> Tensor:

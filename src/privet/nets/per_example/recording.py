@@ -61,7 +61,9 @@ class Recorder:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        flat = not kwargs and all(isinstance(t, Tensor) for t in args)
+        leaves = args if flat else tree_leaves((args, kwargs))
+        tensors = [t for t in leaves if isinstance(t, Tensor)]
         if not tensors or not torch.is_grad_enabled():
             return recorded.forward(tape, *args, **kwargs)
         if tape.rows is None and tensors[0].dim():

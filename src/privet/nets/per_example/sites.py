@@ -20,6 +20,7 @@ from privet.nets.per_example.measured import (
     Captured,
     Kernel,
     Measured,
+    Room,
     Target,
     add_bias,
     in_chunks,
@@ -36,6 +37,7 @@ class Site(ABC):
     def __init__(self, name: str, targets: Sequence[Target]) -> None:
         self.name = name
         self.targets = tuple(targets)
+        self.room = Room()
 
     @abstractmethod
     def kernels(self, seen: Captured) -> list[Kernel]:
@@ -44,6 +46,11 @@ class Site(ABC):
     @abstractmethod
     def per_example(self, seen: Captured) -> list[Tensor]:
         """Per-example gradients, (examples, *shape of the target), one tensor a target."""
+
+    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
+        """Add the per-example gradients to given memory, one tensor a target."""
+        for target, value in zip(into, self.per_example(seen), strict=True):
+            target.add_(value)
 
     def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
         """Numbers in one example's gradient if it is to be instantiated, from the shapes alone."""
@@ -71,11 +78,11 @@ def fold_views(t: Tensor, views: int) -> Tensor:
 
 @final
 class LinearSite(Site):
-    """y = a W^T + b with any dimensions between the rows and the features.
+    """y = a W^T + b with any dimensions between the rows and the features; a W if `transposed`.
 
     The per-example gradient is sum_t g_t a_t^T. With a single t it is an outer product: its norm is
     ||a|| ||g||, and the weighted sum is one product of matrices, in blocks of rows. With several it
-    is instantiated.
+    is instantiated, in memory that is kept for the next pass: fresh pages cost a tenth of a step.
     """
 
     def __init__(
@@ -84,14 +91,20 @@ class LinearSite(Site):
         weight: nn.Parameter | None,
         bias: nn.Parameter | None,
         rows: slice | None = None,
+        transposed: bool = False,
     ) -> None:
         self.has_weight, self.has_bias = weight is not None, bias is not None
+        self.transposed = transposed
         super().__init__(name, [Target(p, rows) for p in (weight, bias) if p is not None])
 
     def _sequences(self, seen: Captured) -> tuple[Tensor, Tensor]:
         examples = seen.a.shape[0] // seen.views
         a, g = seen.a, seen.g
         return a.reshape(examples, -1, a.shape[-1]), g.reshape(examples, -1, g.shape[-1])
+
+    def _sides(self, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """What runs over the first and over the second dimension of the weight."""
+        return (a, g) if self.transposed else (g, a)
 
     def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
         one_product = views == 1 and a[1:].numel() == a[-1]
@@ -107,20 +120,41 @@ class LinearSite(Site):
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         a, g = self._sequences(seen)
-        gradients = [torch.bmm(g.transpose(1, 2), a)] if self.has_weight else []
+        first, second = self._sides(a, g)
+        gradients = [torch.bmm(first.transpose(1, 2), second)] if self.has_weight else []
         return gradients + ([g.sum(1)] if self.has_bias else [])
+
+    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
+        a, g = self._sequences(seen)
+        if self.has_weight:
+            first, second = self._sides(a, g)
+            into[0].baddbmm_(first.transpose(1, 2), second)
+        if self.has_bias:
+            into[-1].add_(g.sum(1))
 
     def _bias_only(self, g: Tensor) -> Measured:
         return kept(g.sum(1).unsqueeze(0), lambda total: [total[0]])
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
-        n, _, i = a.shape
-        o = g.shape[2]
+        first, second = self._sides(a, g)
+        turned = first.shape[2] > second.shape[2]  # the longer goes last: it is faster
+        if turned:
+            first, second = second, first
+        shape = first.shape[2], second.shape[2]
+
+        def finish(total: Tensor) -> list[Tensor]:
+            return [total.view(shape).t() if turned else total.view(shape)]
+
+        def instantiate(which: slice) -> Tensor:
+            some = first[which].transpose(1, 2), second[which]
+            out = self.room.take(a, len(some[1]), *shape)
+            return torch.bmm(*some, out=out).view(1, len(out), -1)
+
         return in_chunks(
-            n,
-            i * o * a.element_size(),
-            lambda s: torch.bmm(g[s].transpose(1, 2), a[s]).view(1, -1, o * i),
-            lambda total: [total.view(o, i)],
+            len(a),
+            shape[0] * shape[1] * a.element_size(),
+            instantiate,
+            finish,
             g.sum(1) if self.has_bias else None,
         )
 
@@ -131,13 +165,13 @@ class LinearSite(Site):
         norms = norms.masked_fill(torch.maximum(square_a, square_g) > LARGEST_SQUARE, torch.inf)
 
         def put(fresh: bool, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-            left, right = silenced(g, bad), silenced(a, bad)
-            if a.shape[1] < g.shape[1]:
+            left, right = self._sides(silenced(a, bad), silenced(g, bad))
+            if right.shape[1] < left.shape[1]:
                 left, right = _wider(left, wide), _weighted(right, weights, wide)
             else:
                 left, right = _weighted(left, weights, wide), _wider(right, wide)
             blocks = list(zip(left.split(BLOCK_ROWS), right.split(BLOCK_ROWS), strict=True))
-            room = left.new_empty(min(2, len(blocks)), g.shape[1], a.shape[1])
+            room = left.new_empty(min(2, len(blocks)), left.shape[1], right.shape[1])
             for k, (some_left, some_right) in enumerate(blocks):
                 product = torch.mm(some_left.t(), some_right, out=room[min(k, 1)])
                 if not fresh or k > 1:
@@ -204,10 +238,13 @@ class EmbeddingSite(Site):
         return Measured(norms, add_weighted)
 
     def per_example(self, seen: Captured) -> list[Tensor]:
-        index, g = self._flat(seen)
-        out = g.new_zeros(index.shape[0], self.vocabulary, self.width)
-        owner = torch.arange(index.shape[0], device=index.device).unsqueeze(1).expand_as(index)
-        return [out.index_put_((owner, index), g, accumulate=True)]
+        out = seen.g.new_zeros(len(seen.a) // seen.views, self.vocabulary, self.width)
+        self.add_per_example(seen, [out])
+        return [out]
+
+    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
+        for words, g, target in zip(*self._flat(seen), into[0], strict=True):
+            target.index_add_(0, words, g)
 
 
 @final

@@ -39,6 +39,10 @@ class Use:
                 "replace the in-place operation that follows it (for instance x += y by x = x + y)",
             )
 
+    def release(self) -> None:
+        """Let go of what was seen, once it is measured; activations are most of the memory."""
+        self.a, self.statistics = self.a.new_empty(0), ()
+
 
 class Tape:
     """The uses of one forward pass, and the function that receives their gradients.

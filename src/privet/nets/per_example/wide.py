@@ -25,9 +25,9 @@ def squared_norms(rows: Tensor) -> Tensor:
     """Squared L2 norm of each row of a matrix, squared and added up in float64."""
     if not on_host(rows):
         return device.squared_norms(rows)
-    out = torch.zeros(rows.shape[0], dtype=torch.float64)
-    _square(rows.detach().contiguous().numpy(), out.numpy(), np.zeros(_LANES))
-    return out
+    out = np.empty(rows.shape[0])
+    _square(rows.detach().contiguous().numpy(), out, np.empty(_LANES))
+    return torch.from_numpy(out)
 
 
 def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
@@ -102,11 +102,20 @@ def _weigh(weights: Floats, values: Floats, out: Floats) -> None:
         for start in range(0, width, _COLUMNS):
             stop = min(start + _COLUMNS, width)
             into = out[p, start:stop]
-            for i in range(values.shape[1]):
-                w = weights[i]
-                row = values[p, i, start:stop]
+            whole = values.shape[1] - values.shape[1] % 4
+            for i in range(0, whole, 4):  # four at a time: the sum is loaded and stored less often
+                w, x, y, z = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+                a, b = values[p, i, start:stop], values[p, i + 1, start:stop]
+                c, d = values[p, i + 2, start:stop], values[p, i + 3, start:stop]
                 for j in range(len(into)):
-                    into[j] += w * np.float64(row[j])
+                    total = into[j] + w * np.float64(a[j])
+                    total += x * np.float64(b[j])
+                    total += y * np.float64(c[j])
+                    into[j] = total + z * np.float64(d[j])
+            for i in range(whole, values.shape[1]):
+                w, a = weights[i], values[p, i, start:stop]
+                for j in range(len(into)):
+                    into[j] += w * np.float64(a[j])
 
 
 @compiled
