@@ -29,7 +29,7 @@ from privet.kept import kept, path_of
 
 Progress = Callable[[str, int, int], None]
 """Told what was done last, how many cells are done, and of how many."""
-VERSION = 10
+VERSION = 11
 """Of what a cell means: cells kept by another version are run again."""
 
 
