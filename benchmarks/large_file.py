@@ -1,17 +1,20 @@
 """Training from a file that is larger than one would like to hold in memory.
 
-    python -m benchmarks.large_file [--gigabytes 20] [--steps 50] [--folder /tmp] [--json]
+    python -m benchmarks.large_file [--gigabytes 20] [--steps 200] [--workers 1] [--json]
 
 A generated file of rows of 1,024 numbers is mapped into memory and trained on by
 `privet.dpsgd.private`; `resident_mb` is how much memory of its own the process grew by (pages of
-the file that the system keeps as a cache are not counted). The same steps are then made on as many
-rows as a step needs, held in memory: `throughput_ratio` compares the two.
+the file that the system keeps as a cache are not counted), worker processes that read ahead
+included. The same steps are then made on as many rows as a step needs, held in memory:
+`throughput_ratio` compares the two. Pages of the file are dropped from the system's cache before.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -31,7 +34,8 @@ def main() -> None:
     """Write the file, train from it, and say what that took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=20.0)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -42,10 +46,11 @@ def main() -> None:
         write(path, rows)
         mapped = np.load(path, mmap_mode="r")
         trained(np.array(mapped[: 4 * BATCH]), 2)  # compiles what has to be compiled
+        forget(path)
         before = anonymous_mb()
-        seconds = trained(mapped, options.steps)
-        grown = anonymous_mb() - before
-        inside = trained(np.array(mapped[: 4 * BATCH]), options.steps)
+        seconds, most = trained(mapped, options.steps, options.workers)
+        grown = most - before
+        inside, _ = trained(np.array(mapped[: 4 * BATCH]), options.steps)
     finally:
         path.unlink(missing_ok=True)
     found = {
@@ -70,25 +75,42 @@ def write(path: Path, rows: int) -> None:
     out.flush()
 
 
-def trained(x: NDArray[np.float32], steps: int) -> float:
-    """Seconds for private steps of the expected batch, whatever the number of rows."""
+def forget(path: Path) -> None:
+    """Ask the system to drop what it keeps of the file."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def trained(x: NDArray[np.float32], steps: int, workers: int = 0) -> tuple[float, float]:
+    """Seconds for private steps of the expected batch, and the most memory in megabytes."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     y = np.arange(len(x)) % 10
     schedule = Schedule(steps=steps, sample_rate=BATCH / len(x), noise_multiplier=1.0)
-    start = time.perf_counter()
-    with private(model, optimizer, (x, y), schedule, delta=1e-6, rng=secure()) as training:
+    most, start = 0.0, time.perf_counter()
+    with private(
+        model, optimizer, (x, y), schedule, delta=1e-6, rng=secure(), num_workers=workers,
+        prefetch=4,
+    ) as training:  # fmt: skip
         for batch in training:
+            if batch.step % 20 == 10:
+                most = max(most, anonymous_mb())
             losses = nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none")
             training.step(losses)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, most
 
 
 def anonymous_mb() -> float:
-    """Memory that is the process's own, from /proc."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+    """Memory of this process and its workers that is not the file's, from /proc."""
+    processes = ["self", *(str(p.pid) for p in multiprocessing.active_children())]
+    lines = [
+        line
+        for process in processes
+        for line in Path(f"/proc/{process}/status").read_text().splitlines()
+    ]
+    own = ("RssAnon", "RssShmem")
+    return sum(float(line.split()[1]) / 1024 for line in lines if line.startswith(own))
 
 
 if __name__ == "__main__":
