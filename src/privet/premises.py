@@ -130,8 +130,8 @@ def one_group_each(column: str) -> Premise:
 
 SEVERAL_OWNERS = _assumed(
     "people",
-    "who owns which record is public; a record counts in the one group of all its owners or not at "
-    "all, so that a person is in one group only",
+    "who owns which record is public; a record counts in the one group of exactly its owners or "
+    "not at all, so that a person is in one group only, all of which is theirs",
 )
 
 

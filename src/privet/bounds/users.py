@@ -65,31 +65,31 @@ def owners(groups: ArrayLike, *, records: int | None = None) -> NDArray[np.int64
     return np.asarray(number, dtype=np.int64)
 
 
-def assign_owners(lists: Sequence[Collection[Any]], *, people: int = 4) -> NDArray[np.int64]:
-    """One group for each record that has several owners, so that no owner is in two groups; or -1.
+def assign_owners(lists: Sequence[Collection[Any]]) -> NDArray[np.int64]:
+    """One group for all records with the same owners, so that no owner is in two groups; or -1.
 
-    In order: a record whose owners are all new makes a group of them; one whose owners are new or
-    of one group joins it, and so do they, as long as the group has at most `people` owners; any
-    other record is left out (-1) and must not be used. A person who is taken away with all their
-    records then changes one group only, as long as who owns what is public: the rule looks at
-    nothing else.
+    In order: a record whose owners are all new makes a group; one with exactly the owners of a
+    group joins it; any other record is left out (-1) and must not be used. A person who is taken
+    away with all their records then takes one group away, and all of it: what were left of a group
+    could point the other way, which would cost twice as much. That holds as long as who owns what
+    is public: the rule looks at nothing else.
 
-    >>> assign_owners([{"ann", "bob"}, {"eve"}, {"bob", "kim"}, {"kim", "eve"}]).tolist()
-    [0, 1, 0, -1]
+    >>> assign_owners([{"ann", "bob"}, {"eve"}, {"bob", "kim"}, {"bob", "ann"}]).tolist()
+    [0, 1, -1, 0]
     """
-    people = _check.count("people", people)
-    group_of: dict[Any, int] = {}
-    sizes: dict[int, int] = {}
-    out = np.full(len(lists), -1, dtype=np.int64)
-    for i, owned in enumerate(map(set, lists)):
+    seen: set[Any] = set()
+    groups: dict[frozenset[Any], int] = {}
+    out = np.empty(len(lists), dtype=np.int64)
+    for i, given in enumerate(lists):
+        if isinstance(given, str | bytes) or not isinstance(given, Collection):
+            raise InvalidArgument("groups", given, "a list of owners for each record")
+        owned = frozenset(given)
         if not owned or any(map(_is_missing, owned)):
             raise InvalidArgument("groups", "records without a user", "an owner for each record")
-        found = {group_of[person] for person in owned if person in group_of} or {len(sizes)}
-        new, group = [person for person in owned if person not in group_of], min(found)
-        size = sizes.get(group, 0) + len(new)
-        if len(found) == 1 and size <= people:
-            out[i], sizes[group] = group, size
-            group_of.update(dict.fromkeys(new, group))
+        if seen.isdisjoint(owned):
+            groups[owned] = len(groups)
+            seen |= owned
+        out[i] = groups.get(owned, -1)
     return out
 
 

@@ -133,10 +133,42 @@ def test_a_person_who_shares_every_record_moves_one_group(monkeypatch):
         sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
         monkeypatch.undo()
     assert 0.0 < float((sums[0] - sums[1]).norm()) <= 0.7
-    assert t.sampler.n == 18  # records 0 to 2 are hers; friends 3 to 19 have one of their own
+    assert t.sampler.n == 20  # record 0 is hers and friend 0's; friends 1 to 19 have their own
     texts = {p.about: p for p in t.guarantee.premises}
     assert texts["people"].text.startswith("who owns which record is public")
     assert t.guarantee.unit is Unit.USER
+
+
+def test_a_person_who_shares_a_group_takes_all_of_it_away(monkeypatch):
+    """Attack: ann's records outweigh bob's, who is in her group; without her it turned round."""
+    x = torch.ones(4, 5)
+    y = torch.tensor([0, 0, 0, 1])
+    lists = [["ann", "bob"], ["ann", "bob"], ["bob", "ann"], ["bob"]]
+    hers = torch.tensor(["ann" in people for people in lists])
+    small = Schedule(steps=1, sample_rate=1.0, noise_multiplier=1.5, clipping_bound=0.01)
+    sums = []
+    for there in (1.0, 0.0):
+        watch = Watch(monkeypatch)
+        kept = torch.where(hers, there, 1.0)
+        with start(tensors=(x, y, kept), groups=lists, rows_each=4, schedule=small) as t:
+            for batch in t:
+                t.step(losses_of(t.model, batch) * batch.tensors[2])
+        sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
+        monkeypatch.undo()
+    assert 0.0 < float((sums[0] - sums[1]).norm()) <= 0.01
+
+
+def test_owners_are_lists_throughout_and_their_number_is_public():
+    from privet.bounds import assign_owners
+
+    with pytest.raises(InvalidArgument, match="a list of owners for each"):
+        assign_owners([["bob"], "bob"])  # the letters b and o would be two people more
+    lists = [["ann", "bob"]] * 30 + [["bob"]] * 30  # without ann, bob's own records would count
+    with pytest.raises(InvalidArgument, match="who owns what is public"):
+        run(lists, n_public=60)
+    sampler = PoissonSampler(n=1, rates=FULL.rates, rng=seeded(0), n_public=1, unit=Unit.USER)
+    with pytest.raises(InvalidArgument, match="who owns what is public"):
+        run(lists, sampler=sampler)
 
 
 def test_nobody_is_in_two_groups():
@@ -144,12 +176,15 @@ def test_nobody_is_in_two_groups():
 
     draw = np.random.default_rng(0)
     lists = [draw.choice(30, size=draw.integers(1, 4), replace=False).tolist() for _ in range(80)]
+    lists += lists  # the same owners again
     groups = assign_owners(lists)
     seen: dict[int, int] = {}
-    for people, group in zip(lists, groups, strict=True):
+    whole: dict[int, set[int]] = {}
+    for people, group in zip(lists, groups.tolist(), strict=True):
         for person in people if group >= 0 else ():
             assert seen.setdefault(person, group) == group
-    assert (groups >= 0).sum() > 10 and (groups < 0).any()
+            assert whole.setdefault(group, set(people)) == set(people)
+    assert (groups >= 0).sum() > groups.max() + 1 and (groups < 0).any()
     assert sorted(set(groups[groups >= 0].tolist())) == list(range(groups.max() + 1))
     with pytest.raises(InvalidArgument, match="an owner for each"):
         assign_owners([[1], []])

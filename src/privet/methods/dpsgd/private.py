@@ -177,6 +177,11 @@ def private(
         )
     elif not (sampler.rates == schedule.rates).all():
         raise InvalidArgument("sampler", sampler.rates, "one with the rates of the schedule")
+    if records.several and sampler.relation is Adjacency.ADD_REMOVE:
+        raise InvalidArgument(
+            "n_public", sampler.expected_batch(0) / float(sampler.rates[0]),
+            "left out where records have several owners", "who owns what is public there",
+        )  # fmt: skip
     processes = current() if processes is None else processes
     leave_sums_to_us(model)
     if ledger is None:
