@@ -59,8 +59,8 @@ MOMENTUM = 0.9
 CONFIDENCE_PRIOR = (0.6, 0.7)
 """Mean and spread of the log temperature that linear DP-SGD needs: two generators of tables gave
 .45 and .80, with spreads of .75 and .62 (benchmarks.confidence has the second); set between them by
-hand. That a quarter of `LINEAR_CENTRE` pays for measuring it was settled on breast cancer data, which
-lost accuracy at a half: the one number here that a data set of our pages decided."""
+hand. That a quarter of `LINEAR_CENTRE` pays for measuring it was settled on breast cancer data,
+which lost accuracy at a half: the one number here that a data set of our pages decided."""
 SQUARES_RATE = 1.0
 """The learning rate of linear DP-SGD on squared errors, over the clipping bound: descent with
 momentum .9 is stable below 3.8 / lambda, and rows of a box have lambda about 1/3 or less. Of 1, 3,
