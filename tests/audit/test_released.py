@@ -61,6 +61,24 @@ def test_normal_noise_is_bounded_tightly_and_half_of_it_is_seen() -> None:
     assert twice.verdict is Verdict.FALSIFIED  # a wrong divisor: moved by more than was stated
 
 
+def test_noise_that_two_of_many_releases_share_is_seen() -> None:
+    """Many releases need few runs for their width; a pair needs some to be found in."""
+
+    def log_ratio(out, first, second) -> float:
+        return float((np.square(out - second).sum() - np.square(out - first).sum()) / 800.0)
+
+    def run(inside: bool, rng: Source) -> None:
+        for k in range(60):
+            exact = np.array([(-1.0) ** k if inside else 0.0])
+            noise = 20.0 * rng.child("release", 3 if k == 40 else k).gaussian(1)
+            transcript.note("normal", exact, exact + noise, sensitivity=1.0, log_ratio=log_ratio)
+
+    proved = losses.Gaussian(mu=math.sqrt(60.0) / 20.0).epsilon(1e-5)
+    shared = found(run, run, proved=proved, trials=replay.TRIALS)
+    assert shared.verdict is Verdict.FALSIFIED
+    assert shared.trials == 10  # as many as were run, not as many as were asked for
+
+
 def _noted(spoil, *, size: int = 50, twice: bool = False, rate: float = 1.0) -> Run:
     """One release (or two, moved to opposite sides) whose noise is spoiled; all numbers move."""
 

@@ -37,8 +37,9 @@ Run = Callable[[bool, Source], object]
 
 CONFIDENCE = 0.999
 """Of the lower bound: every method is audited often, and a false alarm is dear."""
-FEWEST, SAMPLED = 8, 30
-"""Runs a side at least, however many releases each makes; on samples, whose rate is seen too."""
+FEWEST, SAMPLED = 10, 30
+"""Runs a side at least, however many releases each makes: so that a pair of them that shares its
+noise is found (`hidden_shift`); on samples, whose rate is seen too."""
 CONTROL = 8
 """Runs a side without noise: they are told apart at once, or never."""
 FREE = 10
@@ -88,8 +89,8 @@ class Watched:
         last, sampled = len(self.account.whole.releases), self.account.sampled
         return watch(self.run, inside=inside, seed=seed, last=last, sampled=sampled)
 
-    def epsilon(self, trials: int, rng: Source) -> tuple[float, str]:
-        """A lower bound of epsilon from `trials` runs a side, and what it assumes, if anything."""
+    def epsilon(self, trials: int, rng: Source) -> tuple[float, str, int]:
+        """A lower bound of epsilon, what it assumes, and its runs a side, `trials` or fewer."""
         laws = self.account.laws
         if laws is not None:
             steps = sum(len(of) for of in self.account.groups())
@@ -104,14 +105,15 @@ class Watched:
             ]
             try:
                 assumed = " and ".join(sorted(laws)) + ", bounded from draws"
-                return self.account.epsilon(runs), assumed
+                return self.account.epsilon(runs), assumed, trials
             except InvalidArgument:  # not the shape that the mechanism states
                 pass
-        return self._free(FREE * trials).epsilon(self._draw(True), self._draw(False), rng), ""
+        free = self._free(FREE * trials)
+        return free.epsilon(self._draw(True), self._draw(False), rng), "", FREE * trials
 
     def ceiling(self, trials: int, assumed: str) -> float:
-        """What it would report of runs that are all told apart."""
-        return math.inf if assumed else self._free(FREE * trials).ceiling
+        """What it would report of so many runs that are all told apart."""
+        return math.inf if assumed else self._free(trials).ceiling
 
     def _free(self, trials: int) -> OneShotAudit:
         return OneShotAudit(
@@ -149,19 +151,19 @@ def audit_releases(
     """
     began = time.perf_counter()
     watched = Watched(run=run, delta=delta, adjacency=adjacency, confidence=confidence)
-    audited, assumed = watched.epsilon(trials, rng.child("audit"))
+    audited, assumed, played = watched.epsilon(trials, rng.child("audit"))
     loud = Watched(run=without_noise, delta=delta, adjacency=adjacency, confidence=confidence)
-    control, _ = loud.epsilon(min(CONTROL, trials), rng.child("control"))
+    control, *_ = loud.epsilon(min(CONTROL, trials), rng.child("control"))
     return Finding(
         what=what,
         claimed=claimed,
         proved=proved,
         audited=audited,
-        ceiling=watched.ceiling(trials, assumed),
+        ceiling=watched.ceiling(played, assumed),
         control=control,
         delta=delta,
         confidence=confidence,
-        trials=trials if assumed else FREE * trials,
+        trials=played,
         method=(
             f"account of all releases, {assumed}"
             if assumed
