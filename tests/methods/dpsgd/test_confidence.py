@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import privet
+from privet import mechanisms
 from privet.methods.contract import Spending
 from privet.methods.dpsgd import confidence
 from privet.methods.dpsgd.linear import on_the_grid
@@ -71,3 +72,30 @@ def test_a_finished_run_that_is_taken_up_again_draws_nothing(tmp_path: Path) -> 
         spending = Spending(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
         weights.append(method.fit(records, plan, spending).weights)
     assert np.array_equal(*weights)
+
+
+def test_a_measure_that_may_have_reached_the_disk_is_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: killed after the draw, before its checkpoint is in place; it was paid for once."""
+    method = LinearDPSGD(steps=3)
+    facts = small_facts(method)
+    plan = method.plan(facts)
+    records = method.neighbours(plan).present
+    ledger = privet.Ledger.in_memory(cap_epsilon=10.0, cap_delta=facts.delta)
+    real, drawn = mechanisms.Gaussian.release, []
+
+    def killed(self, value, **rest):
+        out = real(self, value, **rest)
+        drawn.append(value.dimension)
+        if value.dimension == 5:
+            raise MemoryError
+        return out
+
+    monkeypatch.setattr(mechanisms.Gaussian, "release", killed)
+    spending = Spending(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
+    with pytest.raises(MemoryError):
+        method.fit(records, plan, spending)
+    spending = Spending(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
+    model = method.fit(records, plan, spending)
+    assert drawn == [2, 5] and np.isfinite(model.weights).all()

@@ -107,7 +107,7 @@ def test_same_training_as_the_engine():
     ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5, adjacency=plan.relation)
     spending = Spending(ledger=ledger, rng=seeded(3), plan=plan)
     closed, model = head(x, 2, seed=4), head(x, 2, seed=4)
-    descend(closed, closed.examples(x, y), add_softmax, plan, spending, None, lambda: None)
+    descend(closed, closed.examples(x, y), add_softmax, plan, spending, None, lambda save: None)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9, nesterov=True)
     with private(
         model, optimizer, (x, y), schedule, delta=1e-5, rng=seeded(3), micro_batch=32

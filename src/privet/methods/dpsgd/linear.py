@@ -35,7 +35,7 @@ class LinearHead(nn.Module):
     """W (x - m, c): a linear map of centred rows with a constant last feature.
 
     `mean` is public or was released privately; the weights start at zero. `confidence` is released
-    after the steps (confidence.py), and not a number before.
+    after the steps (confidence.py), not a number before, and infinite while it is drawn.
     """
 
     mean: Tensor

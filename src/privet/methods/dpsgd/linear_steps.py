@@ -34,11 +34,11 @@ def descend(
     plan: DPSGDPlan,
     spending: Spending,
     checkpoints: saved.Checkpoints | None,
-    finish: Callable[[], None],
+    finish: Callable[[Callable[[], None]], None],
 ) -> None:
     """All steps of the plan, each charged before it is made; a run kept in files goes on.
 
-    `finish` is called after them, and what it leaves in the head is kept.
+    `finish` is called after them, with what keeps the head; what it leaves there is kept too.
 
     **Guarantee**: what `plan.loss` says of the steps. One example moves a sum by at most C, exactly
     (docs/theory/summation.md), and the sum is released by `release_sum_` alone.
@@ -113,7 +113,7 @@ def descend(
         if not releasing:
             save()  # between two steps: what is saved was released
         raise
-    finish()
+    finish(save)
     save()
     spending.take_over(tuple(meter.entries), steps=done)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -185,11 +185,23 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
         return self._model(head, plan)
 
     def _confidence(
-        self, head: LinearHead, examples: Examples, plan: DPSGDPlan, spending: Spending
+        self,
+        head: LinearHead,
+        examples: Examples,
+        plan: DPSGDPlan,
+        spending: Spending,
+        save: Callable[[], None],
     ) -> None:
-        """Release how sure and how often right the head is, once; paid for before the steps."""
+        """Release how sure and how often right the head is, once; paid for before the steps.
+
+        A run that ends between this and its last checkpoint goes without: new noise would be a
+        second release.
+        """
         if len(plan.beside) < 2 or not bool(head.confidence.isnan().any()):
             return
+        if spending.rng.secret:
+            head.confidence.fill_(math.inf)
+            save()
         total = _sum_of_rows(confidence.unit_rows(head.linear.weight, examples))
         mechanism = mechanisms.Gaussian(scale=plan.confidence_scale(total.dimension))
         released = mechanism.release(total, rng=spending.rng.child("confidence"))
@@ -197,7 +209,7 @@ class LinearDPSGD(_Settings, Method[DPSGDPlan]):
 
     def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:
         weight = head.linear.weight.detach().double()
-        if not bool(head.confidence.isnan().any()):
+        if bool(head.confidence.isfinite().all()):
             noise = plan.confidence_scale(len(head.confidence)) / plan.facts.records
             mean, outputs = head.confidence.numpy(), plan.facts.outputs
             weight = weight / confidence.temperature(mean, outputs=outputs, noise=noise)
