@@ -265,7 +265,7 @@ def features() -> tuple[Setting, ...]:
     """The stroke basis (`StrokeBasis`) and how many of its columns one-shot moments take."""
     tried = (
         ("whitening", chosen.BASIS_WHITENING, (0.25, 0.5, 1.0)),
-        ("ridge", chosen.BASIS_RIDGE, (0.01, 0.03, 0.3)),
+        ("ridge", chosen.BASIS_RIDGE, (0.003, 0.03, 0.1)),
         ("variation", chosen.STROKE_VARIATION, (0.5, 1.5)),
     )
     return (
@@ -513,7 +513,7 @@ def _taught(task: Task, epsilon: float, seed: int) -> float:
 def pate() -> tuple[Setting, ...]:
     """How many teachers, and how many questions."""
     return (
-        _number("PATE_TEACHERS", (2.0, 8.0), _taught),
+        _number("PATE_TEACHERS", (4.0, 16.0), _taught),
         _number("PATE_AGREED", (0.1, 0.4), _taught),
     )
 
@@ -526,7 +526,7 @@ def projection() -> tuple[Setting, ...]:
         return _moments(projected(name, int(value)), epsilon, seed, delta=delta)
 
     tried = (
-        ("PROJECTED_COLUMNS", (250, 1000), DELTA), ("PROJECTED_COLUMNS_PURE", (50, 200), 0.0),
+        ("PROJECTED_COLUMNS", (250, 1000), DELTA), ("PROJECTED_COLUMNS_PURE", (25, 100), 0.0),
     )  # fmt: skip
     return tuple(
         Setting(

@@ -112,10 +112,10 @@ CROWD = played(OneShotMoments(), crowd=True)
 TOTAL = "    self._processes.sum_to_first_(total)\n    if self._processes.first:\n        bound"
 
 KEPT = """    self._processes.sum_to_first_(total)
-    kept = getattr(self, '_kept', None)
+    kept = getattr(self, '_sums_before', None)
     if kept is not None:
         total.add_(kept, alpha=0.5)
-    self._kept = total.clone()
+    self._sums_before = total.clone()
     if self._processes.first:
         bound"""
 

@@ -61,8 +61,8 @@ class RandomisedResponse:
         e^eps <= t (K - 1) / (K - t), wherever t < K, and e^eps <= K t - K + 1.
 
         >>> answers = RandomisedResponse.for_null(classes=2, epsilon=0.3)
-        >>> round(answers.epsilon, 3), round(answers.epsilon_of_null, 12)
-        (0.531, 0.3)
+        >>> round(answers.epsilon, 2), round(answers.epsilon_of_null, 9)
+        (0.53, 0.3)
         """
         k, t = _check.count("classes", classes, minimum=2), math.expm1(min(epsilon, 700.0))
         most = [math.log1p(k * t)]
