@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, final
 
-from privet import premises
 from privet.data.records import PublicFacts, Records
-from privet.guarantee import Premise
-from privet.loss import PrivacyLoss
 from privet.methods.contract import Files, Method, Model, Spending
-from privet.methods.pate.aggregate import Aggregator
-from privet.methods.pate.dealing import Dealt, DealtPlan
-from privet.methods.pate.method import clipped_answers
+from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
+from privet.methods.pate.dealing import Dealt
 from privet.methods.pate.reducers import IdentityReducer
 from privet.methods.pate.students import student_with_shares
 from privet.methods.pate.volumes import VolumeFiles
@@ -21,35 +16,8 @@ from privet.methods.pate.volumes import VolumeFiles
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanPlan(DealtPlan):
-    """So many answers of so many teachers, as one Gaussian release."""
-
-    facts: PublicFacts
-    teachers: int
-    queries: int
-    aggregator: Aggregator
-
-    @property
-    def reducer(self) -> IdentityReducer:
-        """Probabilities as they are, less the middle of their range."""
-        return IdentityReducer(shape=(self.facts.outputs,))
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        return self.aggregator.loss(self.queries, dimension=self.facts.outputs)
-
-    @property
-    def theorem(self) -> str:
-        return f"{self.aggregator.mechanism.theorem}, {self.queries} answers as one"
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        return (
-            self.aggregator.clipped,
-            self.aggregator.mechanism.law,
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        )
+class MeanPlan(AnsweredPlan):
+    """Codes are probabilities as they are, less the middle of their range."""
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -91,25 +59,17 @@ class MeanPATE(Dealt, Method[MeanPlan]):
 
     def plan(self, facts: PublicFacts) -> MeanPlan:
         """The least noise for the answers."""
+        reducer = IdentityReducer(shape=(facts.outputs,))
         teachers, queries = self.counted(facts)
-        aggregator = Aggregator.for_budget(
+        return MeanPlan(
+            facts=facts,
             teachers=teachers,
             queries=queries,
-            epsilon=facts.epsilon,
-            delta=facts.delta,
-            radius=IdentityReducer(shape=(facts.outputs,)).radius,
-            dimension=facts.outputs,
+            aggregator=least_noise(facts, (teachers, queries), reducer),
+            reducer=reducer,
         )
-        return MeanPlan(facts=facts, teachers=teachers, queries=queries, aggregator=aggregator)
 
     def fit(self, records: Records, plan: MeanPlan, spending: Spending) -> Model:
         """Teachers, then the charge, then noise, then the student."""
-        reducer = plan.reducer
-        read = partial(clipped_answers, reducer=reducer, queries="", expected=plan.queries)
-        answers = self.asked(records, plan, spending, read)
-        spending.charge(what="answers of teachers")
-        noisy = plan.aggregator.release(
-            answers, rng=spending.rng, delta=plan.facts.delta, reducer=reducer.name
-        )
-        labels = reducer.decode(noisy.codes, noise=noisy.noise)
+        labels = noisy_labels(self, records, plan, spending)
         return self.taught(plan, labels, teach=student_with_shares)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check
 from privet.data.dataset import Dataset
 from privet.data.nifti import decathlon, load_images, nifti_files
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
-from privet.guarantee import Premise
-from privet.loss import PrivacyLoss
 from privet.methods.contract import Files, Front, Method, Model, Spending, setting
 from privet.methods.enough import Signal
-from privet.methods.pate.aggregate import Aggregator, unit_noise
-from privet.methods.pate.dealing import Dealt, DealtPlan
+from privet.methods.pate.aggregate import unit_noise
+from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
+from privet.methods.pate.dealing import Dealt
 from privet.methods.pate.learners import Learner, ModulePredictor, Predictor
-from privet.methods.pate.method import clipped_answers
 from privet.methods.pate.pca import PCAReducer
 from privet.methods.pate.targets import ClassProbabilities
 
@@ -72,39 +69,8 @@ class VolumeLearner(Learner):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VolumePlan(DealtPlan):
-    """So many answers, each a short code of a map, as one Gaussian release."""
-
-    facts: PublicFacts
-    teachers: int
-    queries: int
-    reducer: PCAReducer = field(repr=False)
-
-    @property
-    def aggregator(self) -> Aggregator:
-        """The least noise for the answers."""
-        return Aggregator.for_budget(
-            teachers=self.teachers, queries=self.queries, epsilon=self.facts.epsilon,
-            delta=self.facts.delta, radius=self.reducer.radius, dimension=self.reducer.dimension,
-        )  # fmt: skip
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        return self.aggregator.loss(self.queries, dimension=self.reducer.dimension)
-
-    @property
-    def theorem(self) -> str:
-        return f"{self.aggregator.mechanism.theorem}, {self.queries} answers as one"
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        aggregator = self.aggregator
-        return (
-            aggregator.clipped,
-            aggregator.mechanism.law,
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        )
+class VolumePlan(AnsweredPlan):
+    """Codes are a few principal components of a map."""
 
     @property
     def signal(self) -> Signal:
@@ -155,18 +121,14 @@ class VolumePATE(Dealt, Method[VolumePlan]):
             maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
             folds=min(5, len(maps)),
         )  # fmt: skip
-        return VolumePlan(facts=facts, teachers=teachers, queries=queries, reducer=reducer)
+        aggregator = least_noise(facts, (teachers, queries), reducer)
+        return VolumePlan(
+            facts=facts, teachers=teachers, queries=queries, aggregator=aggregator, reducer=reducer
+        )
 
     def fit(self, records: Records, plan: VolumePlan, spending: Spending) -> Model:
         """Teachers, then the charge, then noise, then the student."""
-        reducer = plan.reducer
-        read = partial(clipped_answers, reducer=reducer, queries="", expected=plan.queries)
-        answers = self.asked(records, plan, spending, read)
-        spending.charge(what="answers of teachers")
-        noisy = plan.aggregator.release(
-            answers, rng=spending.rng, delta=plan.facts.delta, reducer=reducer.name
-        )
-        return self.taught(plan, reducer.decode(noisy.codes, noise=noisy.noise))
+        return self.taught(plan, noisy_labels(self, records, plan, spending))
 
 
 @final
