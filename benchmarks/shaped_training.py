@@ -24,7 +24,7 @@ from torch import nn
 from privet import data
 from privet.estimators import PrivateClassifier
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
-from privet.methods.dpsgd.method import NetworkDPSGD
+from privet.methods.dpsgd import NetworkDPSGD
 from privet.nets.networks import SmallCNN
 
 DELTA = 1e-5

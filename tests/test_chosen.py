@@ -44,7 +44,7 @@ def test_the_methods_take_their_settings_from_there(monkeypatch: pytest.MonkeyPa
     from privet.data.records import PublicFacts
     from privet.methods.adaptive_laplace.solve import Solver
     from privet.methods.autoencoder.layers import Learner
-    from privet.methods.dpsgd.method import LinearDPSGD
+    from privet.methods.dpsgd import LinearDPSGD
 
     assert Solver().ridge == chosen.MOMENTS_RIDGE
     assert Learner(units=3).whitening == chosen.LAYER_WHITENING

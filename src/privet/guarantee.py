@@ -10,7 +10,7 @@ from typing import Any
 
 from privet import _check
 from privet._files import number_to_json
-from privet._html import chance, number, small_table
+from privet._words import chance, number, small_table
 from privet.errors import Incomparable, InvalidArgument
 
 

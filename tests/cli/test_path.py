@@ -191,9 +191,9 @@ def test_small_work_takes_one_thread() -> None:
 def test_an_interrupt_by_hand_says_how_to_go_on(
     clinic: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privet.methods.dpsgd import linear_steps
+    from privet.methods.dpsgd import linear_method
 
-    taken = linear_steps.taken
+    taken = linear_method.taken
     made = []
 
     def breaks(*some: Any) -> Any:
@@ -213,10 +213,10 @@ def test_an_interrupt_by_hand_says_how_to_go_on(
         "--out",
         "run",
     )
-    monkeypatch.setattr(linear_steps, "taken", breaks)
+    monkeypatch.setattr(linear_method, "taken", breaks)
     _, err = run(capsys, *words, code=2)
     assert "--resume goes on in run" in err and err.count("\n") == 1
-    monkeypatch.setattr(linear_steps, "taken", taken)
+    monkeypatch.setattr(linear_method, "taken", taken)
     run(capsys, *words, "--resume")
     run(capsys, *words[:-1], "whole")
     one, other = (Path(f"{f}/model.safetensors") for f in ("run", "whole"))
@@ -254,7 +254,7 @@ def test_a_method_of_ones_own_is_a_row(tmp_path: Path, capsys: pytest.CaptureFix
     code = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "mine.py").write_text(code)
     assert own_entrant(f"{tmp_path / 'mine.py'}:NearestMean").name == "nearest-mean"
-    assert own_entrant("privet.methods.dpsgd.method:LinearDPSGD").name == "dpsgd"
+    assert own_entrant("privet.methods.dpsgd.linear_method:LinearDPSGD").name == "dpsgd"
     for wrong in ("nowhere.py:X", "privet.no_such:X", "privet.methods:Method2"):
         _, err = run(capsys, "compare", "--data", "blobs", "--methods", wrong, code=2)
         assert "--method" in err and err.count("\n") == 1

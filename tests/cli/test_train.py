@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from privet.cli.train import app
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
-from privet.methods.dpsgd import method as method_module
+from privet.methods.dpsgd import linear_method as method_module
 from privet.runs import verify
 
 runner = CliRunner()

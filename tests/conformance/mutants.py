@@ -13,12 +13,12 @@ import torch
 
 from privet import bounds
 from privet.bounds import clip
-from privet.bounds.value import Bounded
+from privet.bounds.clip import Bounded
 from privet.loss import PrivacyLoss, compose
-from privet.mechanisms import additive, base
+from privet.mechanisms import base
 from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from privet.mechanisms.laplace import DiscreteLaplace, Laplace
-from privet.methods.dpsgd import loop, method, plan, sampling
+from privet.methods.dpsgd import linear_method, loop, plan, sampling
 from privet.nets.per_example import engine as engine_module
 from privet.nets.per_example.clipping import FlatClipping
 from privet.noise import rounded, seeded
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(rounded, "laplace", lambda f, *a: np.abs(f(*a)))),
     Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(rounded, "gaussian", repeated)),
     Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(rounded, "gaussian", half_and_half)),
-    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(additive.OnGrid, "_perturb", lambda f, self, value, rng: value + rng.gaussian(value.shape, self.scale))),
+    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(base.OnGrid, "_perturb", lambda f, self, value, rng: value + rng.gaussian(value.shape, self.scale))),
     Mutant(bug="discrete Laplace at 3/4 of its scale", subject="DiscreteLaplace", plant=wrapped(DiscreteLaplace, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
     Mutant(bug="discrete Gaussian at 3/4 of its scale", subject="DiscreteGaussian", plant=wrapped(DiscreteGaussian, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
     Mutant(bug="the ledger is charged after the release", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_later)),
@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(bug="Gaussian priced for 5% more noise", subject="Gaussian", plant=wrapped(Gaussian, "loss", cheaper)),
     Mutant(bug="Laplace priced for 5% more noise", subject="Laplace", plant=wrapped(Laplace, "loss", cheaper)),
     Mutant(bug="delta doubled", subject="Gaussian", plant=wrapped(PrivacyLoss, "epsilon", lambda f, self, delta: f(self, 2.0 * delta))),
-    Mutant(bug="negative scales accepted", subject="Gaussian", plant=wrapped(additive.OnGrid, "__post_init__", lambda f, self: None)),
+    Mutant(bug="negative scales accepted", subject="Gaussian", plant=wrapped(base.OnGrid, "__post_init__", lambda f, self: None)),
     Mutant(bug="sampling rate 5% too high", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", rate_off)),
     Mutant(bug="shuffling accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", shuffled)),
     Mutant(bug="batches of fixed size accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", fixed_size)),
@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(bug="no noise in some steps", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", no_noise_when_empty)),
     Mutant(bug="the same noise at every step", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", same_noise_every_step)),
     Mutant(bug="noise twice, as if once a micro-batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", twice_in_two_parts)),
-    Mutant(bug="the mean of rows clipped too far out", subject="the private mean of DP-SGD", plant=wrapped(method, "clip_l2", lambda f, rows, bound: f(rows, 1.01 * bound))),
+    Mutant(bug="the mean of rows clipped too far out", subject="the private mean of DP-SGD", plant=wrapped(linear_method, "clip_l2", lambda f, rows, bound: f(rows, 1.01 * bound))),
     Mutant(bug="the mean of rows with a fifth less noise", subject="noise of the private mean", plant=wrapped(plan.DPSGDPlan, "centre_scale", lambda f, self, dimension: 0.8 * f(self, dimension))),
     Mutant(bug="gradients not clipped", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", not_clipped)),
     Mutant(bug="gradients clipped by their mean norm", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", clipped_by_the_mean)),

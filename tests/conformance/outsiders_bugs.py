@@ -17,8 +17,7 @@ from privet.methods import promise, replay
 from privet.methods.adaptive_laplace import OneShotMoments, moments, shaped_training
 from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.autoencoder.behaviour import examples
-from privet.methods.dpsgd import charging, loop, sampling, schedule
-from privet.methods.dpsgd.method import LinearDPSGD
+from privet.methods.dpsgd import LinearDPSGD, charging, linear_method, loop, sampling, schedule
 from privet.methods.pate import aggregate, voting
 from privet.methods.residual import noisy_inputs, served
 from privet.nets import PerLayerClipping
@@ -218,7 +217,7 @@ BUGS = (
         plant=rewritten(examples, "against_own_past", ("mean = earlier(x) / np.maximum(count, 1.0)\n", "mean = earlier(x) / np.maximum(count, 1.0)\n    mean = np.broadcast_to(mean.mean(axis=0, keepdims=True), mean.shape)\n")),
         check=own_parts),
     Bug(bug="24 the private mean over the records that are there", kind="reads the data", seen_by=REPLAY,
-        plant=rewritten(LinearDPSGD, "_centre", ("released / plan.facts.records", "released / len(x)")),
+        plant=rewritten(linear_method, "_noisy_mean", ("/ plan.facts.records", "/ len(x)")),
         check=played(LinearDPSGD(steps=3), crowd=True)),
     Bug(bug="25 as 06, without a division by zero", kind="reads the data", seen_by=REPLAY,
         plant=class_means(("length**2 / sizes.sum()\n", "length**2 / max(len(x), 1)\n"), ("pi = sizes / sizes.sum()\n", "sizes = sizes * (max(len(x), 1) / sizes.sum())\n    pi = sizes / sizes.sum()\n")),

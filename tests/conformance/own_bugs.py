@@ -17,13 +17,12 @@ from privet.data.records import Records
 from privet.data.rows import Domain
 from privet.estimators import base
 from privet.guarantee import Unit
-from privet.mechanisms import additive
+from privet.mechanisms.base import OnGrid
 from privet.methods import conforming, contract, promise, replay
 from privet.methods.adaptive_laplace import OneShotMoments, moments
 from privet.methods.catalogue import method_type
 from privet.methods.contract import Method
-from privet.methods.dpsgd import linear_steps, method, sampling
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD, linear_method, sampling
 from privet.methods.models import LinearModel
 from privet.nets.per_example.clipping import FlatClipping
 from privet.noise import seeded
@@ -112,10 +111,7 @@ def linear(*pairs: tuple[str, str]) -> Patch:
 
 
 def ended(*pairs: tuple[str, str]) -> Patch:
-    return both(
-        rewritten(linear_steps, "descend", *pairs),
-        lambda patch: patch.setattr(method, "descend", linear_steps.descend),
-    )
+    return rewritten(linear_method, "descend", *pairs)
 
 
 HEAD = "    head = LinearHead("
@@ -127,7 +123,7 @@ def stated(*pairs: tuple[str, str]) -> Patch:
 
 def remembered(patch: pytest.MonkeyPatch) -> None:
     """Noise of a shape is drawn once in the life of the process."""
-    original, kept = additive.OnGrid._perturb, dict[Any, Any]()
+    original, kept = OnGrid._perturb, dict[Any, Any]()
 
     def perturb(self: Any, value: Any, rng: Any) -> Any:
         key = (value.shape, self.scale)
@@ -135,7 +131,7 @@ def remembered(patch: pytest.MonkeyPatch) -> None:
             kept[key] = original(self, value, rng) - value
         return value + kept[key]
 
-    patch.setattr(additive.OnGrid, "_perturb", perturb)
+    patch.setattr(OnGrid, "_perturb", perturb)
 
 
 def state_with(what: str, name: str = "example") -> Patch:

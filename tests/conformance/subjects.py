@@ -24,9 +24,8 @@ from privet.ledger import Ledger
 from privet.loss import gaussian_epsilon
 from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from privet.methods.contract import Spending
-from privet.methods.dpsgd import Schedule, private
+from privet.methods.dpsgd import LinearDPSGD, Schedule, private
 from privet.methods.dpsgd.linear import LinearHead
-from privet.methods.dpsgd.method import LinearDPSGD
 from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.nets.per_example import FlatClipping, PerExampleGradients
 from privet.noise import seeded

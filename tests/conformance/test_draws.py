@@ -90,7 +90,7 @@ def released_sum(source: Source) -> Any:
 
 
 def scale_of_sum() -> float:
-    return release.noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=2000)
+    return release.grid.noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=2000)
 
 
 def test_every_coordinate_of_a_step_has_its_noise() -> None:

@@ -17,7 +17,7 @@ from privet.methods import conforming, replay
 from privet.methods.adaptive_laplace import OneShotMoments
 from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.catalogue import method_names, method_type
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
 from privet.methods.residual import NoisyInputs
 from tests.contract.leaving import kept_problems
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, final
 
 from privet._files import number_to_json
-from privet._html import number, small_table
+from privet._words import number, small_table
 
 
 class Verdict(Enum):

@@ -1,6 +1,6 @@
 """Values with a known sensitivity: clip first, then add up, then release."""
 
-from privet.bounds.clip import Rows, clip_l1, clip_l2, clip_range
+from privet.bounds.clip import Bounded, Rows, Sensitivity, clip_l1, clip_l2, clip_range
 from privet.bounds.counts import Categories, categories, count
 from privet.bounds.moments import Moments, MomentSum, moments
 from privet.bounds.polynomial import (
@@ -14,7 +14,6 @@ from privet.bounds.polynomial import (
 )
 from privet.bounds.taylor import TaylorCoefficients
 from privet.bounds.users import UserWeights, assign_owners, user_weights
-from privet.bounds.value import Bounded, Sensitivity
 
 __all__ = [
     "Bounded",

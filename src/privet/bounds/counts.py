@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
-from privet.bounds.value import Bounded, Sensitivity
+from privet.bounds.clip import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 
 

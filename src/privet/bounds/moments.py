@@ -28,8 +28,8 @@ from scipy.linalg import blas
 
 from privet import _check, premises
 from privet.bounds.ball import cut_to_ball
+from privet.bounds.clip import Bounded, Sensitivity
 from privet.bounds.users import Shares, UserWeights
-from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
 

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
+from privet.bounds.clip import Bounded, Sensitivity
 from privet.bounds.polynomial import Quadratic
-from privet.bounds.value import Bounded, Sensitivity
 from privet.errors import InvalidArgument
 
 Array = NDArray[np.float64]

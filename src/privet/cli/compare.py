@@ -186,7 +186,7 @@ def table(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from privet._html import number
+    from privet._words import number
 
     facts = results["data"]
     title = (

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from privet import _check
-from privet._html import number, small_table
+from privet._words import number, small_table
 from privet._workers import workers
 from privet.compare import accounts
 from privet.compare.bench import Bench, View

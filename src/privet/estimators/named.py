@@ -10,7 +10,8 @@ from torch import nn
 from privet.estimators.base import PrivateClassifier, PrivateRegressor, with_settings
 from privet.methods.adaptive_laplace.moments import OneShotMoments
 from privet.methods.contract import Method
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd.linear_method import LinearDPSGD
+from privet.methods.dpsgd.network_method import NetworkDPSGD
 from privet.methods.pate.mean import MeanPATE
 from privet.methods.residual.noisy_inputs import NoisyInputs
 

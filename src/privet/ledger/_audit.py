@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from privet._files import number_to_json
-from privet._html import chance, number, small_table
+from privet._words import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
 from privet.ledger._book import Book, stated
 from privet.ledger._scope import priced

@@ -1,13 +1,16 @@
-"""What a mechanism is: frozen, it states its loss and its theorem, and it pays before it draws."""
+"""What a mechanism is: frozen, it states its loss and its theorem, and it pays before it draws.
+
+Those that add noise do so on a grid of floats, or exactly on multiples of a step.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +26,7 @@ from privet.noise import Source, grid
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
 Values = NDArray[np.float64]
+Norm = Literal["l1", "l2"]
 
 
 class Charges(Protocol):
@@ -132,6 +136,87 @@ class Mechanism(ABC):
         return math.nan
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Mechanism):
+    """Real noise of a scale, rounded to the public grid of `privet.noise.grid` and added there."""
+
+    norm: ClassVar[Norm]
+    theorem: ClassVar[str]
+    scale: float
+
+    def __post_init__(self) -> None:
+        grid.spacing(self.scale)
+
+    @abstractmethod
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        """The noise, in steps of the grid."""
+
+    def sensitivity(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> float:
+        step = grid.spacing(self.scale)
+        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=step)
+
+    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
+        return grid.add(value, self._units(value.shape, rng), step=grid.spacing(self.scale))
+
+    @classmethod
+    def _least(
+        cls, of: Bounded | float, *, ratio: float, adjacency: Adjacency, dimension: int
+    ) -> Self:
+        """The least noise with sensitivity / scale <= ratio."""
+
+        def needed(scale: float) -> float:
+            own = cls(scale=scale).sensitivity(of, adjacency=adjacency, dimension=dimension)
+            return ratio_up(own, ratio)
+
+        bare = bare_sensitivity(of, adjacency, cls.norm)
+        return cls(scale=grid.smallest_scale(needed, ratio_up(bare, ratio)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureOnGrid(OnGrid):
+    """Noise whose epsilon is sensitivity / scale, with delta = 0."""
+
+    @classmethod
+    def for_budget(
+        cls,
+        of: Bounded | float,
+        *,
+        epsilon: float,
+        adjacency: Adjacency = ADD_REMOVE,
+        dimension: int = 1,
+    ) -> Self:
+        """The least noise that is epsilon-private for this value or sensitivity."""
+        ratio = _check.positive("epsilon", epsilon)
+        return cls._least(of, ratio=ratio, adjacency=adjacency, dimension=dimension)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnMultiples(Mechanism):
+    """Integer noise times `step`, sampled exactly; the value is rounded to multiples of it."""
+
+    norm: ClassVar[Norm]
+    theorem: ClassVar[str]
+    scale: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        exact_ratio(self.scale, self.step)
+
+    @abstractmethod
+    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]: ...
+
+    def sensitivity(
+        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+    ) -> float:
+        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=self.step)
+
+    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
+        noise = self._units(value.shape, exact_ratio(self.scale, self.step), rng)
+        return grid.add(value, noise, step=self.step)
+
+
 Widen = Callable[..., float]
 
 
@@ -152,22 +237,6 @@ def widened(
     if of.spacing >= step:  # both are powers of two: the value is on the grid already
         return exact
     return widen(exact, dimension=max(of.dimension, 1), step=step)
-
-
-def smallest_scale(needed: Callable[[float], float], start: float) -> float:
-    """The smallest scale we find with scale >= needed(scale), from below.
-
-    `needed` grows by steps, where the grid doubles, so that this ends after a few rounds or never.
-    """
-    scale = start
-    for _ in range(64):
-        wanted = needed(scale)
-        if wanted <= scale:
-            return scale
-        scale = wanted
-    raise Unattainable(
-        "no scale meets the target: rounding to the grid alone costs more than it allows"
-    )
 
 
 def bare_sensitivity(of: Bounded | float, adjacency: Adjacency, norm: str) -> float:

@@ -14,8 +14,16 @@ from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms import transcript
-from privet.mechanisms.additive import Norm, OnGrid, OnMultiples
-from privet.mechanisms.base import ADD_REMOVE, Values, bare_sensitivity, ratio_up, round_up
+from privet.mechanisms.base import (
+    ADD_REMOVE,
+    Norm,
+    OnGrid,
+    OnMultiples,
+    Values,
+    bare_sensitivity,
+    ratio_up,
+    round_up,
+)
 from privet.noise import Source
 
 

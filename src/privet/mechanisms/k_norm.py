@@ -14,8 +14,7 @@ from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms import transcript
-from privet.mechanisms.additive import Norm, PureOnGrid
-from privet.mechanisms.base import ADD_REMOVE, Values, ratio_up
+from privet.mechanisms.base import ADD_REMOVE, Norm, PureOnGrid, Values, ratio_up
 from privet.noise import Source
 
 

@@ -14,8 +14,15 @@ from privet import loss as losses
 from privet.bounds import Bounded
 from privet.guarantee import Adjacency
 from privet.mechanisms import transcript
-from privet.mechanisms.additive import Norm, OnMultiples, PureOnGrid
-from privet.mechanisms.base import ADD_REMOVE, Values, bare_sensitivity, ratio_up
+from privet.mechanisms.base import (
+    ADD_REMOVE,
+    Norm,
+    OnMultiples,
+    PureOnGrid,
+    Values,
+    bare_sensitivity,
+    ratio_up,
+)
 from privet.noise import Source
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 GROUP = "privet.methods"
 _OWN = {
-    "dpsgd": "privet.methods.dpsgd.method:LinearDPSGD",
-    "dpsgd-network": "privet.methods.dpsgd.method:NetworkDPSGD",
+    "dpsgd": "privet.methods.dpsgd.linear_method:LinearDPSGD",
+    "dpsgd-network": "privet.methods.dpsgd.network_method:NetworkDPSGD",
     "adaptive-laplace": "privet.methods.adaptive_laplace.moments:OneShotMoments",
     "adaptive-laplace-network": (
         "privet.methods.adaptive_laplace.shaped_training:RelevanceShapedTraining"

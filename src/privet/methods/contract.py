@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet._html import chance, number, small_table
+from privet._words import chance, number, small_table
 from privet.data.dataset import Dataset
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Domain, Kind, Rows

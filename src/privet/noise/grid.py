@@ -20,12 +20,13 @@ exceeded by as much.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.errors import InvalidArgument
+from privet.errors import InvalidArgument, Unattainable
 
 BITS = 26
 """The grid is between 2^-26 and 2^-27 of the scale of the noise."""
@@ -85,6 +86,41 @@ def _one_coordinate(sensitivity: float, step: float) -> float:
         return 0.0
     steps = sensitivity / step  # exact, step being a power of two, unless it underflows
     return max(1, math.ceil(steps)) * step if steps < 2**53 else sensitivity
+
+
+def smallest_scale(needed: Callable[[float], float], start: float) -> float:
+    """The smallest scale we find with scale >= needed(scale), from below.
+
+    `needed` grows by steps, where the grid doubles, so that this ends after a few rounds or never.
+    """
+    scale = start
+    for _ in range(64):
+        wanted = needed(scale)
+        if wanted <= scale:
+            return scale
+        scale = wanted
+    raise Unattainable(
+        "no scale meets the target: rounding to the grid alone costs more than it allows"
+    )
+
+
+def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) -> float:
+    """The standard deviation that makes z true after rounding to the public grid.
+
+    Rounding d coordinates to a grid of spacing g lets one example move the sum by up to
+    C + sqrt(d) g, so the scale is z (C + sqrt(d) g(scale)): a relative 1e-8 sqrt(d) more than z C.
+
+    >>> noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=10**6) / 2.0 - 1.0 < 1e-4
+    True
+    """
+    z = _check.positive("noise_multiplier", noise_multiplier)
+    c = _check.positive("sensitivity", sensitivity)
+
+    def needed(scale: float) -> float:
+        # the tensor path rounds halves to even, for which one coordinate has no better bound
+        return z * l2_after_rounding(c, dimension=max(dimension, 2), step=spacing(scale))
+
+    return smallest_scale(needed, z * c)
 
 
 def to_units(values: NDArray[np.float64], step: float) -> NDArray[np.int64]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from privet._html import chance, number
+from privet._words import Facts, chance, not_met, number, percent, promise_in_words
 from privet.guarantee import EXPERIMENT
 from privet.report.measures import in_markdown
-from privet.report.words import Facts, not_met, percent, promise_in_words
 
 
 def card(record: Facts) -> str:

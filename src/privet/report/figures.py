@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privet._html import chance, number
+from privet._words import chance, number
 from privet.loss import SampledGaussian
 from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import validity_map

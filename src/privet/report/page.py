@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from privet._files import write_whole
-from privet._html import chance, number
+from privet._words import chance, number, odds
 from privet.errors import InvalidArgument
 from privet.guarantee import EXPERIMENT
 from privet.loss import SampledGaussian
 from privet.report import figures
 from privet.report.curves import over_epsilon
-from privet.report.words import odds
 
 Results = dict[str, Any]
 VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")

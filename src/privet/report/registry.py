@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from privet._words import Facts, promise_in_words
 from privet.errors import InvalidArgument
-from privet.report.words import Facts, promise_in_words
 
 UNSAID = "TO FILL IN"
 

@@ -6,11 +6,10 @@ import json
 from html import escape
 from importlib import resources
 
-from privet._html import chance, number
+from privet._words import Facts, chance, not_met, number, percent, promise_in_words
 from privet.guarantee import EXPERIMENT
 from privet.report.card import evidence, origin, settings
 from privet.report.charts import Axis, Line, chart, powers, round_ticks
-from privet.report.words import Facts, not_met, percent, promise_in_words
 
 
 def run_page(record: Facts) -> str:

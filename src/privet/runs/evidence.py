@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from privet._words import percent
 from privet.audit import Finding
 from privet.audit.finding import Verdict
 from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
-from privet.report.words import percent
 from privet.runs.folder import write_record
 from privet.runs.record import Record, read_record
 from privet.runs.verify import verify

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet._html import small_table
+from privet._words import small_table
 from privet.data.rows import Domain
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Guarantee

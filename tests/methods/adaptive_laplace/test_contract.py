@@ -21,7 +21,7 @@ from privet.mechanisms import Gaussian
 from privet.mechanisms.transcript import recorded
 from privet.methods.adaptive_laplace import LocalRecords, OneShotMoments, RelevanceShapedTraining
 from privet.methods.catalogue import method_names, method_type
-from privet.methods.dpsgd.method import NetworkDPSGD
+from privet.methods.dpsgd import NetworkDPSGD
 from privet.methods.promise import planned, train
 from privet.methods.replay import charge_problems, distance, replay, stream_problems
 from privet.noise import secure, seeded

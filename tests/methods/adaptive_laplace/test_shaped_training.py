@@ -21,7 +21,7 @@ from privet.ledger import Ledger
 from privet.loss import Gaussian
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
 from privet.methods.contract import Method
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
 from privet.methods.promise import Trained, train
 from privet.nets.networks import ShapedNetwork
 from privet.noise import seeded

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from privet.methods.dpsgd import Schedule, linear_steps, loop, private
+from privet.methods.dpsgd import Schedule, linear_method, loop, private
 from privet.noise import seeded
 
 
@@ -66,4 +66,4 @@ class Watch:
             return scale
 
         monkeypatch.setattr(loop, "release_sum_", watched)
-        monkeypatch.setattr(linear_steps, "release_sum_", watched)
+        monkeypatch.setattr(linear_method, "release_sum_", watched)

@@ -11,9 +11,8 @@ import torch
 import privet
 from privet import mechanisms
 from privet.methods.contract import Spending
-from privet.methods.dpsgd import confidence
+from privet.methods.dpsgd import LinearDPSGD, confidence
 from privet.methods.dpsgd.linear import on_the_grid
-from privet.methods.dpsgd.method import LinearDPSGD
 from privet.methods.replay import small_facts
 from privet.noise import secure
 

@@ -6,8 +6,15 @@ import math
 import pytest
 import torch
 
-from privet.methods.dpsgd.exact import exp, power_of_two_above, to_grid, total
-from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.linear import (
+    LinearHead,
+    add_softmax,
+    add_squares,
+    exp,
+    power_of_two_above,
+    to_grid,
+    total,
+)
 
 
 def test_exp_is_right_and_does_not_look_at_its_neighbours():

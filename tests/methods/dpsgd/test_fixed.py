@@ -13,7 +13,7 @@ from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
 from privet.loss import SampledGaussian
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
 
 TABLE = (
     "sample_rate,sigma,clipping_bound,learning_rate,steps\n0.1,0.02,2,0.5,3\n0.2,0.04,1,0.25,2\n"

@@ -18,7 +18,7 @@ from privet.methods.dpsgd import (
     private,
 )
 from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.linear_steps import descend
+from privet.methods.dpsgd.linear_method import descend
 from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.promise import promise, train
 from privet.nets import FlatClipping, PerExampleGradients

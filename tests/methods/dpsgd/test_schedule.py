@@ -17,7 +17,7 @@ from privet.methods.dpsgd import (
     geometric,
     linear,
 )
-from privet.methods.dpsgd.release import noise_scale
+from privet.noise.grid import noise_scale
 
 
 def test_three_forms_are_one():

@@ -10,7 +10,7 @@ from privet.dpsgd import PoissonSampler, Schedule
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Backing, Unit
 from privet.ledger import Ledger
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
 from privet.noise import seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, start
 

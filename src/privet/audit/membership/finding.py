@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
-from privet._html import small_table
+from privet._words import small_table
 from privet.audit.membership import _rows, intervals
 from privet.audit.membership._rows import Floats, Mask
 from privet.audit.membership.intervals import Estimate

@@ -27,12 +27,13 @@ from privet.mechanisms import (
     mechanism_for,
     release_moments,
 )
-from privet.mechanisms.base import ratio_up, smallest_scale
+from privet.mechanisms.base import ratio_up
 from privet.methods.autoencoder.layers import Activation, Frozen, Learner
 from privet.methods.autoencoder.records import StreamedRecords, blocks_of
 from privet.methods.autoencoder.stack import OutputLayer, StackModel, output_rows
 from privet.methods.contract import Front, Method, Plan, Spending, Worst, setting, worst_unit
 from privet.noise import grid
+from privet.noise.grid import smallest_scale
 
 LAYERS_SHARE = chosen.STACK_LAYERS_SHARE
 """The part of the budget for all layers together when an output layer follows."""

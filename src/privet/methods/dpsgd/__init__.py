@@ -2,8 +2,9 @@
 
 from privet.data.records import UnprotectedDiagnostic
 from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
+from privet.methods.dpsgd.linear_method import LinearDPSGD
 from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.method import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd.network_method import NetworkDPSGD
 from privet.methods.dpsgd.private import flat_clipping, private
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.run import Diagnostics

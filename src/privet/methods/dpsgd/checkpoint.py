@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -18,6 +21,9 @@ from privet import _check
 from privet._files import write_whole
 from privet.errors import InvalidArgument, PrivetError
 from privet.methods.dpsgd.averaging import Average
+from privet.methods.dpsgd.sampling import Sampler
+from privet.methods.dpsgd.schedule import Schedule
+from privet.noise import Source
 
 FORMAT = 1
 NAME = "checkpoint.safetensors"
@@ -109,6 +115,48 @@ class Kept:
             self.average.steps = int(facts["averaged"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(facts["scheduler"])
+
+
+def sameness(
+    schedule: Schedule,
+    sampler: Sampler,
+    rng: Source,
+    fingerprint: Callable[[bytes], str],
+    *,
+    model: list[Any],
+    micro_batch: int | None,
+    views: int = 1,
+    ema: float | None = None,
+) -> dict[str, Any]:
+    """What must not change between the attempts of one run, in digests.
+
+    A seeded run repeats its noise when it is resumed, so that noise must meet the same sums: seed
+    and data must be the same (the data's fingerprint is keyed by the seed). A secure run draws new
+    noise.
+    """
+    s = schedule
+    out = {
+        "schedule": digest(s.rates, s.noise_multipliers, s.bounds, repr(s.adaptive)),
+        "sampler": f"{type(sampler).__name__} {digest(sampler.rates)}",
+        "expected batch": sampler.expected_batch(0),
+        "model": digest(model),
+        "micro_batch or views": [micro_batch, views],
+        "ema": ema,
+        "kind of noise source": "secure" if rng.secret else "seeded",
+    }
+    if not rng.secret:
+        own = rng.child("sameness")
+        out["seed"] = f"{int(own.uint64(1)[0]):016x}"
+        out["data set"] = fingerprint(own.uint64(4).tobytes())
+    return out
+
+
+def digest(*parts: Any) -> str:
+    """A short name for arrays and whatever has a repr."""
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return h.hexdigest()[:16]
 
 
 def check_same(where: Checkpoints | None, now: dict[str, Any], then: dict[str, Any]) -> None:

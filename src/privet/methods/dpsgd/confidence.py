@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import chosen
-from privet.methods.dpsgd.exact import exp, total
-from privet.methods.dpsgd.linear import Examples, exact_logits
+from privet.methods.dpsgd.linear import Examples, exact_logits, exp, total
 
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
 _PART = 4096

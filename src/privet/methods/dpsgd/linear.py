@@ -9,6 +9,10 @@ kernel. Everything else is done number by number with +, -, *, / and square root
 rounds in one way only. So the contribution of a record is a function of that record alone, and the
 sum of the contributions is their sum. docs/theory/summation.md has the proof.
 
+Library exponentials and reductions differ by processor and by place (their vectors, their tails,
+their order), so both are written out at the end of this file. **Assumes** float64 with rounding to
+nearest, operation by operation: torch evaluates one at a time, so nothing is contracted.
+
 Symbols: row_i = s_i x_i with a power of two s_i and ||x_i|| <= 1 on the grid 2^-18; h_i = w_i s_i
 r_i on the grid C' 2^-b, where C' is the power of two at or above C and b = 35 - log2 N.
 """
@@ -21,12 +25,16 @@ import torch
 from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.exact import exp, power_of_two_above, to_grid, total
 from privet.nets.per_example.clipping import SLACK
 
 _ROW_BITS = 18
 _WEIGHT_BITS = 34
 _EXACT_BITS = 53
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 0.6931471803691238  # 32 bits, so that k times it is exact
+_LN2_LOW = 1.9082149292705877e-10
+_MIDDLE = 1.5 * 2.0**52
+_TERMS = 14
 Examples = tuple[Tensor, ...]
 """x_i on its grid, its target, ||x_i||^2 and s_i: what the closed form needs of every record."""
 
@@ -136,3 +144,53 @@ def _add(residual: Tensor, some: Examples, bound: float, into: Tensor, capacity:
     weights = (room / norms).clamp(max=1.0)
     h = to_grid((residual * scale * weights).masked_fill(~norms.isfinite(), 0.0), unit)
     into.addmm_(h, rows.double())
+
+
+def exp(x: Tensor) -> Tensor:
+    """e^x for x <= 0 (float64), within 2^-50 of itself; zero below -700.
+
+    x = k ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial, and 2^k by exact scaling.
+
+    >>> float(exp(torch.tensor([-1.0], dtype=torch.float64))) == math.exp(-1.0)
+    True
+    """
+    held = x.clamp(min=-700.0)
+    k = ((held * _LOG2_E) + _MIDDLE) - _MIDDLE
+    r = (held - k * _LN2_HIGH) - k * _LN2_LOW
+    p = torch.full_like(r, 1.0 / math.factorial(_TERMS))
+    for n in range(_TERMS - 1, -1, -1):
+        p = p.mul_(r).add_(1.0 / math.factorial(n))
+    return p.mul_(_two_to(k.to(torch.int64))).masked_fill_(x < -700.0, 0.0)
+
+
+def _two_to(k: Tensor) -> Tensor:
+    """2^k from its bits, for -1022 <= k <= 1023: a library's power may be off."""
+    return ((k + 1023) << 52).view(torch.float64)
+
+
+def total(t: Tensor) -> Tensor:
+    """Sums over the first axis, halving it again and again: one order, for every column alike.
+
+    >>> total(torch.tensor([[1.0], [2.0], [3.0]]))
+    tensor([6.])
+    """
+    while len(t) > 1:
+        half = len(t) // 2
+        pairs = t[:half] + t[half : 2 * half]
+        t = pairs if len(t) % 2 == 0 else torch.cat([pairs, t[2 * half :]])
+    return t[0]
+
+
+def to_grid(t: Tensor, spacing: float) -> Tensor:
+    """The nearest multiples of a power of two, halves to even."""
+    return (t / spacing).round_().mul_(spacing)
+
+
+def power_of_two_above(t: Tensor) -> Tensor:
+    """The least power of two that is larger than t >= 0 (1 for zero), from its exponent.
+
+    >>> power_of_two_above(torch.tensor([0.0, 0.75, 1.0, 3.0], dtype=torch.float64)).tolist()
+    [1.0, 1.0, 2.0, 4.0]
+    """
+    exponent = torch.frexp(t).exponent.to(torch.int64)
+    return _two_to(exponent.masked_fill(t == 0, 0))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -19,13 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from privet import premises
 from privet.data.records import UnprotectedDiagnostic
 from privet.errors import InvalidArgument, PrivetError
-from privet.guarantee import Guarantee
-from privet.ledger import Entry, Ledger
-from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
-from privet.loss.closed_form import closed_form_claim
+from privet.ledger import Ledger
 from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.agreement import AgreementCheck, Weighing, evaluating
 from privet.methods.dpsgd.averaging import Average
@@ -33,31 +28,21 @@ from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
 from privet.methods.dpsgd.mixing import Company, MixingCheck
+from privet.methods.dpsgd.paid import PaidRun
 from privet.methods.dpsgd.reading import Part
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
-from privet.methods.dpsgd.run import (
-    PREMISES,
-    Diagnostics,
-    Settings,
-    clipped,
-    new_run,
-    sameness,
-)
+from privet.methods.dpsgd.run import Diagnostics, Settings, new_run
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
-from privet.methods.dpsgd.summing import (
-    FIRST_MICRO_BATCH,
-    LARGEST_MICRO_BATCH,
-    EngineSummation,
-)
+from privet.methods.dpsgd.summing import FIRST_MICRO_BATCH, LARGEST_MICRO_BATCH, EngineSummation
 from privet.nets import ClippedSum, Clipping, PerExampleGradients
 from privet.nets.per_example import device
 from privet.noise import Source
 
 
 @final
-class Training:
+class Training(PaidRun):
     """A private run; make one with `private` and use it as a context manager."""
 
     def __init__(
@@ -273,27 +258,6 @@ class Training:
         drawn = self._records.drawn(part.indices, self._rng.child("rows", part.step))
         return views_of(drawn, s.views // s.rows_each, s.augment, stream)
 
-    def _paid(self, t: int) -> bool:
-        if t >= self._state["until"]:
-            self._state = self._account(t)
-        return t < int(self._state["until"])
-
-    def _account(self, step: int | None) -> dict[str, Any]:
-        """The state of the meter, which the first process keeps; it pays for `step` if given."""
-        answer: dict[str, Any] | PrivetError = {}
-        if self._processes.first:
-            try:
-                if step is not None:
-                    self._meter.covers(step)
-                answer = {
-                    "until": self._meter.charged_until,
-                    "loss": self._meter.loss.to_dict(),
-                    "exhausted": self._meter.exhausted is not None,
-                }
-            except PrivetError as error:
-                answer = error
-        return dict(self._processes.word_from_first(answer))
-
     def _finish(self, t: int) -> None:
         """The release: everything after this function's noise is post-processing."""
         self._finishing = True
@@ -364,18 +328,6 @@ class Training:
             recording, self._recording = self._recording, None
             recording.__exit__(None, None, None)
 
-    # What it costs
-
-    @property
-    def steps_done(self) -> int:
-        """How many steps have been made."""
-        return self._step
-
-    @property
-    def stopped_early(self) -> bool:
-        """Whether the ledger's cap ended the run before its schedule did."""
-        return bool(self._state["exhausted"]) and self._step < self.schedule.steps
-
     @property
     def summation(self) -> EngineSummation:
         """How the sums of this run are added up, and what that may be off by."""
@@ -393,55 +345,6 @@ class Training:
     def bound(self) -> float:
         """C_t of the next step."""
         return self._bound
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """All that this run has charged so far, in all attempts: at least what was released."""
-        return from_dict(self._state["loss"])
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The ledger entries of this run (in the first process)."""
-        return tuple(self._meter.entries)
-
-    @property
-    def epsilon_spent(self) -> float:
-        """epsilon of the steps charged so far, at `delta`; reading it changes nothing."""
-        return self.loss.epsilon(self.delta)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is proved about all steps charged so far.
-
-        Before the schedule is charged in full this is a figure of the moment: it rests on the end
-        not being chosen by looking at the model (docs/theory/ledger.md, "Filter and odometer").
-        """
-        ended = self._meter.charged_until >= self.sampler.steps
-        proved = self.loss.guarantee(
-            self.delta, theorem="exact composition of Gaussian releases on random samples"
-        )
-        key = self._rng.premise
-        check = self._settings.check_mixing
-        mixing = premises.NO_MIXING if check else premises.UNCHECKED_MIXING
-        end = () if ended else (premises.END_NOT_CHOSEN,)
-        whose = clipped(self.sampler.unit, self._settings.rows_each, self._records.several)
-        n = self.sampler.expected_batch(0) / max(float(self.sampler.rates[0]), 1e-300)
-        large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
-        told = (
-            *self.sampler.premises, *whose, *PREMISES, *self.summation.premises, mixing, *end,
-            premises.OWN_MAP, *large, key,
-        )  # fmt: skip
-        return replace(
-            proved, adjacency=self.sampler.relation, unit=self.sampler.unit, premises=told
-        )
-
-    @property
-    def claim(self) -> Guarantee | None:
-        """What the paper's closed form states for all charged so far; None where it has none."""
-        loss = self.loss
-        if any(not isinstance(part, Gaussian | SampledGaussian) for part in loss.parts):
-            return None
-        return replace(closed_form_claim(loss, self.delta), unit=self.sampler.unit)
 
     def averaged_model(self) -> nn.Module:
         """A copy of the model with the moving average of its weights."""
@@ -484,7 +387,7 @@ class Training:
         decay = None if self._average is None else self._average.decay
         model: list[Any] = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
         model.append(("C", self._settings.clipping(1.0).sensitivity(self._engine.layers)))
-        return sameness(
+        return saved.sameness(
             self.schedule,
             self.sampler,
             self._rng,

@@ -8,16 +8,22 @@ from typing import Any, final
 
 from privet import premises
 from privet.data.records import PublicFacts
-from privet.guarantee import Guarantee, Premise
+from privet.guarantee import Guarantee, Premise, Unit
 from privet.loss import Gaussian, PrivacyLoss, compose
 from privet.loss.closed_form import closed_form_claim
 from privet.methods.contract import Plan
-from privet.methods.dpsgd.release import noise_scale
-from privet.methods.dpsgd.run import PREMISES, clipped
 from privet.methods.dpsgd.schedule import Array, Schedule
+from privet.noise.grid import noise_scale
 
 CLOSED = premises.CLOSED_FORM, premises.EXACT_SUM, premises.ALONE_ON_A_GRID
 ENGINE = premises.NO_MIXING, premises.ROUNDED_SUM, premises.SAME_IN_COMPANY
+
+PREMISES = (
+    premises.CHARGED_FIRST,
+    premises.EXACT_LAW,
+    premises.SETTINGS,
+    premises.STEPS_ONLY,
+)
 
 _MEAN, _CONFIDENCE = 0.8660254037844386, 0.5
 """Roots of the shares of `centre_mu`^2, three quarters (from below) and one."""
@@ -111,3 +117,11 @@ class DPSGDPlan(Plan):
             "centre_mu": self.centre_mu,
             "rows_each": self.rows_each,
         }
+
+
+def clipped(unit: Unit, rows_each: int, several: bool = False) -> tuple[Premise, ...]:
+    """Whose gradient is clipped, and how it is known who owns a record."""
+    if unit is Unit.RECORD:
+        return (premises.CLIPPED_GRADIENTS, premises.ONE_RECORD_EACH)
+    people = premises.SEVERAL_OWNERS if several else premises.one_group_each("groups")
+    return (premises.clipped_users(rows_each), people)

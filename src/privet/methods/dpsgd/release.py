@@ -8,34 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privet import _check, premises
+from privet import premises
 from privet.bounds import Bounded
-from privet.bounds.value import Sensitivity
+from privet.bounds.clip import Sensitivity
 from privet.mechanisms import Gaussian, transcript
-from privet.mechanisms.base import smallest_scale
 from privet.methods.dpsgd.summing import EngineSummation
 from privet.noise import Source, grid
 from privet.noise.tensor import add_gaussian_
-
-
-def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) -> float:
-    """The standard deviation that makes z true after rounding to the public grid.
-
-    Rounding d coordinates to a grid of spacing g lets one example move the sum by up to
-    C + sqrt(d) g, so the scale is z (C + sqrt(d) g(scale)): a relative 1e-8 sqrt(d) more than z C.
-
-    >>> noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=10**6) / 2.0 - 1.0 < 1e-4
-    True
-    """
-    z = _check.positive("noise_multiplier", noise_multiplier)
-    c = _check.positive("sensitivity", sensitivity)
-
-    def needed(scale: float) -> float:
-        step = grid.spacing(scale)
-        # the tensor path rounds halves to even, for which one coordinate has no better bound
-        return z * grid.l2_after_rounding(c, dimension=max(dimension, 2), step=step)
-
-    return smallest_scale(needed, z * c)
 
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
@@ -54,7 +33,7 @@ def release_sum_(
     a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
     the rounding of the sum; docs/theory/summation.md proves both.
     """
-    scale = noise_scale(
+    scale = grid.noise_scale(
         sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()
     )
     exact = flat.double().numpy().copy() if transcript.watched() else None

@@ -19,7 +19,7 @@ from privet.data import Dataset
 from privet.estimators import AdaptiveLaplaceClassifier, PrivateClassifier
 from privet.kept import number_to_json
 from privet.methods.adaptive_laplace import RelevanceShapedTraining
-from privet.methods.dpsgd.method import NetworkDPSGD
+from privet.methods.dpsgd import NetworkDPSGD
 from privet.methods.dpsgd.private import private
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import seeded

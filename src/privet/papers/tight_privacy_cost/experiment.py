@@ -88,7 +88,7 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
         def run() -> Row:
             from privet.data import load
             from privet.estimators import PrivateClassifier
-            from privet.methods.dpsgd.method import LinearDPSGD
+            from privet.methods.dpsgd import LinearDPSGD
 
             digits, delta = load("digits"), self.settings.delta
             method = LinearDPSGD(schedule=ALGORITHMS[name])

@@ -12,12 +12,13 @@ from privet.bounds import Moments
 from privet.data.records import PublicFacts
 from privet.guarantee import Premise, Unit
 from privet.mechanisms import Gaussian
-from privet.mechanisms.base import ratio_up, smallest_scale
+from privet.mechanisms.base import ratio_up
 from privet.methods.autoencoder.behaviour.influence import Influence
 from privet.methods.autoencoder.behaviour.layers import noise_edge
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
 from privet.methods.contract import Plan
 from privet.methods.enough import Signal
+from privet.noise.grid import smallest_scale
 
 SECOND, CROSS = 0.5, 1.0
 """Weights of z z^T and z y in the output layer's moments: the label matters more."""

@@ -1,0 +1,162 @@
+"""DP-SGD of any torch network under the contract, every step through the per-example engine."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from privet import chosen
+from privet.data.records import PublicFacts, Records
+from privet.errors import InvalidArgument
+from privet.methods.contract import Method, Spending, setting
+from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.plan import DPSGDPlan
+from privet.methods.dpsgd.private import private
+from privet.methods.dpsgd.schedule import Schedule, values
+from privet.methods.dpsgd.settings import DPSGDSettings
+from privet.methods.models import NetworkModel
+from privet.nets.networks import SmallCNN, SmallMLP
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
+    """Clipped, noised gradients of a network, trained end to end; averaged weights are released.
+
+    `network`: any torch module with one output a class; a copy of it is trained. None: a small
+    convolutional network for pictures, else one with a hidden layer, from a public start.
+
+    **Guarantee**: exact composition of all steps.
+    """
+
+    name: ClassVar[str] = "dpsgd-network"
+    system: ClassVar[str] = "DP-SGD"
+    regression: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
+
+    network: nn.Module | None = setting(None, help="The torch module to train.", option=False)
+    micro_batch: int | None = setting(None, help="Examples at a time; by the model's shapes.")
+
+    def plan(self, facts: PublicFacts) -> DPSGDPlan:
+        """Large Poisson batches with momentum, for a network trained from scratch.
+
+        Batches of 8 sqrt(n) examples, 8 + 2 epsilon epochs (40 at most), clipping at .1, which is
+        small against usual gradients, so that every example weighs about alike; learning rate 1 on
+        the mean gradient over the bound, falling to 0; a moving average of the weights.
+        """
+        n = facts.units
+        epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
+        q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
+        fixed = self.fixed_schedule(facts, bound=chosen.NETWORK_BOUND)
+        steps = fixed.steps if fixed else self.steps or max(20, round(min(40.0, epochs) / q))
+        schedule = fixed or Schedule.for_budget(
+            epsilon=facts.epsilon,
+            delta=facts.delta,
+            steps=steps,
+            sample_rate=q,
+            clipping_bound=self.clipping_bound or chosen.NETWORK_BOUND,
+        )
+        rate = self.learning_rate or chosen.NETWORK_RATE
+        own = self.table_rates(fixed)
+        falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
+        return DPSGDPlan(
+            facts=facts,
+            schedule=schedule,
+            learning_rates=falling if own is None else own,
+            momentum=self.momentum if own is None else 0.0,
+            rows_each=self.rows_of(facts),
+            ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
+        )
+
+    def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> NetworkModel:
+        """Every step through the per-example engine."""
+        network = self._start(plan.facts)
+        x = torch.from_numpy(np.ascontiguousarray(records.rows.cube()))
+        checkpoints = checkpoints_of(plan, spending)
+        training = fit_network(network, x, records, plan, spending, checkpoints, self.micro_batch)
+        return NetworkModel(network=training.averaged_model().eval(), view="cube")
+
+    def _start(self, facts: PublicFacts) -> nn.Module:
+        if self.network is not None:
+            return copy.deepcopy(self.network)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # where training starts is public
+            if len(facts.shape) in (2, 3) and min(facts.shape[:2]) >= 16:
+                return SmallCNN(shape=facts.shape, classes=facts.outputs)
+            return SmallMLP(features=facts.features, classes=facts.outputs)
+
+
+def fit_network(
+    network: nn.Module,
+    x: Tensor,
+    records: Records,
+    plan: DPSGDPlan,
+    spending: Spending,
+    checkpoints: Checkpoints | None,
+    micro_batch: int | None,
+) -> Training:
+    """All steps of a plan; what they charged is taken over at the end."""
+    classified = plan.facts.outputs > 1
+    optimizer = torch.optim.SGD(
+        network.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
+    )
+    with private(
+        network,
+        optimizer,
+        (x, targets_of(records, classified), torch.from_numpy(~records.null).float()),
+        plan.schedule,
+        ledger=spending.ledger,
+        delta=plan.facts.delta,
+        rng=spending.rng,
+        run=spending.run,
+        n_public=plan.facts.records if plan.facts.declared else None,
+        learning_rates=plan.absolute_learning_rates,
+        micro_batch=micro_batch,
+        groups=records.groups,
+        rows_each=plan.rows_each,
+        checkpoints=checkpoints,
+        ema=plan.ema,
+        charge_block=plan.steps if checkpoints is None else None,
+        limit=plan.facts.epsilon,
+    ) as training:
+        for batch in training:
+            rows, targets, there = batch.tensors
+            losses = _losses(network(rows), targets, classified)
+            training.step(losses * there)  # a null record has no gradient
+            if batch.last:
+                spending.progress("steps", training.steps_done, plan.steps)
+    spending.take_over(training.entries, steps=training.steps_done)
+    return training
+
+
+def targets_of(records: Records, classified: bool) -> Tensor:
+    """Class numbers, or a column of numbers."""
+    if classified:
+        return torch.from_numpy(records.targets.astype(np.int64))
+    return torch.from_numpy(records.targets.astype(np.float32))[:, None]
+
+
+def _losses(out: Tensor, y: Tensor, classified: bool) -> Tensor:
+    if classified:
+        return functional.cross_entropy(out, y, reduction="none", ignore_index=-1)
+    if out.shape != y.shape:
+        raise InvalidArgument("network", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
+    return 0.5 * (out - y).square().sum(1)
+
+
+def checkpoints_of(plan: DPSGDPlan, spending: Spending) -> Checkpoints | None:
+    """Where the run is kept in files; the run that was begun there goes on under its name."""
+    if spending.folder is None:
+        return None
+    found = Checkpoints(folder=spending.folder, every=max(1, plan.steps // 10))
+    if (before := found.read()) is not None:
+        spending.run = str(before[1]["run"])
+    return found
