@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 OWN_LEDGER = "run.ledger"
 
 
-def has_no_run(out: Path) -> None:
-    """Refuse a folder with a finished run; nothing is made yet."""
-    if (out / "guarantee.json").exists():
-        raise InvalidArgument("--out", str(out), "a folder without a run", "name another one")
-
-
 @contextmanager
 def begun(out: Path) -> Iterator[None]:
     """The folder of a new run; gone again if it is refused before anything was charged."""

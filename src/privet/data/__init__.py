@@ -18,10 +18,20 @@ from privet.data.idc import idc
 from privet.data.table import from_arrays, load_csv, load_npz
 from privet.errors import InvalidArgument
 
-NAMES = (
-    "digits", "breast_cancer", "blobs", "mnist", "cifar10", "cifar100", "adult", "breastmnist",
-    "idc",
-)  # fmt: skip
+_BUILT_IN = {
+    "digits": builtin.digits,
+    "breast_cancer": builtin.breast_cancer,
+    "blobs": builtin.blobs,
+}
+_IN_FILES = {
+    "mnist": pictures.mnist,
+    "cifar10": cifar.cifar10,
+    "cifar100": cifar.cifar100,
+    "adult": adult,
+    "breastmnist": pictures.breastmnist,
+    "idc": idc,
+}
+NAMES = (*_BUILT_IN, *_IN_FILES)
 
 __all__ = ["NAMES", "Dataset", "from_arrays", "load", "load_csv", "load_npz"]
 
@@ -35,32 +45,15 @@ def load(
     from `$PRIVET_DATA`, else from ~/.cache/privet/data. Nothing is downloaded unless
     `download=True`, which fetches MNIST.
     """
-    place = data_folder(folder)
-    match name:
-        case "digits":
-            return builtin.digits()
-        case "breast_cancer":
-            return builtin.breast_cancer()
-        case "blobs":
-            return builtin.blobs()
-        case "mnist":
-            if download:
-                pictures.download_mnist()
-            return pictures.mnist(place)
-        case "cifar10":
-            return cifar.cifar10(place)
-        case "cifar100":
-            return cifar.cifar100(place)
-        case "adult":
-            return adult(place)
-        case "breastmnist":
-            return pictures.breastmnist(place)
-        case "idc":
-            return idc(place)
-        case _:
-            raise InvalidArgument(
-                "name",
-                name,
-                f"one of {', '.join(NAMES)}",
-                "a file of your own must end in .csv or .npz (load_csv, load_npz)",
-            )
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]()
+    if name not in _IN_FILES:
+        raise InvalidArgument(
+            "name",
+            name,
+            f"one of {', '.join(NAMES)}",
+            "a file of your own must end in .csv or .npz (load_csv, load_npz)",
+        )
+    if download and name == "mnist":
+        pictures.download_mnist()
+    return _IN_FILES[name](data_folder(folder))

@@ -10,7 +10,7 @@ from privet._words import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
 from privet.ledger._book import Book, stated
 from privet.ledger._scope import priced
-from privet.ledger._store import FORMAT, FileStore
+from privet.ledger._store import FORMAT
 
 SHOWN = 10
 """Charges in a notebook."""
@@ -95,16 +95,3 @@ def as_html(book: Book) -> str:
     ]
     left = f"{tally.count - SHOWN} earlier charges not shown" if tally.count > SHOWN else ""
     return small_table(book.store.name, rows, note=left)
-
-
-def statement(book: Book) -> dict[str, Any]:
-    """Which ledger this is and where it stands, without its entries."""
-    terms, tally = book.terms, book.refresh()
-    return {
-        "identity": terms.identity,
-        "in_memory": not isinstance(book.store, FileStore),
-        "head": tally.head,
-        "count": tally.count,
-        "cap": {"epsilon": number_to_json(terms.cap_epsilon), "delta": terms.cap_delta},
-        "spent": number_to_json(book.exact(tally, terms.cap_delta)),
-    }

@@ -11,8 +11,9 @@ import math
 import sqlite3
 import time
 from collections.abc import Iterator
-from typing import final
+from typing import Any, final
 
+from privet._files import number_to_json
 from privet.errors import LedgerTampered
 from privet.ledger import _store
 from privet.ledger._chain import Entry, Tally, Terms, digest
@@ -88,6 +89,18 @@ class Book:
             self._exact = {k: v for k, v in self._exact.items() if k[0] == tally.head}
             self._exact[key] = stated(total.epsilon(delta))
         return self._exact[key]
+
+    def statement(self) -> dict[str, Any]:
+        """Which ledger this is and where it stands, without its entries."""
+        terms, tally = self.terms, self.refresh()
+        return {
+            "identity": terms.identity,
+            "in_memory": not isinstance(self.store, _store.FileStore),
+            "head": tally.head,
+            "count": tally.count,
+            "cap": {"epsilon": number_to_json(terms.cap_epsilon), "delta": terms.cap_delta},
+            "spent": number_to_json(self.exact(tally, terms.cap_delta)),
+        }
 
     def would_be(self, loss: PrivacyLoss) -> float:
         """epsilon with one more `loss`: a bound if that is enough, otherwise exactly.

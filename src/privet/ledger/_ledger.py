@@ -16,7 +16,7 @@ from privet.errors import (
 )
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
-from privet.ledger._audit import Verification, as_html, export, statement, verify
+from privet.ledger._audit import Verification, as_html, export, verify
 from privet.ledger._book import stated
 from privet.ledger._chain import PER_RECORD, Entry, Terms, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
@@ -337,7 +337,7 @@ class Ledger:
 
     def statement(self) -> dict[str, Any]:
         """Which ledger this is and where it stands, JSON-ready: what a record of a run keeps."""
-        return statement(self._book)
+        return self._book.statement()
 
     def export(self) -> dict[str, Any]:
         """Everything, JSON-ready; the hashes can be recomputed from it without privet."""

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from privet import _check
 from privet.errors import InvalidArgument
 from privet.loss.gaussian import gaussian_epsilon, gaussian_mu
 
@@ -58,10 +57,7 @@ def check_enough(signal: Signal, *, epsilon: float, delta: float, hint: str = ""
     at least 0.097 for 100 records, or 780 records for 0.01
     """
     what, growth = signal.what, signal.growth
-    n = _check.count(what, signal.units)
-    _check.positive("epsilon", epsilon)
-    length = math.sqrt(_check.count("numbers", signal.numbers))
-    pure = _check.delta_or_zero("delta", delta) == 0.0
+    n, length, pure = signal.units, math.sqrt(signal.numbers), delta == 0.0
     mu = epsilon / math.sqrt(2.0) if pure else gaussian_mu(epsilon, delta)
     if n**growth * mu >= length:
         return

@@ -18,8 +18,7 @@ from privet.data.rows import Domain
 from privet.errors import InvalidArgument
 from privet.methods.contract import settings_of
 from privet.methods.promise import Trained
-from privet.report.card import card
-from privet.report.run_page import run_page
+from privet.report.card import card, run_page
 from privet.runs.record import GUARANTEE, Given, Record, describe, file_digest, sealed
 
 FORMAT = 2

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from privet import _check
 from privet._files import write_whole
 from privet.errors import InvalidArgument, PrivetError
+from privet.methods.contract import Spending
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.sampling import Sampler
 from privet.methods.dpsgd.schedule import Schedule
@@ -80,6 +81,16 @@ class Checkpoints:
         if facts["format"] != FORMAT:
             raise CheckpointError(self.path, f"has format {facts['format']}, expected {FORMAT}")
         return tensors, facts
+
+
+def kept_by(spending: Spending, steps: int) -> Checkpoints | None:
+    """Where a run is kept in files; the run that was begun there goes on under its name."""
+    if spending.folder is None:
+        return None
+    found = Checkpoints(folder=spending.folder, every=max(1, steps // 10))
+    if (before := found.read()) is not None:
+        spending.run = str(before[1]["run"])
+    return found
 
 
 @final

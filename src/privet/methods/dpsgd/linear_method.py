@@ -28,7 +28,7 @@ from privet.methods.dpsgd import confidence
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import current
 from privet.methods.dpsgd.linear import Examples, LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.network_method import checkpoints_of, fit_network, targets_of
+from privet.methods.dpsgd.network_method import fit_network
 from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.dpsgd.release import release_sum_
 from privet.methods.dpsgd.sampling import PoissonSampler
@@ -111,13 +111,13 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         """The private mean, then all steps: in closed form, or of users through the engine."""
         x = torch.from_numpy(np.ascontiguousarray(records.rows.ball()))
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
-        checkpoints = checkpoints_of(plan, spending)
+        checkpoints = saved.kept_by(spending, plan.steps)
         self._centre(head, x, plan, spending, checkpoints)
         classified = plan.facts.outputs > 1
-        y = targets_of(records, classified)
         if not plan.closed:
             fit_network(head, x, records, plan, spending, checkpoints, None)
             return self._model(head, plan)
+        y = plan.targets(records)
         examples = head.examples(x, y.clamp(min=0) if classified else y)
         rows, _, squares, scales = examples
         null = torch.from_numpy(records.null)

@@ -16,7 +16,7 @@ from privet import chosen
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
 from privet.methods.contract import Method, Spending, setting
-from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.checkpoint import Checkpoints, kept_by
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.dpsgd.private import private
@@ -80,7 +80,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         """Every step through the per-example engine."""
         network = self._start(plan.facts)
         x = torch.from_numpy(np.ascontiguousarray(records.rows.cube()))
-        checkpoints = checkpoints_of(plan, spending)
+        checkpoints = kept_by(spending, plan.steps)
         training = fit_network(network, x, records, plan, spending, checkpoints, self.micro_batch)
         return NetworkModel(network=training.averaged_model().eval(), view="cube")
 
@@ -111,7 +111,7 @@ def fit_network(
     with private(
         network,
         optimizer,
-        (x, targets_of(records, classified), torch.from_numpy(~records.null).float()),
+        (x, plan.targets(records), torch.from_numpy(~records.null).float()),
         plan.schedule,
         ledger=spending.ledger,
         delta=plan.facts.delta,
@@ -137,26 +137,9 @@ def fit_network(
     return training
 
 
-def targets_of(records: Records, classified: bool) -> Tensor:
-    """Class numbers, or a column of numbers."""
-    if classified:
-        return torch.from_numpy(records.targets.astype(np.int64))
-    return torch.from_numpy(records.targets.astype(np.float32))[:, None]
-
-
 def _losses(out: Tensor, y: Tensor, classified: bool) -> Tensor:
     if classified:
         return functional.cross_entropy(out, y, reduction="none", ignore_index=-1)
     if out.shape != y.shape:
         raise InvalidArgument("network", tuple(out.shape), f"one with outputs {tuple(y.shape)}")
     return 0.5 * (out - y).square().sum(1)
-
-
-def checkpoints_of(plan: DPSGDPlan, spending: Spending) -> Checkpoints | None:
-    """Where the run is kept in files; the run that was begun there goes on under its name."""
-    if spending.folder is None:
-        return None
-    found = Checkpoints(folder=spending.folder, every=max(1, plan.steps // 10))
-    if (before := found.read()) is not None:
-        spending.run = str(before[1]["run"])
-    return found

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from privet import premises
-from privet.data.records import PublicFacts
+from privet.data.records import PublicFacts, Records
 from privet.guarantee import Guarantee, Premise, Unit
 from privet.loss import Gaussian, PrivacyLoss, compose
 from privet.loss.closed_form import closed_form_claim
@@ -104,6 +108,12 @@ class DPSGDPlan(Plan):
     def absolute_learning_rates(self) -> Array:
         """The same rates for a gradient that is not divided by C."""
         return self.learning_rates / self.schedule.bounds
+
+    def targets(self, records: Records) -> Tensor:
+        """What to predict, as losses take it: class numbers, or a column of numbers."""
+        if self.facts.outputs > 1:
+            return torch.from_numpy(records.targets.astype(np.int64))
+        return torch.from_numpy(records.targets.astype(np.float32))[:, None]
 
     def summary(self) -> dict[str, Any]:
         s = self.schedule
