@@ -8,8 +8,7 @@ from typing import Any, final
 from privet._files import number_to_json
 from privet._words import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
-from privet.ledger._book import Book, stated
-from privet.ledger._scope import priced
+from privet.ledger._book import Book, priced, stated
 from privet.ledger._store import FORMAT
 
 SHOWN = 10

@@ -10,20 +10,132 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from privet._files import number_to_json
-from privet.errors import LedgerTampered
+from privet.errors import LedgerError, LedgerTampered, PrivetError, TokenReused
 from privet.ledger import _store
-from privet.ledger._chain import Entry, Tally, Terms, digest
-from privet.ledger._scope import priced
-from privet.loss import PrivacyLoss
+from privet.ledger._chain import Entry, Scope, Terms, canonical, digest
+from privet.loss import PrivacyLoss, compose
+from privet.loss.growing import Growing
 
 
 def stated(epsilon: float) -> float:
     """epsilon to the twelve digits that ledgers state."""
     return float(f"{epsilon:.12g}")
+
+
+def priced(loss: PrivacyLoss) -> PrivacyLoss:
+    """The same loss under the relation that losses of several relations are composed in."""
+    common = loss.neighbours.of_losses
+    if loss.neighbours is common:
+        return loss
+    parts: list[Any] = list(loss.parts)
+    return compose([replace(part, adjacency=common) for part in parts], adjacency=common)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Charged:
+    """What a token stands for: the entry, and the cost and data it was charged for."""
+
+    sequence: int
+    loss: bytes
+    scope: Scope | None
+    dataset: str | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Charged:
+        """What its token stands for from now on."""
+        return cls(
+            sequence=entry.sequence,
+            loss=canonical(entry.loss.to_dict()),
+            scope=entry.scope,
+            dataset=entry.dataset,
+        )
+
+
+@final
+@dataclass
+class Tally:
+    """A walk along the chain: how far it came, and what the entries so far compose to.
+
+    `head` starts as the hash of the terms; entry t is accepted when its body hashes to its hash and
+    names the hash before it, so one walk proves every earlier byte unchanged.
+    """
+
+    ledger: str
+    head: str
+    account: Growing
+    """What the entries so far compose to."""
+    count: int = 0
+    seeded: int = 0
+    """How many charges were for noise from a seed."""
+    tokens: dict[str, Charged] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, ledger: str, genesis: str, terms: Terms) -> Tally:
+        """Before the first entry."""
+        account = Growing(
+            adjacency=terms.adjacency.of_losses, delta=terms.cap_delta, cap=terms.cap_epsilon
+        )
+        return cls(ledger=ledger, head=genesis, account=account)
+
+    def walk(self, rows: Iterable[tuple[Any, Any, Any]]) -> list[Entry]:
+        """Accept further rows (sequence, body, hash), in order, or say which one is wrong."""
+        entries: list[Entry] = []
+        head = self.head
+        for row in rows:
+            entry = self._accept(self.count + len(entries) + 1, head, *row)
+            head = entry.hash
+            entries.append(entry)
+        if entries:  # all or nothing: a tally never counts an entry without its loss
+            for entry in entries:
+                self.account.add(priced(entry.loss))
+            self.count, self.head = self.count + len(entries), head
+            self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
+            self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)
+        return entries
+
+    def charged(
+        self, token: str | None, loss: bytes, scope: Scope, dataset: str | None
+    ) -> int | None:
+        """The entry that `token` was charged with, if it was; it must have been for the same."""
+        if token is None or token not in self.tokens:
+            return None
+        before = self.tokens[token]
+        same = (before.loss, before.dataset) == (loss, dataset)
+        if not same or before.scope not in (None, scope):
+            raise TokenReused(
+                self.ledger,
+                f"token {token!r} was charged before with another loss, scope or data set",
+                "use a new token",
+            )
+        return before.sequence
+
+    def _accept(self, due: int, head: str, sequence: Any, body: Any, stored: Any) -> Entry:
+        if sequence != due:
+            raise self._broken(due, f"entry {due} is missing")
+        if not isinstance(body, bytes) or not isinstance(stored, bytes):
+            raise self._broken(due, f"entry {due} is not text")
+        if digest(body).encode() != stored:
+            raise self._broken(due, f"entry {due} does not match its hash")
+        try:
+            entry = Entry.from_body(body)
+        except PrivetError as e:
+            raise LedgerError(
+                self.ledger, f"entry {due} has a loss this privet cannot read ({e})", "upgrade"
+            ) from e
+        except (ValueError, TypeError, KeyError) as e:
+            raise self._broken(due, f"entry {due} is not an entry ({type(e).__name__})") from e
+        if entry.sequence != due or entry.previous != head:
+            raise self._broken(due, f"entry {due} does not follow the one before it")
+        return entry
+
+    def _broken(self, entry: int, problem: str) -> LedgerTampered:
+        return LedgerTampered(self.ledger, problem, "restore a copy", entry=entry)
 
 
 @final

@@ -1,4 +1,4 @@
-"""What a ledger writes down, and the hash chain that ties it together."""
+"""What a ledger writes down: terms, what a charge is about, entries; and the chain of hashes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ import math
 import os
 import socket
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, final
 
 from privet import _check
 from privet import loss as losses
 from privet._files import number_to_json
-from privet.errors import InvalidArgument, LedgerError, LedgerTampered, PrivetError, TokenReused
+from privet.errors import Incomparable, InvalidArgument, LedgerTampered
 from privet.guarantee import Adjacency, Protects, Unit
-from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
-from privet.loss.growing import Growing
-
-PER_RECORD = Scope()
 
 
 def canonical(value: Any) -> bytes:
@@ -78,6 +74,79 @@ def whoami() -> str:
 def restore_loss(body: bytes) -> PrivacyLoss:
     """The loss behind its canonical JSON; equal bodies share one object."""
     return losses.from_dict(json.loads(body))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Whose contribution a loss bounds, for which neighbours, which part of it, by whose noise.
+
+    A loss is a number of a pair of output laws; it says nothing about users or labels. This does.
+    The default is a release about single records, by noise that nobody spoke of.
+
+    >>> Scope(unit=Unit.USER).to_dict()
+    {'unit': 'user', 'adjacency': None, 'protects': 'record', 'secret': None}
+    """
+
+    unit: Unit = Unit.RECORD
+    adjacency: Adjacency | None = None
+    """None for that of the loss. Say `ZERO_OUT` where the number of records was counted."""
+    protects: Protects = Protects.RECORD
+    secret: bool | None = None
+    """Whether the noise (and the sampling) has a secret key; False for a seed, None if unknown."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InvalidArgument("unit", self.unit, "a Unit")
+        if not isinstance(self.protects, Protects):
+            raise InvalidArgument("protects", self.protects, "a Protects")
+        if self.adjacency is not None and not isinstance(self.adjacency, Adjacency):
+            raise InvalidArgument("adjacency", self.adjacency, "an Adjacency")
+
+    def check(
+        self, loss: PrivacyLoss, *, adjacency: Adjacency, unit: Unit, protects: Protects
+    ) -> None:
+        """Raise unless `loss` in this scope may be charged to a ledger with these terms.
+
+        A ledger for zero-out neighbours takes add-remove losses too, which hold there with the same
+        numbers; not the other way round. Units and protected parts must be the same: a bound for
+        one record is none for a user, and no conversion is free.
+        """
+        relation = self.adjacency or loss.neighbours
+        if not loss.neighbours.covers(relation):
+            raise Incomparable(relation.value, loss.neighbours.value, "adjacency of scope and loss")
+        if not relation.covers(adjacency):
+            raise Incomparable(adjacency.value, relation.value, "adjacency of ledger and charge")
+        if self.unit is not unit:
+            raise Incomparable(
+                f"per {unit.value}", f"per {self.unit.value}", "unit of ledger and charge"
+            )
+        if self.protects is not protects:
+            raise Incomparable(
+                protects.value, self.protects.value, "what ledger and charge protect"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping."""
+        return {
+            "unit": self.unit.value,
+            "adjacency": None if self.adjacency is None else self.adjacency.value,
+            "protects": self.protects.value,
+            "secret": self.secret,
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Scope:
+        """The inverse of `to_dict`."""
+        return cls(
+            unit=Unit(d["unit"]),
+            adjacency=None if d["adjacency"] is None else Adjacency(d["adjacency"]),
+            protects=Protects(d["protects"]),
+            secret=d["secret"],
+        )
+
+
+PER_RECORD = Scope()
 
 
 @final
@@ -263,105 +332,3 @@ class Entry:
             previous=d["previous"],
             hash=digest(body),
         )
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Charged:
-    """What a token stands for: the entry, and the cost and data it was charged for."""
-
-    sequence: int
-    loss: bytes
-    scope: Scope | None
-    dataset: str | None
-
-    @classmethod
-    def of(cls, entry: Entry) -> Charged:
-        """What its token stands for from now on."""
-        return cls(
-            sequence=entry.sequence,
-            loss=canonical(entry.loss.to_dict()),
-            scope=entry.scope,
-            dataset=entry.dataset,
-        )
-
-
-@final
-@dataclass
-class Tally:
-    """A walk along the chain: how far it came, and what the entries so far compose to.
-
-    `head` starts as the hash of the terms; entry t is accepted when its body hashes to its hash and
-    names the hash before it, so one walk proves every earlier byte unchanged.
-    """
-
-    ledger: str
-    head: str
-    account: Growing
-    """What the entries so far compose to."""
-    count: int = 0
-    seeded: int = 0
-    """How many charges were for noise from a seed."""
-    tokens: dict[str, Charged] = field(default_factory=dict)
-
-    @classmethod
-    def start(cls, ledger: str, genesis: str, terms: Terms) -> Tally:
-        """Before the first entry."""
-        account = Growing(
-            adjacency=terms.adjacency.of_losses, delta=terms.cap_delta, cap=terms.cap_epsilon
-        )
-        return cls(ledger=ledger, head=genesis, account=account)
-
-    def walk(self, rows: Iterable[tuple[Any, Any, Any]]) -> list[Entry]:
-        """Accept further rows (sequence, body, hash), in order, or say which one is wrong."""
-        entries: list[Entry] = []
-        head = self.head
-        for row in rows:
-            entry = self._accept(self.count + len(entries) + 1, head, *row)
-            head = entry.hash
-            entries.append(entry)
-        if entries:  # all or nothing: a tally never counts an entry without its loss
-            for entry in entries:
-                self.account.add(priced(entry.loss))
-            self.count, self.head = self.count + len(entries), head
-            self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
-            self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)
-        return entries
-
-    def charged(
-        self, token: str | None, loss: bytes, scope: Scope, dataset: str | None
-    ) -> int | None:
-        """The entry that `token` was charged with, if it was; it must have been for the same."""
-        if token is None or token not in self.tokens:
-            return None
-        before = self.tokens[token]
-        same = (before.loss, before.dataset) == (loss, dataset)
-        if not same or before.scope not in (None, scope):
-            raise TokenReused(
-                self.ledger,
-                f"token {token!r} was charged before with another loss, scope or data set",
-                "use a new token",
-            )
-        return before.sequence
-
-    def _accept(self, due: int, head: str, sequence: Any, body: Any, stored: Any) -> Entry:
-        if sequence != due:
-            raise self._broken(due, f"entry {due} is missing")
-        if not isinstance(body, bytes) or not isinstance(stored, bytes):
-            raise self._broken(due, f"entry {due} is not text")
-        if digest(body).encode() != stored:
-            raise self._broken(due, f"entry {due} does not match its hash")
-        try:
-            entry = Entry.from_body(body)
-        except PrivetError as e:
-            raise LedgerError(
-                self.ledger, f"entry {due} has a loss this privet cannot read ({e})", "upgrade"
-            ) from e
-        except (ValueError, TypeError, KeyError) as e:
-            raise self._broken(due, f"entry {due} is not an entry ({type(e).__name__})") from e
-        if entry.sequence != due or entry.previous != head:
-            raise self._broken(due, f"entry {due} does not follow the one before it")
-        return entry
-
-    def _broken(self, entry: int, problem: str) -> LedgerTampered:
-        return LedgerTampered(self.ledger, problem, "restore a copy", entry=entry)

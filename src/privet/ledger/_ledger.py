@@ -17,10 +17,9 @@ from privet.errors import (
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
 from privet.ledger import _book, _chain, _store
 from privet.ledger._audit import Verification, as_html, export, verify
-from privet.ledger._book import stated
-from privet.ledger._chain import PER_RECORD, Entry, Terms, digest, words
+from privet.ledger._book import priced, stated
+from privet.ledger._chain import PER_RECORD, Entry, Scope, Terms, digest, words
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
-from privet.ledger._scope import Scope, priced
 from privet.loss import PrivacyLoss
 
 
