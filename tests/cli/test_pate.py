@@ -23,7 +23,9 @@ from privet.methods.pate import (
     shard_ledger,
     unit_noise,
 )
+from privet.methods.pate.mean import MeanPATE
 from privet.methods.pate.students import student_learner
+from privet.methods.pate.volumes import VolumePATE
 from privet.noise import seeded
 
 runner = CliRunner()
@@ -416,7 +418,7 @@ def test_folders_of_nifti_files(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_on_a_folder_of_volumes(tmp_path):
+def test_training_on_a_folder_of_volumes(tmp_path, monkeypatch):
     """`privet train pate` takes a Decathlon folder; predict and verify take what it leaves."""
     nibabel = pytest.importorskip("nibabel")
     pytest.importorskip("monai")
@@ -454,3 +456,14 @@ def test_training_on_a_folder_of_volumes(tmp_path):
                                  "--out", str(tmp_path / "maps.npy")])  # fmt: skip
     assert told.exit_code == 0 and np.load(tmp_path / "maps.npy").shape == (12, 8, 8, 8)
     assert runner.invoke(whole, ["verify", str(tmp_path / "run")]).exit_code == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == VolumePATE.name
+    monkeypatch.setattr(MeanPATE, "plan", None)  # what the run is not
+    audited = runner.invoke(whole, ["audit", str(tmp_path / "run"), "--trials", "100", "--json"])
+    assert audited.exit_code == 0, audited.output
+    finding = json.loads(audited.output)
+    assert finding["verdict"] == "consistent" and finding["audited"] > 0.5 * finding["proved"]
+    config["settings"]["patience"] = 3  # of a method that has our name and is not ours
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    refused = runner.invoke(whole, ["audit", str(tmp_path / "run")])
+    assert refused.exit_code == 2 and "patience" in refused.output
+    assert refused.output.count("\n") == 1

@@ -40,7 +40,7 @@ TINY: dict[str, dict[str, Any]] = {
     "adaptive-laplace": {
         "records": 160, "epochs": 1, "released_epochs": 1, "pretraining_epochs": 1,
         "psgd_steps": 2, "batch_size": 80,
-        "maps": (2, 2), "kernel": (3, 3), "hidden": 4, "epsilons": (2.0,), "larger": (1e6,),
+        "maps": (2, 2), "wide": (2, 3), "kernel": (3, 3), "hidden": 4, "epsilons": (2.0,), "larger": (1e6,),
         "curves": (2.0,), "audit_trials": 400,
     },
     "autoencoder": {

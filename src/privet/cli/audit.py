@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,9 +115,16 @@ def _of_method(name: str, epsilon: float, delta: float, trials: int | None, seed
 def _of_run(folder: Path, trials: int | None, seed: int) -> Finding:
     """The method of the run at its budget; the verdict is on what the run itself states."""
     from privet.guarantee import Standing
+    from privet.methods.catalogue import method_type
     from privet.runs import load
 
     run = load(folder)
+    known = {f.name for f in fields(method_type(run.method))}  # type: ignore[arg-type]
+    if strange := sorted(set(run.config["settings"]) - known):
+        raise InvalidArgument(
+            "run", str(folder), f"one of the {run.method} that is installed here",
+            f"that one has no setting {', '.join(strange)}: audit the method that trained it",
+        )  # fmt: skip
     found = _of_method(run.method, run.config["epsilon"], run.config["delta"], trials, seed)
     claim = run.claim
     stated = None if claim is None or claim.standing is not Standing.CLAIMED else claim.epsilon

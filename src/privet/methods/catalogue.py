@@ -33,6 +33,8 @@ _OWN = {
     "pate": "privet.methods.pate.mean:MeanPATE",
     "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
 }
+_BY_FILES = {"pate-of-volumes": "privet.methods.pate.volumes:VolumePATE"}
+"""What a method of ours becomes for files of its own: runs have these names, no command does."""
 _MODELS = {
     "LinearModel": "privet.methods.models:LinearModel",
     "NetworkModel": "privet.methods.models:NetworkModel",
@@ -51,8 +53,8 @@ def method_names() -> tuple[str, ...]:
 
 def method_type(name: str) -> type[Method[Any]]:
     """The method of a name."""
-    if name in _OWN:
-        found: type[Method[Any]] = _named(_OWN[name])
+    if (place := _OWN.get(name) or _BY_FILES.get(name)) is not None:
+        found: type[Method[Any]] = _named(place)
         return found
     joined = _joined()
     if name not in joined:

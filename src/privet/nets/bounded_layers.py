@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from privet import _check
 from privet.errors import InvalidArgument
 
+_LARGEST = 1e18  # squares of larger ones are beyond single precision
+
 
 @final
 class LocalResponseNorm(nn.Module):
@@ -47,14 +49,11 @@ class LocalResponseNorm(nn.Module):
         """Normalise (records, maps, ...)."""
         if h.dim() < 2:
             raise InvalidArgument("h", tuple(h.shape), "of shape (records, maps, ...)")
-        maps, reach = h.shape[1], self.size // 2
-        flat = h.square().reshape(len(h), maps, -1)
-        padded = nn.functional.pad(flat, (0, 0, reach, reach))
-        window = padded[:, :maps].clone()
-        for shift in range(1, 2 * reach + 1):
-            window += padded[:, shift : shift + maps]
-        bound = (self.q + self.alpha * window).pow(self.beta).reshape(h.shape)
-        return h / torch.maximum(h, bound)
+        maps = torch.arange(h.shape[1], device=h.device)
+        near = ((maps[:, None] - maps).abs() <= self.size // 2).to(h.dtype)
+        squares = h.clamp(max=_LARGEST).square().reshape(len(h), len(maps), -1)
+        window = (near @ squares).reshape(h.shape)
+        return (h * (self.q + self.alpha * window).pow(-self.beta)).clamp(max=1.0)
 
 
 @final

@@ -18,7 +18,7 @@ from privet.papers.adaptive_laplace.findings import summary, t_tests
 TINY = replace(
     QUICK, data="digits", records=400, epochs=1, released_epochs=1, pretraining_epochs=1, psgd_steps=3,
     batch_size=100, maps=(2, 2), hidden=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
-    methods=METHODS,
+    methods=METHODS, wide=(2, 3), wide_epochs=1,
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     told = []
     again = AdaptiveLaplaceExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()} == cells
-    assert again["rows"] == first["rows"] and told[0][1:] == (0, 17)
+    assert again["rows"] == first["rows"] and told[0][1:] == (0, 19)
     assert {r["method"] for r in first["rows"]} == set(METHODS)
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
     assert by["AdLM", 2.0]["proved"] == by["AdLM as released", 2.0]["proved"] == "inf"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,14 @@ from privet import _check
 from privet.data.dataset import Dataset
 from privet.data.nifti import decathlon, load_images, nifti_files
 from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
-from privet.methods.contract import Files, Front, Method, Model, Spending, setting
+from privet.methods.contract import Files, Front, Method, Model, Spending, Worst, setting
 from privet.methods.enough import Signal
 from privet.methods.pate.aggregate import unit_noise
 from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
-from privet.methods.pate.dealing import Dealt
-from privet.methods.pate.learners import Learner, ModulePredictor, Predictor
+from privet.methods.pate.dealing import Dealt, DealtPlan
+from privet.methods.pate.learners import FunctionLearner, Learner, ModulePredictor, Predictor
 from privet.methods.pate.pca import PCAReducer
 from privet.methods.pate.targets import ClassProbabilities
 
@@ -86,52 +87,6 @@ class VolumePlan(AnsweredPlan):
 
 
 @final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class VolumePATE(Dealt, Method[VolumePlan]):
-    """A student U-Net taught by noisy codes of the maps that many teachers draw.
-
-    `public_inputs` and `public_maps`: volumes with their labels that are public. Principal
-    components of the maps make the codes; the student learns the inputs with the answers.
-
-    **Guarantee**: replace-one, per teacher shard. **Assumes** that both are public.
-
-    Fay, Sjoelund and Oechtering (2020), algorithm 1.
-    """
-
-    name: ClassVar[str] = "pate"
-    front: ClassVar[Front] = Front.PLAIN
-    known: ClassVar[str | None] = "public_maps"
-
-    public_maps: Any = setting(None, help="Class numbers of the public inputs.", option=False)
-    dimension: int | None = setting(None, help="Numbers in a code; by eq. 7 unless told.")
-
-    def counted(self, facts: PublicFacts) -> tuple[int, int]:
-        """Teachers as for classes; all public volumes are asked about: codes are short."""
-        teachers, _ = super().counted(facts)
-        return teachers, self.queries or len(self.public_inputs)
-
-    def plan(self, facts: PublicFacts) -> VolumePlan:
-        """Components of public maps, as many as are worth their noise."""
-        teachers, queries = self.counted(facts)
-        noise = unit_noise(
-            teachers=teachers, queries=queries, epsilon=facts.epsilon, delta=facts.delta
-        )
-        maps = np.moveaxis(np.eye(facts.outputs, dtype=np.float32)[self.public_maps], -1, 1)
-        reducer = PCAReducer.fit(
-            maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
-            folds=min(5, len(maps)),
-        )  # fmt: skip
-        aggregator = least_noise(facts, (teachers, queries), reducer)
-        return VolumePlan(
-            facts=facts, teachers=teachers, queries=queries, aggregator=aggregator, reducer=reducer
-        )
-
-    def fit(self, records: Records, plan: VolumePlan, spending: Spending) -> Model:
-        """Teachers, then the charge, then noise, then the student."""
-        return self.taught(plan, noisy_labels(self, records, plan, spending))
-
-
-@final
 @dataclass(frozen=True, kw_only=True)
 class VolumeFiles(Files):
     """A folder as the Medical Segmentation Decathlon lays it out: dataset.json, NIfTI files."""
@@ -191,3 +146,82 @@ class VolumeFiles(Files):
             )  # fmt: skip
         x, y, z = self.grid
         return x, y, z
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VolumePATE(Dealt, Method[VolumePlan]):
+    """A student U-Net taught by noisy codes of the maps that many teachers draw.
+
+    `public_inputs` and `public_maps`: volumes with their labels that are public. Principal
+    components of the maps make the codes; the student learns the inputs with the answers.
+
+    **Guarantee**: replace-one, per teacher shard. **Assumes** that both are public.
+
+    Fay, Sjoelund and Oechtering (2020), algorithm 1.
+    """
+
+    name: ClassVar[str] = "pate-of-volumes"
+    system: ClassVar[str] = "PATE"
+    front: ClassVar[Front] = Front.PLAIN
+    files: ClassVar[type[Files] | None] = VolumeFiles
+    smallest_shape: ClassVar[tuple[int, ...]] = (1, 4, 4, 4)
+    known: ClassVar[str | None] = "public_maps"
+
+    public_maps: Any = setting(None, help="Class numbers of the public inputs.", option=False)
+    dimension: int | None = setting(None, help="Numbers in a code; by eq. 7 unless told.")
+
+    @classmethod
+    def small(cls) -> Self:
+        """Four teachers who say what they were shown, as far from one another as maps can be."""
+        shape = (4, *cls.smallest_shape)
+        blank = Rows(values=np.zeros(shape, np.float32), kind=Kind.BALL, null=np.zeros(4, bool))
+        maps = np.tile([0, 1, 0, 1], (4, 4, 4, 1)).T
+        return cls(
+            public_inputs=blank, public_maps=maps, teachers=4, dimension=1, backend="threading",
+            teacher=FunctionLearner(function=_shown),
+            student=VolumeLearner(classes=2, channels=(1, 2), steps=1, patch=(4, 4, 4)),
+        )  # fmt: skip
+
+    def neighbours(self, plan: DealtPlan) -> Worst:
+        """A shard all of whose voxels are of class 0, or of class 1; all others are null."""
+        worst = super().neighbours(plan)
+
+        def of_voxels(records: Records) -> Records:
+            whole = (len(records), *(plan.facts.shape or ())[-3:])
+            targets = records.targets[:, None, None, None]
+            return replace(records, targets=np.broadcast_to(targets, whole))
+
+        return Worst(present=of_voxels(worst.present), absent=of_voxels(worst.absent))
+
+    def counted(self, facts: PublicFacts) -> tuple[int, int]:
+        """Teachers as for classes; all public volumes are asked about: codes are short."""
+        teachers, _ = super().counted(facts)
+        return teachers, self.queries or len(self.public_inputs)
+
+    def plan(self, facts: PublicFacts) -> VolumePlan:
+        """Components of public maps, as many as are worth their noise."""
+        teachers, queries = self.counted(facts)
+        noise = unit_noise(
+            teachers=teachers, queries=queries, epsilon=facts.epsilon, delta=facts.delta
+        )
+        maps = np.moveaxis(np.eye(facts.outputs, dtype=np.float32)[self.public_maps], -1, 1)
+        reducer = PCAReducer.fit(
+            maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
+            folds=min(5, len(maps)),
+        )  # fmt: skip
+        aggregator = least_noise(facts, (teachers, queries), reducer)
+        return VolumePlan(
+            facts=facts, teachers=teachers, queries=queries, aggregator=aggregator, reducer=reducer
+        )
+
+    def fit(self, records: Records, plan: VolumePlan, spending: Spending) -> Model:
+        """Teachers, then the charge, then noise, then the student."""
+        return self.taught(plan, noisy_labels(self, records, plan, spending))
+
+
+def _shown(inputs: Array, targets: Array, seed: int) -> Predictor:
+    """A teacher whose every map is that of its first volume; without any, all is even."""
+    one = targets[0] if len(targets) else np.full(inputs.shape[-3:], 0.5)
+    p = np.stack([1.0 - one, one]) if one.ndim == 3 else one
+    return lambda asked: np.broadcast_to(p, (len(asked), *p.shape))

