@@ -55,7 +55,7 @@ WIDE = 300
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """Rows of the unit ball with labels, and the budgets to try them at."""
+    """Rows of the unit ball, or of declared bounds, with labels, and the budgets to try."""
 
     name: str
     train: Rows
@@ -63,6 +63,7 @@ class Task:
     test: Rows
     test_labels: NDArray[np.int64]
     epsilons: tuple[float, ...]
+    bounds: Any = 1.0
 
     @property
     def classes(self) -> range:
@@ -176,6 +177,33 @@ def table() -> Task:
 
 
 @cache
+def columns(kind: str, wide: bool) -> Task:
+    """Thirty columns of 800 records, as they are: all rising with one factor, or skewed; digits.
+
+    Bounds are declared about their range, or `wide`: twice as far from zero.
+    """
+    if kind == "digits":
+        pictures, labels = digit_pictures()
+        rows = pictures.reshape(-1, 64)
+    else:
+        rng = np.random.default_rng(3000)
+        labels = rng.choice(2, size=800, p=(0.6, 0.4))
+        centres = np.zeros((2, 30))
+        centres[1, :15] = rng.normal(size=15) * 0.6
+        rows = centres[labels] + rng.normal(size=(800, 30))
+        if kind == "one factor":
+            factor = rng.normal(size=(800, 1)) + 1.2 * labels[:, None]
+            rows = 10.0 + 0.6 * rows + factor * rng.uniform(0.3, 1.0, size=30)
+        else:
+            rows = np.exp(0.7 * rows)
+    low, high = rows.min(axis=0), rows.max(axis=0) + 1e-3
+    if wide:
+        low, high = np.zeros_like(low), 2.0 * high
+    found = _split(f"{kind}, wide" if wide else kind, rows, labels, (1.0, 4.0))
+    return replace(found, bounds=(low, high))
+
+
+@cache
 def plain(name: str) -> Task:
     """Pixels of drawn shapes or digits."""
     labels = np.repeat(np.arange(12), 1000) if name == "glyphs" else digit_pictures()[1]
@@ -223,7 +251,7 @@ def _moments(task: Task, epsilon: float, seed: int, *, delta: float = DELTA, **g
     from privet import AdaptiveLaplaceClassifier
 
     made = AdaptiveLaplaceClassifier(
-        epsilon=epsilon, delta=delta, classes=task.classes, bounds=1.0, random_state=seed,
+        epsilon=epsilon, delta=delta, classes=task.classes, bounds=task.bounds, random_state=seed,
         n_public=len(task.train), **given,
     )  # fmt: skip
     return accuracy(made, task)
@@ -395,7 +423,7 @@ def _stack(task: Task, epsilon: float, seed: int, **given: Any) -> float:
 
     units = min(40, task.train.shape[1] // 2)
     made = PrivateAutoencoderClassifier(
-        epsilon=epsilon, delta=DELTA, classes=task.classes, bounds=1.0, random_state=seed,
+        epsilon=epsilon, delta=DELTA, classes=task.classes, bounds=task.bounds, random_state=seed,
         n_public=len(task.train), layers=(units,), **given,
     )  # fmt: skip
     return accuracy(made, task)
@@ -407,6 +435,29 @@ def _layers_share(task: Task, epsilon: float, seed: int, value: float) -> float:
 
 def _output_ridge(task: Task, epsilon: float, seed: int, value: float) -> float:
     return _stack(task, epsilon, seed, ridge=value)
+
+
+def _table_looseness(task: Task, epsilon: float, seed: int, value: float) -> float:
+    with replaced(chosen, "TABLE_LOOSENESS", value):
+        return _stack(task, epsilon, seed)
+
+
+def boxes() -> tuple[Setting, ...]:
+    """What is done with rows that declared bounds brought into a box."""
+    return (
+        Setting(
+            name="moments CENTRE",
+            value=chosen.MOMENTS_CENTRE,
+            candidates=(0.05, 0.1, 0.3),
+            run=_at("moments", "CENTRE", DELTA, 0.0),
+        ),
+        Setting(
+            name="auto-encoder TABLE_LOOSENESS",
+            value=chosen.TABLE_LOOSENESS,
+            candidates=(0.1, 0.4, 1.0),
+            run=_table_looseness,
+        ),
+    )
 
 
 def _learner(name: str, task: Task, epsilon: float, seed: int, value: float) -> float:
@@ -580,8 +631,13 @@ def _pixels() -> list[Task]:
     return [plain("glyphs"), plain("digits")]
 
 
+def _in_boxes() -> list[Task]:
+    return [columns(k, wide) for k in ("one factor", "skewed", "digits") for wide in (False, True)]
+
+
 GROUPS = {
     "features": Group(settings=features, tasks=lambda: [glyphs(), digits_in_strokes()], seeds=4),
+    "boxes": Group(settings=boxes, tasks=_in_boxes, seeds=6),
     "moments": Group(settings=moments, tasks=_usual, seeds=4),
     "autoencoder": Group(settings=autoencoder, tasks=_usual, seeds=3),
     "linear": Group(settings=linear, tasks=_usual, seeds=2),

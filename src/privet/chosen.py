@@ -8,14 +8,21 @@ What it said is in docs/guide/settings.md, and so is the one thing that cannot b
 the drawn strokes look.
 """
 
+# Rows of tables (privet.data.rows)
+
+TABLE_LOOSENESS = 0.2
+"""The radius that squashes a table's rows about the middle of their box, in sqrt(d)."""
+
 # One-shot moments (privet.methods.adaptive_laplace)
 
 MOMENTS_CONSTANT = 0.3
 """The constant feature that carries class sizes."""
 MOMENTS_SQUARES = 0.2
 """The weight of the squares beside the class sums."""
+MOMENTS_CENTRE = 0.2
+"""The part of the budget for the mean of rows that bounds brought into a box."""
 MOMENTS_SHARE = 0.4
-"""The part of the budget that the first release gets."""
+"""The part of the rest that the first release gets."""
 MOMENTS_PROJECTED_SHARE = 0.9
 """The same when the second moment is taken in the span of the class means."""
 MOMENTS_RIDGE = 0.4

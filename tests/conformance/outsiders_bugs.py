@@ -50,14 +50,14 @@ def patched(test: Any, *arguments: Any) -> Check:
     return lambda patch: test(patch, *arguments)
 
 
-def played(method: Any, *, crowd: bool, declared: bool = True) -> Check:
+def played(method: Any, *, crowd: bool, declared: bool = True, ball: bool = False) -> Check:
     """No problem in the playback of a method, on its worst neighbours or an outlier in a crowd."""
 
     def check(patch: pytest.MonkeyPatch) -> None:
         facts = shaped.facts(declared=declared)
         worst = method.neighbours(method.plan(facts))
         if crowd:
-            worst = neighbours_in_a_crowd(Adjacency.ADD_REMOVE, declared=declared)
+            worst = neighbours_in_a_crowd(Adjacency.ADD_REMOVE, declared=declared, ball=ball)
             facts = worst.present.facts(epsilon=2.0, delta=1e-5)
         assert replay.replay(method, method.plan(facts), worst).problems() == []
 
@@ -107,7 +107,7 @@ def own_parts(patch: pytest.MonkeyPatch) -> None:
 MEANS = ("means = found.cross[:-1] * length / sizes\n",)
 FINISH = (loop.Training, "_finish")
 CLASS_MEANS = (moments, "release_class_means")
-CROWD = played(OneShotMoments(), crowd=True)
+CROWD = played(OneShotMoments(), crowd=True, ball=True)
 TOTAL = "    self._processes.sum_to_first_(total)\n    if self._processes.first:\n        bound"
 
 KEPT = """    self._processes.sum_to_first_(total)

@@ -14,7 +14,7 @@ import pytest
 from privet import guarantee, runs
 from privet.audit import conformance
 from privet.data.records import Records
-from privet.data.rows import Domain
+from privet.data.rows import Domain, Kind
 from privet.estimators import base
 from privet.guarantee import Unit
 from privet.mechanisms.base import OnGrid
@@ -32,8 +32,8 @@ from tests.contract import test_conforming as contracts
 
 FIT = (OneShotMoments, "fit")
 CHARGED = 'spending.charge(what="one-shot moments")\n'
-ROWS = "x = leading(records.rows.directions(), self.components)\n"
-RETURN = "return replace(found, components=self.components)"
+ROWS = "x, centre = leading(records.rows.ball(), self.components), None\n"
+RETURN = "return replace(found, components=self.components, centre=centre)"
 
 
 STRANGERS = "playback on strangers"
@@ -47,12 +47,14 @@ MOVED = "a record does not change what others add"
 
 
 @cache
-def conforms(of: str | Method[Any], *, declared: bool = True, unit: Unit = Unit.RECORD) -> Check:
+def conforms(
+    of: str | Method[Any], *, declared: bool = True, unit: Unit = Unit.RECORD, kind: Kind = Kind.BOX
+) -> Check:
     """All of `privet.methods.conforming`, for the small method of a name or for one as it is."""
 
     def check(patch: pytest.MonkeyPatch) -> None:
         method = method_type(of).small() if isinstance(of, str) else of
-        facts = replace(replay.small_facts(method), declared=declared, unit=unit)
+        facts = replace(replay.small_facts(method), declared=declared, unit=unit, kind=kind)
         assert conforming.problems(method, facts) == []
 
     return check
@@ -137,7 +139,7 @@ def remembered(patch: pytest.MonkeyPatch) -> None:
 def state_with(what: str, name: str = "example") -> Patch:
     """Something of the records is kept in the model, and written with its state."""
     return both(
-        one_shot((RETURN, f"found = replace(found, components=self.components)\n    object.__setattr__(found, 'kept', {what})\n    return found")),
+        one_shot((RETURN, f"found = replace(found, components=self.components, centre=centre)\n    object.__setattr__(found, 'kept', {what})\n    return found")),
         rewritten(LinearModel, "state", ('"intercept": self.intercept}', f'"intercept": self.intercept, **({{"{name}": self.kept}} if hasattr(self, "kept") else {{}})}}')),
     )  # fmt: skip
 
@@ -170,11 +172,11 @@ BUGS = (
     Bug(bug="N17 gradients of a batch clipped together", kind="bound", seen_by=MOVED, check=clips, plant=rewritten(FlatClipping, "weights", ("norms = ", "squared_norms = squared_norms * 0 + squared_norms.sum()\n    norms = "))),
     Bug(bug="N18 bounds read from the data", kind="mixes records", seen_by=MOVED, check=alone, plant=rewritten(Domain, "_bounded", ("_boxed(part, self.bounds)", "_boxed(part, (part.min(), part.max() + 1e-9))"))),
     Bug(bug="N19 features standardised over all records", kind="mixes records", seen_by=NEIGHBOURS, check=conforms("adaptive-laplace"), plant=one_shot(after_rows("x = unit_rows((x - x.mean(axis=0)) / (x.std(axis=0) + np.float32(1e-6)))"))),
-    Bug(bug="N20 null records are rows of class 0", kind="null records", seen_by=NEIGHBOURS, check=conforms("adaptive-laplace"), plant=one_shot(after_rows("records = replace(records, targets=np.where(records.null, 0, records.targets), rows=replace(records.rows, null=np.zeros(len(x), dtype=bool)))"))),
+    Bug(bug="N20 null records are rows of class 0", kind="null records", seen_by=NEIGHBOURS, check=conforms("adaptive-laplace", kind=Kind.BALL), plant=one_shot(after_rows("records = replace(records, targets=np.where(records.null, 0, records.targets), rows=replace(records.rows, null=np.zeros(len(x), dtype=bool)))"))),
     Bug(bug="N21 the number of records less the null ones is planned for", kind="null records", seen_by=KEPT, check=keeps_nothing, plant=rewritten(Records, "facts", ("n = len(self) if", "n = int((~self.null).sum()) if"))),
     Bug(bug="N22 the model keeps a private row", kind="model", seen_by=STRANGERS, check=conforms("adaptive-laplace"), plant=state_with("x[:1].astype(np.float64)")),
     Bug(bug="N23 predictions look at rows kept beside the state", kind="model", seen_by=STRANGERS, check=conforms("adaptive-laplace"),
-            plant=both(one_shot((RETURN, "found = replace(found, components=self.components)\n    object.__setattr__(found, 'kept', x)\n    return found")),
+            plant=both(one_shot((RETURN, "found = replace(found, components=self.components, centre=centre)\n    object.__setattr__(found, 'kept', x)\n    return found")),
                        rewritten(LinearModel, "outputs", ("    return found", "    kept = getattr(self, 'kept', None)\n    if kept is not None and kept.shape[1:] == x.shape[1:]:\n        found = found + 0.5 * np.array([bool((kept == row).all(axis=1).any()) for row in x])[:, None]\n    return found")))),
     Bug(bug="N24 save() writes how many records count", kind="leaves", seen_by=KEPT, check=keeps_nothing,
             plant=both(rewritten(base.PrivateEstimator, "_learn", ("return self._keep(found, domain)", "source_of.count = int((~records.null).sum())\n    return self._keep(found, domain)")),

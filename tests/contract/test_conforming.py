@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privet
-from privet.data.rows import Domain
+from privet.data.rows import Domain, Kind
 from privet.guarantee import Unit
 from privet.mechanisms import transcript
 from privet.methods import conforming, replay
@@ -37,6 +37,15 @@ def test_whatever_the_records_are(name: str, declared: bool) -> None:
 def test_whoever_the_users_are(name: str) -> None:
     method = method_type(name).small()
     facts = replace(replay.small_facts(method), declared=False, unit=Unit.USER)
+    assert conforming.problems(method, facts) == []
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_rows_that_are_taken_as_they_are(declared: bool) -> None:
+    """Moments of public features have no mean released before them."""
+    method = OneShotMoments()
+    facts = replace(replay.small_facts(method), declared=declared, kind=Kind.BALL)
+    assert method.plan(facts).centre is None
     assert conforming.problems(method, facts) == []
 
 

@@ -13,12 +13,18 @@ from privet.methods.contract import Worst
 
 
 def neighbours_in_a_crowd(
-    adjacency: Adjacency, *, declared: bool, users: bool = False, n: int = 40, d: int = 4
+    adjacency: Adjacency,
+    *,
+    declared: bool,
+    users: bool = False,
+    ball: bool = False,
+    n: int = 40,
+    d: int = 4,
 ) -> Worst:
     """An outlier in the last places of random records, and the same data without it.
 
     Its row is beyond all others in every column, as it is and scaled to length 1, and it is the only
-    one of its class.
+    one of its class. `ball`: rows have length 1 already, and are taken as they are.
     """
     rng = np.random.default_rng(0)
     many = 3 if users else 1
@@ -35,8 +41,11 @@ def neighbours_in_a_crowd(
     keep = slice(None, n if declared and adjacency is not Adjacency.REPLACE_ONE else None)
 
     def records(x: np.ndarray, y: np.ndarray, groups) -> Records:
+        domain = Domain(shape=(d,), bounds=1.0 if ball else (0.0, 1.0))
+        if ball:
+            x = x / np.linalg.norm(x, axis=1, keepdims=True)
         return Records.classified(
-            x, y, domain=Domain(shape=(d,), bounds=(0.0, 1.0)), classes=np.arange(3),
+            x, y, domain=domain, classes=np.arange(3),
             groups=groups, n_public=n if declared else None,
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import _check, chosen, premises
 from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
@@ -101,6 +101,18 @@ class Rows:
         """Flat rows, those of a box scaled to length 1."""
         self._bounded("ball")
         return self.flat if self.kind is Kind.BALL else unit_rows(self.flat)
+
+    def unit(self) -> NDArray[np.float32]:
+        """Flat rows of length at most 1, made of a box for what is linear in them.
+
+        Pictures, which have several dimensions, are directions from zero, their background. Of a
+        table's columns many may rise together, and directions from a corner of the box lose just
+        that: its rows are seen from the middle, and squashed.
+        """
+        if self.kind is not Kind.BOX or len(self.shape) > 1:
+            return self.directions()
+        v = self.cube().astype(np.float64)
+        return squashed(v, chosen.TABLE_LOOSENESS * math.sqrt(v.shape[1])).astype(np.float32)
 
     def squashed(self, looseness: float) -> NDArray[np.float32]:
         """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way

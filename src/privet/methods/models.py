@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Array = NDArray[Any]
-VIEWS = ("ball", "directions", "box", "cube")
+VIEWS = ("ball", "unit", "directions", "box", "cube")
 
 
 @final
@@ -32,6 +32,8 @@ class LinearModel(Model):
     view: str = "ball"
     components: int | None = None
     """How many leading features are used, scaled to length 1 again; None for all."""
+    centre: NDArray[np.float32] | None = field(default=None, repr=False)
+    """Rows are directions from here; None: they are taken as they are."""
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
@@ -41,17 +43,23 @@ class LinearModel(Model):
             object.__setattr__(self, name, plain)
 
     def outputs(self, rows: Rows) -> NDArray[np.float64]:
+        from privet.nets.features import unit_rows
+
         x = leading(getattr(rows, self.view)().reshape(len(rows), -1), self.components)
+        x = x if self.centre is None else unit_rows(x - self.centre)
         found = x.astype(np.float64) @ self.weights + self.intercept
         return found[:, 0] if found.shape[1] == 1 else found
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays = {"weights": self.weights, "intercept": self.intercept}
+        arrays: dict[str, Array] = {"weights": self.weights, "intercept": self.intercept}
+        if self.centre is not None:
+            arrays["centre"] = self.centre
         return arrays, {"view": self.view, "components": self.components}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
-        return cls(weights=arrays["weights"], intercept=arrays["intercept"], **settings)
+        given: dict[str, Any] = {**arrays, **settings}
+        return cls(**given)
 
 
 def leading(x: Array, components: int | None) -> Array:

@@ -142,12 +142,13 @@ class LocalRecords(Method[LocalPlan]):
         """Perturb every record, then solve from the noisy ones."""
         spending.charge(what="local records")
         rng, k = spending.rng, plan.facts.outputs
-        x = leading(records.rows.directions(), self.components)
+        x = leading(records.rows.unit(), self.components)
         noisy = self.perturb(x, plan, rng.child("features"))
         lots = rng.child("lots").integers(k, len(x))  # drawn for all, used where there is no label
         y = np.where(records.targets >= 0, records.targets, lots)
         answers = plan.labels.release(categories(y, k), rng=rng.child("labels"))
-        return replace(self._solve(noisy, answers, plan), components=self.components)
+        found = self._solve(noisy, answers, plan)
+        return replace(found, components=self.components, view="unit")
 
     def perturb(self, x: Array, plan: LocalPlan, rng: Source) -> NDArray[np.float32]:
         """Each row with its own noise: what would leave the owner's hands."""

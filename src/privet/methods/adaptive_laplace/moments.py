@@ -1,6 +1,6 @@
 """One-shot moments: the adaptive Laplace mechanism's promises under a proof that holds.
 
-Two sums over records are released, whatever happens afterwards:
+Two sums over records are released, whatever happens afterwards, of rows of length at most 1:
 
 1. class sums of the rows, class sizes, and sums of squares of each feature;
 2. the second moment of the *directions* in which records lie off their class mean,
@@ -15,6 +15,11 @@ ball. Any solver, any number of epochs, is post-processing.
 on the coefficient (i, j) of the features themselves; D_j grows with the relevance of feature j, so
 that noise falls on irrelevant features first. In the language of per-coordinate scales, sum_ij
 (s_ij / sigma_ij)^2 = ||u||^4 / sigma^2 <= mu^2, for every record.
+
+**Declared bounds are wider than the data.** Columns that were brought into a box by them fill a
+part of it, and seen from a corner or from the middle all rows look alike. So where rows are of a
+box, a small part of the budget first releases their mean, and they are taken as directions from
+there. Rows of public features lie around zero as they are.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from privet import loss as losses
 from privet._exact import Product
 from privet.bounds import Moments, UserWeights
 from privet.data.records import PublicFacts, Records
+from privet.data.rows import Kind
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
 from privet.mechanisms import release_moments
@@ -51,6 +57,8 @@ Array = NDArray[Any]
 
 SHARE = chosen.MOMENTS_SHARE
 """The part of the budget (of mu^2, or of a pure epsilon) that the first release gets."""
+CENTRE = chosen.MOMENTS_CENTRE
+"""The part of it for the mean of the rows, where that is released."""
 PROJECTED_SHARE = chosen.MOMENTS_PROJECTED_SHARE
 """The same when the second moment is taken in the span of the class means."""
 
@@ -61,6 +69,8 @@ class MomentPlan(Plan):
     """Both releases, their noise and their price, from public facts alone."""
 
     facts: PublicFacts
+    centre: MomentRelease | None
+    """None: rows are taken as they are."""
     first: MomentRelease
     second: MomentRelease | None
     """None: all of the budget goes to the class means."""
@@ -83,7 +93,7 @@ class MomentPlan(Plan):
 
     @property
     def _releases(self) -> list[MomentRelease]:
-        return [self.first] if self.second is None else [self.first, self.second]
+        return [r for r in (self.centre, self.first, self.second) if r is not None]
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -96,11 +106,11 @@ class MomentPlan(Plan):
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneShotMoments(Method[MomentPlan]):
-    """A linear classifier on public features from two releases of moments.
+    """A linear classifier from two releases of moments, and one of the mean where rows need it.
 
     delta = 0 asks for pure epsilon. Settings after `user_share` cannot change privacy.
 
-    **Guarantee**: `MomentPlan.loss`, for records or, with groups, for users; one charge covers both
+    **Guarantee**: `MomentPlan.loss`, for records or, with groups, for users; one charge covers all
     releases.
 
     >>> from privet.estimators import PrivateClassifier
@@ -174,10 +184,16 @@ class OneShotMoments(Method[MomentPlan]):
             share = PROJECTED_SHARE
         size = min(facts.outputs - 1, d) if projected else d
         second = None if share == 1.0 else Moments(features=size, share=influence)
+        first = class_moments(d, facts.outputs, share=influence)
+        centre, left = None, 1.0
+        if facts.kind is Kind.BOX:
+            mean = class_moments(d, 1, share=influence)
+            centre, left = self._priced(mean, facts, CENTRE), 1.0 - CENTRE
         return MomentPlan(
             facts=facts,
-            first=self._priced(class_moments(d, facts.outputs, share=influence), facts, share),
-            second=None if second is None else self._priced(second, facts, 1.0 - share),
+            centre=centre,
+            first=self._priced(first, facts, left * share),
+            second=None if second is None else self._priced(second, facts, left * (1.0 - share)),
             projected=projected,
         )
 
@@ -192,11 +208,17 @@ class OneShotMoments(Method[MomentPlan]):
         return MomentRelease.priced(moments, self.adjacency, mu=mu)
 
     def fit(self, records: Records, plan: MomentPlan, spending: Spending) -> LinearModel:
-        """Two passes over the records; the rest is arithmetic."""
+        """A pass over the records for each release; the rest is arithmetic."""
         spending.charge(what="one-shot moments")
-        x = leading(records.rows.directions(), self.components)
+        x, centre = leading(records.rows.ball(), self.components), None
         y, null = records.targets, records.null | (records.targets < 0)
         users, rng = records.user_weights(self.user_share), spending.rng
+        if plan.centre is not None:
+            all_one = release_class_means(
+                x, np.zeros_like(y), plan.centre, null=null, users=users, rng=rng.child("centre")
+            )
+            centre = all_one.centre.astype(np.float32)
+            x = unit_rows(x - centre)
         first = release_class_means(
             x, y, plan.first, null=null, users=users, rng=rng.child("first")
         )
@@ -206,7 +228,7 @@ class OneShotMoments(Method[MomentPlan]):
         else:
             found = self._solved(x, y, null, users, plan, first, rng.child("second"))
         spending.progress("releases", 2, 2)
-        return replace(found, components=self.components)
+        return replace(found, components=self.components, centre=centre)
 
     def _solved(
         self,

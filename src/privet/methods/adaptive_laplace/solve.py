@@ -159,7 +159,7 @@ class Solver:
             f = cross_entropy(gram=full, cross=cross, first=full[:, -1], records=n)
             ridge /= 4.0
         weights = self._minimum(f, ridge)
-        return LinearModel(weights=weights[:-1], intercept=weights[-1], view="directions")
+        return LinearModel(weights=weights[:-1], intercept=weights[-1], view="ball")
 
 
 def _discriminant(weights: Array, first: ClassMeans, *, spread: Array) -> LinearModel:
@@ -177,7 +177,7 @@ def _discriminant(weights: Array, first: ClassMeans, *, spread: Array) -> Linear
     apart = float(((weights - (weights @ first.shares)[:, None]) * gaps).sum(axis=0) @ first.shares)
     s = max(apart / max(float(spread @ first.shares), 1e-12), 1.0)
     intercept = np.log(first.shares) / s - (first.means * weights).sum(axis=0) / 2.0
-    return LinearModel(weights=weights, intercept=intercept, view="directions")
+    return LinearModel(weights=weights, intercept=intercept, view="ball")
 
 
 def _quadratic_form(gram: Array, w: Array, *, noise: float) -> Array:

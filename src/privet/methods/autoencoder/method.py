@@ -52,8 +52,8 @@ class StackPlan(Plan):
     moments: tuple[Moments, ...]
     mechanisms: tuple[Mechanism, ...]
     terms: Adjacency
-    looseness: float
-    """Of the map into the unit ball."""
+    looseness: float | None
+    """Of the map into the unit ball where there is a way back; None is `Rows.unit`."""
 
     @cached_property
     def loss(self) -> losses.PrivacyLoss:
@@ -171,7 +171,7 @@ class AutoencoderStack(Method[StackPlan]):
             moments=tuple(moments),
             mechanisms=self._mechanisms(facts, moments, self._shares(len(moments), output)),
             terms=self.adjacency,
-            looseness=0.5 if output is None else 0.05,
+            looseness=0.5 if output is None else None,
         )
 
     def _learner(self, units: int, signal: bool) -> Learner:

@@ -23,18 +23,19 @@ Array = NDArray[Any]
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StackModel(Model):
-    """Layers behind a public map into the unit ball (`Rows.squashed`), and the output's weights.
+    """Layers behind a public map into the unit ball, and the output's weights.
 
-    `weights` None: there is nothing to predict, and the outputs are the codes.
+    `weights` None: there is nothing to predict, and the outputs are the codes. The map is
+    `Rows.squashed`, or `Rows.unit` where `looseness` is None.
     """
 
     layers: tuple[Layer, ...]
-    looseness: float
+    looseness: float | None
     weights: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def encode(self, rows: Rows) -> NDArray[np.float32]:
         """The codes of the last layer."""
-        codes = rows.squashed(self.looseness)
+        codes = rows.unit() if self.looseness is None else rows.squashed(self.looseness)
         for layer in self.layers:
             codes = layer.encode(codes)
         return codes
