@@ -341,7 +341,8 @@ def student(
     config = {
         "method": "pate",
         "data": f"answers of {len(told.paid['sites'])} sites about {len(x)} public inputs",
-        "settings": {"hidden": hidden, "epochs": epochs, "seed": seed},
+        "settings": {},
+        "student": {"hidden": hidden, "epochs": epochs, "seed": seed},
         "classes": classes,
         "epsilon": told.guarantee.epsilon,
         "delta": told.guarantee.delta,
