@@ -134,6 +134,35 @@ def test_the_papers_scale_says_first_how_long_it_takes(
     assert told == [f"{start}5 days", f"{start}117 minutes", f"{start}30 seconds"]
 
 
+@pytest.mark.parametrize("scale", [[], ["--paper"]])
+def test_the_same_command_goes_on_where_it_was_killed(
+    scale: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("privet.cli.reproduce.EXPERIMENTS", {"toy": ""})
+    monkeypatch.setattr("privet.cli.reproduce.experiment_named", lambda name: Toy)
+    monkeypatch.setattr(Toy, "paper", {"one": ToySettings(numbers=(1, 2, 3))})
+    monkeypatch.setattr(Toy, "expected_seconds", lambda self: 5.0 * 86_400.0)
+    whole, found = Toy._raised, []
+
+    def killed(self: Toy, n: int, told: Any) -> dict[str, Any]:
+        if n == 2 and not found:
+            raise KeyboardInterrupt
+        return whole(self, n, told)
+
+    monkeypatch.setattr(Toy, "_raised", killed)
+    Toy.computed.clear()
+    for _ in range(2):
+        with pytest.raises(SystemExit) as leaving:
+            main(["reproduce", "toy", *scale, "--out", str(tmp_path)])
+        found.append(leaving.value.code)
+        assert ("expected on this machine: 5 days" in capsys.readouterr().err) == bool(scale)
+        assert Toy.computed == ([1] if len(found) == 1 else [1, 2, 3] if scale else [1, 2])
+    assert found[0] != 0 and found[1] == 0
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_paper_starts_from_settings_of_its_data(name: str) -> None:
     kind = experiment_named(name)

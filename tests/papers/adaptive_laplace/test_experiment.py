@@ -45,6 +45,18 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert all((tmp_path / p.split("/")[-1]).stat().st_size > 1000 for p in first["pictures"])
 
 
+def test_the_expected_time_counts_what_was_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(AdaptiveLaplaceExperiment, "_seconds_a_row", lambda self: (1.0, 0.5))
+
+    def told(**chosen):
+        return AdaptiveLaplaceExperiment(replace(TINY, **chosen), tmp_path).expected_seconds()
+
+    assert told(methods=("ILM",)) == told(methods=("ILM",), larger=()) * 2 == 400 * 1.0 * 2
+    assert told(methods=("ILM as released",), released_epochs=3) == 400 * 0.5 * 3
+    assert told(methods=("pSGD",), psgd_steps=300) == 400 * 3.0
+    assert told(methods=("sound",)) > 0.0  # it said 0 seconds
+
+
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda *_: [])
     settings = replace(TINY, methods=("ILM",))
@@ -127,6 +139,7 @@ def test_t_tests_tell_a_difference_from_chance():
     assert clear["p"] < 0.01 < 0.3 < chance["p"] and clear["printed"] == "p < .05"
     assert clear["difference"] == pytest.approx(10.0)
     assert t_tests(rows(0.1)) == []  # one seed is no test
+    assert t_tests(rows(0.1, 0.1))[0]["p"] is None
 
 
 def test_the_papers_settings_are_the_papers():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -29,7 +28,16 @@ from privet.papers.autoencoder.cells import (
 from privet.papers.autoencoder.compared import DeepAutoencoder
 from privet.papers.autoencoder.findings import Results, as_rows, findings, interval
 from privet.papers.autoencoder.published_behaviour import PublishedDPAH
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
+from privet.papers.experiment import (
+    Cell,
+    Experiment,
+    Row,
+    Settings,
+    Shown,
+    Told,
+    seconds_of,
+    setting,
+)
 
 
 @final
@@ -170,9 +178,8 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
         """From twenty steps of a deep model; the models without steps take seconds in all."""
         s = self.settings
         train, _ = self.bench.examples(s.trainings()[0])
-        began = time.perf_counter()
-        DeepAutoencoder(hidden=(s.hidden,) * 2, steps=20, pretraining_steps=0).fit(train)
-        step = (time.perf_counter() - began) / 20
+        deep = DeepAutoencoder(hidden=(s.hidden,) * 2, steps=20, pretraining_steps=0)
+        step = seconds_of(lambda: deep.fit(train)) / 20
         cost = {PUBLISHED: 4.0 * s.published_steps} | dict.fromkeys(NOT_PRIVATE, 1.25 * s.steps)
         return sum(step * cost.get(c.model, 0.0) for c in s.trainings())
 

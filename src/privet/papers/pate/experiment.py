@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -28,7 +27,16 @@ from privet.errors import InvalidArgument
 from privet.kept import number_to_json
 from privet.nets import segmentation
 from privet.nets.segmentation import Recipe
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
+from privet.papers.experiment import (
+    Cell,
+    Experiment,
+    Row,
+    Settings,
+    Shown,
+    Told,
+    seconds_of,
+    setting,
+)
 from privet.papers.pate.dpsgd import PrivateRecipe
 from privet.papers.pate.rows import (
     ABOUT_PUBLIC,
@@ -201,16 +209,13 @@ class PATEExperiment(Experiment[PATESettings]):
         return replace(settings, data=folder)
 
     def expected_seconds(self) -> float:
-        """From three steps of a teacher: 33 networks a seed, and 22 for each of `few`."""
+        """From a step of a teacher: 33 networks a seed, and 22 for each of `few`."""
         s = self.settings
         trial = self.trial(0)
         few = segmentation.soft_targets(trial.known.labels[:2], trial.classes).numpy()
-        began = time.perf_counter()
-        segmentation.train(
-            trial.fresh(), segmentation.volumes_of(trial.known.images[:2]),
-            torch.from_numpy(few), replace(s.recipe, steps=3), seed=0,
-        )  # fmt: skip
-        step = (time.perf_counter() - began) / 3
+        volumes, maps = segmentation.volumes_of(trial.known.images[:2]), torch.from_numpy(few)
+        recipe, net = replace(s.recipe, steps=1), trial.fresh()
+        step = seconds_of(lambda: segmentation.train(net, volumes, maps, recipe, seed=0))
         networks = s.seeds * (s.teachers + 25 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
         return step * s.steps * networks
 
