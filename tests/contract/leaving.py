@@ -82,7 +82,9 @@ def by_lot(record: dict[str, Any]) -> list[str]:
     drawn = [record["run"], record["date"], ledger["identity"], ledger["head"], record["digest"]]
     drawn += [e["hash"] for e in ledger["entries"]]
     told = [digest for name, digest in record["files"].items() if name != "model.safetensors"]
-    return sorted({*drawn, *told, record["date"][:10], ledger["head"][:28]}, key=len, reverse=True)
+    minute = record["date"][:16].replace("T", " ")  # as pages tell it
+    shown = {minute, record["date"][:10], ledger["head"][:28]}
+    return sorted({*drawn, *told, *shown}, key=len, reverse=True)
 
 
 def masked(what: Any, lots: list[str]) -> Any:
