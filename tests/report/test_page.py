@@ -18,7 +18,7 @@ import pytest
 
 import privet
 from privet.guarantee import EXPERIMENT
-from privet.report import figures, page, png
+from privet.report import figures, page
 from privet.report.charts import SIZE, Axis, Mark, chart, powers
 
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
@@ -122,7 +122,7 @@ def test_png_is_read_back() -> None:
     """What is written is a PNG with these pixels, says another reader."""
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    address = png.data_uri(pixels)
+    address = figures.data_uri(pixels)
     read = image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
     assert (np.asarray(read.convert("RGBA")) == pixels).all()
 

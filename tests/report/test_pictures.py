@@ -59,7 +59,7 @@ def test_the_map():
 
 def test_the_reducers_curve():
     from privet.methods.pate import PCAReducer
-    from privet.report.pate import error_curve
+    from privet.report.plots import error_curve
 
     rng = np.random.default_rng(0)
     targets = 1 / (1 + np.exp(-rng.normal(size=(200, 5)) @ rng.normal(size=(5, 60))))

@@ -56,9 +56,9 @@ def attack(
     findings = _attack(attacked, references, seed, jobs, cache)
     headline = findings[-1]
     if plot is not None:
-        from privet.report import membership, plots
+        from privet.report import plots
 
-        plots.save(membership.roc(findings, title=f"Members of {config['data']}"), plot)
+        plots.save(plots.roc(findings, title=f"Members of {config['data']}"), plot)
     if record:
         from privet.runs.evidence import add_attack
 

@@ -99,8 +99,7 @@ def reducer(
     if isinstance(fitted, PCAReducer) and fitted.curve is not None:
         found["curve"] = fitted.curve.to_dict()
         if picture is not None:
-            from privet.report.pate import error_curve
-            from privet.report.plots import save
+            from privet.report.plots import error_curve, save
 
             found["picture"] = str(save(error_curve(fitted.curve, fitted.dimension), picture))
     if as_json:

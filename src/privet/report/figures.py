@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import math
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privet._words import chance, number
 from privet.loss import SampledGaussian
@@ -14,7 +19,6 @@ from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import validity_map
 from privet.loss.renyi import moments_epsilon, renyi_epsilon
 from privet.report.charts import Axis, Line, Mark, bars, chart, legend, powers, round_ticks
-from privet.report.png import data_uri, signed
 from privet.report.spending import prefixes
 
 Row = dict[str, Any]
@@ -24,6 +28,8 @@ PALETTE = ("#6b7a88", "#2f7fc1", "#3c9a4e", "#8e63c7", "#d1495b", "#c9780e", "#1
 EXACT, CLAIM, RENYI, MOMENTS = PALETTE[1], PALETTE[4], PALETTE[2], PALETTE[5]
 SHOWN = 20
 """Columns that have a bar."""
+CURVES = 12
+"""Methods that have a curve."""
 
 
 def colours(rows: Sequence[Row]) -> dict[str, str]:
@@ -218,3 +224,84 @@ def _maps(maps: Any, seen: Sequence[int], classes: Sequence[str], shape: tuple[i
         for name, p, count in list(zip(classes, pictures, seen, strict=True))[:SHOWN]
     )
     return f'<ul class="maps">{"".join(cells)}</ul>'
+
+
+FOR, AGAINST = (209, 73, 91), (47, 127, 193)
+"""Red and blue, both readable on white and on black."""
+
+
+def data_uri(pixels: NDArray[np.uint8]) -> str:
+    """An array (height, width, 4) of red, green, blue and opacity as a data: address.
+
+    >>> data_uri(np.zeros((1, 1, 4), dtype=np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    height, width, _ = pixels.shape
+    lines = b"".join(b"\0" + np.ascontiguousarray(row).tobytes() for row in pixels)
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+
+
+def signed(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Values in [-1, 1] as pixels: red above 0, blue below, transparent at 0.
+
+    >>> signed(np.array([[1.0, 0.0, -0.5]]))[0].tolist()
+    [[209, 73, 91, 255], [47, 127, 193, 0], [47, 127, 193, 128]]
+    """
+    v = np.clip(np.asarray(values, dtype=np.float64), -1.0, 1.0)
+    colour = np.where((v > 0.0)[..., None], FOR, AGAINST)
+    return np.concatenate([colour, np.round(255.0 * np.abs(v))[..., None]], axis=-1).astype(
+        np.uint8
+    )
+
+
+def over_epsilon(rows: Sequence[Row]) -> Figure:
+    """The methods with the best mean, by name; others are in the table."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    mean = {m: _mean([row["accuracy"] for row in rows if row["method"] == m]) for m in methods}
+    shown = sorted(methods, key=lambda m: -mean[m])[:CURVES]
+    epsilons = sorted({row["epsilon"] for row in rows})
+    low, high = epsilons[0] / 1.15, epsilons[-1] * 1.15
+    floor = min(row["accuracy_low"] for row in rows if row["method"] in shown)
+    bottom = max(0, math.floor(10 * floor - 0.3))
+    x = Axis(low=low, high=high, log=True, ticks=[(e, f"{e:g}") for e in epsilons], label="epsilon")
+    ticks = [(k / 10, f"{k * 10}%") for k in range(bottom, 11)]
+    y = Axis(low=bottom / 10, high=1.0, ticks=ticks, label="accuracy")
+    marks, lines, named = [], [], []
+    for k, method in enumerate(shown, 1):
+        colour = PALETTE[(k - 1) % len(PALETTE)]
+        mine = [row for row in rows if row["method"] == method]
+        aside = 1.012 ** (k - (len(shown) + 1) / 2)  # spreads of one budget stand side by side
+        points = [(row["epsilon"], row["accuracy"]) for row in mine]
+        lines.append(Line(points=points, name=method, colour=colour, dashed=k > len(PALETTE)))
+        lines += [
+            Line(
+                points=[(aside * r["epsilon"], r[f"accuracy_{end}"]) for end in ("low", "high")],
+                name=f"{method}: worst to best of {r['seeds']} seeds", colour=colour, width=1.2,
+            )
+            for r in mine
+        ]  # fmt: skip
+        last = mine[-1]
+        told = f"{method}: {last['accuracy']:.1%} at epsilon {last['epsilon']:g}"
+        marks.append(
+            Mark(x=last["epsilon"], y=last["accuracy"], name=told, colour=colour, text=str(k))
+        )
+        named.append((str(k), method, colour))
+    caption = (
+        "Accuracy over epsilon: means over seeds; upright lines from the worst seed to the best."
+    )
+    if len(methods) > CURVES:
+        caption += f" The {CURVES} best of {len(methods)} methods."
+    return chart("accuracy over epsilon", x, y, marks=marks, lines=lines) + legend(named), caption
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

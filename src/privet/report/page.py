@@ -16,7 +16,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import EXPERIMENT
 from privet.loss import SampledGaussian
 from privet.report import figures
-from privet.report.curves import over_epsilon
+from privet.report.figures import over_epsilon
 
 Results = dict[str, Any]
 VERSIONS = ("privet", "torch", "numpy", "scipy", "scikit-learn")

@@ -1,9 +1,10 @@
-"""Pictures of accounting: matplotlib figures, made without pyplot and without a display."""
+"""Pictures in files: matplotlib figures, made without pyplot and without a display."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
 from privet.loss import PrivacyLoss, SampledGaussian
 from privet.loss.base import Array
@@ -232,4 +234,75 @@ def release(
     plain(right, "Private means, with two standard deviations", x="share of the public range", y="")
     right.legend(frameon=False, loc="lower right", labelcolor=MUTED)
     figure.suptitle(guarantee, x=0.005, ha="left", fontsize=13, fontweight="bold", color=INK)
+    return figure
+
+
+if TYPE_CHECKING:
+    from privet.methods.pate import ErrorCurve
+
+
+def error_curve(curve: ErrorCurve, chosen: int) -> Figure:
+    """What is cut off, what noise adds, and their sum, against the number of components."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    shown = slice(1, min(len(curve.lost), max(4 * chosen, 12)) + 1)
+    l = curve.components[shown]  # noqa: E741
+    axes.plot(l, curve.lost[shown], color=MUTED, linewidth=1.8, label="cut off")
+    axes.plot(l, curve.noise[shown], "--", color=CLAIM, linewidth=1.8, label="noise")
+    axes.plot(l, curve.predicted[shown], color=EXACT, linewidth=2.6, label="predicted error")
+    axes.plot([chosen], [curve.predicted[chosen]], "o", color=INK, label=f"chosen: {chosen}")
+    axes.set_ylim(bottom=0.0)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    plain(axes, "Squared error of an answer", x="components", y="error")
+    return figure
+
+
+COLOURS = (EXACT, CLAIM, RENYI, MOMENTS, INK, "#7b5ea7")
+
+
+def roc(
+    findings: Sequence[MembershipFinding], *, title: str = "Who was in the training set?"
+) -> Figure:
+    """Each attack's curve with its limits at the low false-positive rates, and chance.
+
+    A straight axis shows the average record; the records that a model memorised are the left end
+    of a logarithmic one.
+    """
+    if not findings:
+        raise InvalidArgument("findings", findings, "at least one")
+    figure = Figure(figsize=(7.4, 5.6), layout="constrained")
+    axes = figure.subplots()
+    least = 0.5 / max(f.non_members for f in findings)
+    floor = 0.5 / max(f.members for f in findings)
+    for finding, colour in zip(findings, np.resize(np.array(COLOURS), len(findings)), strict=True):
+        fpr, tpr = finding.thinned(400)
+        label = f"{finding.attack}: AUC {finding.auc.value:.3f}"
+        axes.step(
+            np.maximum(fpr, least),
+            np.maximum(tpr, floor),
+            where="post",
+            color=str(colour),
+            linewidth=2.0,
+            label=label,
+        )
+        for rate, found in finding.tpr_at.items():
+            if rate >= least and found.low > 0.0:
+                axes.vlines(
+                    rate,
+                    max(found.low, floor),
+                    found.high,
+                    color=str(colour),
+                    linewidth=4,
+                    alpha=0.35,
+                )
+    chance = np.geomspace(least, 1.0, 50)
+    axes.plot(chance, chance, "--", color=MUTED, linewidth=1.2, label="chance")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(least, 1.0)
+    axes.set_ylim(min(floor, least), 1.05)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g}%"))
+    plain(axes, title, x="non-members called members", y="members found")
+    axes.legend(frameon=False, loc="lower right", labelcolor=INK)
     return figure

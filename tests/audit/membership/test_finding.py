@@ -12,7 +12,7 @@ from scipy import stats
 from privet.audit.likelihood_ratio import clopper_pearson
 from privet.audit.membership import evaluate, intervals
 from privet.errors import InvalidArgument
-from privet.report import membership as pictures
+from privet.report import plots as pictures
 from tests.reference import membership as reference
 
 MEMBERS = np.arange(400) < 200
