@@ -23,6 +23,9 @@ ifneq ($(wildcard ../shared/data/.),)
 export PRIVET_DATA ?= $(abspath ../shared/data)
 endif
 
+# tests are rewritten by pytest: kept as bytecode, that is done once and not by every worker
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: all demo test quick check bench docs dist format clean
 all: check
 
@@ -43,14 +46,14 @@ test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 quick: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
 bench: $(READY)
 	for b in benchmarks/[a-z]*.py; do \

@@ -16,3 +16,9 @@ settings.register_profile(
     "privet", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("privet")
+
+# Without doctests, and importing their frameworks for nothing takes seconds.
+collect_ignore = [
+    "src/privet/methods/dpsgd/lightning.py",
+    "src/privet/methods/dpsgd/trainer.py",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -12,11 +14,13 @@ from privet.nets import segmentation
 from privet.nets.ready import refuse_cross_example
 from privet.nets.segmentation import Recipe, Segmenter
 
-pytest.importorskip("monai")
 SMALL = Recipe(steps=60, patch=(16, 16, 16), learning_rate=1e-2)
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.skipif(find_spec("monai") is None, reason="needs the extra `segmentation`"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 def test_the_unet_does_not_mix_examples():

@@ -11,8 +11,14 @@ from privet.nets.per_example.discover import discover
 from privet.nets.per_example.sites import LinearSite
 from privet.noise import seeded
 
-transformers = pytest.importorskip("transformers", reason="needs the extra `transformers`")
-transformers.logging.set_verbosity_error()
+
+@pytest.fixture(autouse=True, scope="module")
+def _imported():
+    """When the first of these runs: it takes seconds, and most workers run none."""
+    global transformers
+    transformers = pytest.importorskip("transformers", reason="needs the extra `transformers`")
+    transformers.logging.set_verbosity_error()
+
 
 WORDS, LENGTH = 30, 6
 SMALL = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from privet.papers.pate.dpsgd import Budget, PrivateRecipe, records, schedule_of
 from privet.papers.pate.experiment import GENERATED, PATEExperiment, findings, load, summary
 from privet.papers.pate.trial import Trial
 
-pytest.importorskip("monai")
 TINY = replace(
     GENERATED,
     steps=2,
@@ -42,7 +42,10 @@ TINY = replace(
 )
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.skipif(find_spec("monai") is None, reason="needs the extra `segmentation`"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 def trial_in(place, settings=TINY, seed=0):

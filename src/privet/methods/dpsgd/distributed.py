@@ -8,13 +8,13 @@ of one process.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from privet.errors import InvalidArgument, PrivetError
@@ -106,6 +106,10 @@ def leave_sums_to_us(model: nn.Module) -> None:
     """
     if isinstance(model, DistributedDataParallel):
         model.require_backward_grad_sync = False
+    if "torch.distributed.tensor" not in sys.modules:
+        return  # nobody has spread anything, and importing it takes most of a second
+    from torch.distributed.tensor import DTensor
+
     for name, p in model.named_parameters():
         if isinstance(p, DTensor):
             raise InvalidArgument(
