@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, final
 
 from privet.audit import Finding
@@ -104,7 +105,12 @@ def method_entrant(
 
 def own_entrants() -> tuple[Entrant, ...]:
     """Every method of the catalogue that takes part."""
-    kinds = (method_type(name) for name in method_names())
+    return _entrants(tuple(method_type(name) for name in method_names()))
+
+
+@cache
+def _entrants(kinds: tuple[type[Method[Any]], ...]) -> tuple[Entrant, ...]:
+    """Each is planned to know what it promises, which takes a while."""
     return tuple(method_entrant(kind) for kind in kinds if kind.compared)
 
 
