@@ -19,7 +19,8 @@ from privet.methods.pate import unit_noise
 from privet.nets import PerExampleGradients
 from privet.papers.pate import rows as rows_of
 from privet.papers.pate.dpsgd import Budget, PrivateRecipe, records, schedule_of
-from privet.papers.pate.experiment import GENERATED, PATEExperiment, findings, load, summary
+from privet.papers.pate.experiment import PATEExperiment, findings, summary
+from privet.papers.pate.settings import GENERATED, PATESettings, load
 from privet.papers.pate.trial import Trial
 
 TINY = replace(
@@ -319,7 +320,6 @@ def task_folder(place, n=14, channels=2, classes=3):
 
 def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
     from privet.cli.main import main
-    from privet.papers.pate import experiment
 
     task = task_folder(tmp_path / "Task99_Toy")
     found = load(replace(TINY, data=str(task), grid=(16, 16, 16)), None)
@@ -331,7 +331,7 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
     assert trial.probabilities(trial.teacher(0), trial.asked.images).shape == (3, 3, 16, 16, 16)
     assert 0.0 <= np.mean(trial.score(trial.dpsgd(8.0)[0])) <= 1.0
     assert tried.expected_seconds() > 0.0
-    chosen = PATEExperiment.from_folder(experiment.PATESettings(), str(task))
+    chosen = PATEExperiment.from_folder(PATESettings(), str(task))
     assert chosen.data == str(task) and chosen.volumes == 260
     with pytest.raises(SystemExit) as stopped:
         main(["reproduce", "pate", "--data", str(task), "--out", str(tmp_path / "o")])
@@ -339,7 +339,7 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
 
 
 def test_the_papers_own_scale_is_stated():
-    from privet.papers.pate.experiment import PAPER
+    from privet.papers.pate.settings import PAPER
 
     assert (PAPER.teachers, PAPER.shard, PAPER.public, PAPER.test) == (8, 40, 80, 84)
     assert PAPER.volumes == 484 and len(PAPER.channels) - 1 == 4

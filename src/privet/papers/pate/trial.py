@@ -43,7 +43,7 @@ from privet.papers.pate.reducer import ShapeReducer
 
 if TYPE_CHECKING:
     from privet.papers.experiment import Told
-    from privet.papers.pate.experiment import PATESettings
+    from privet.papers.pate.settings import PATESettings
 
 Array = NDArray[Any]
 Trained = tuple[nn.Module, Guarantee]
