@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from privet.loss.orders import Renyi
 
 _FEW = 64
 """So many releases go to the lattice first."""
+_SHORT = 64
+"""So many different releases are remembered with their epsilon."""
 PROFILE_ERROR = 1e-11
 """Bound of the relative error of the profile of one release."""
 
@@ -42,20 +45,29 @@ def _only(parts: Sequence[Part]) -> Part | None:
 
 def epsilon(loss: PrivacyLoss, delta: float) -> float:
     """The smallest epsilon known to hold at `delta`; 0 <= epsilon <= inf."""
-    return _bounds(_simplest(loss), delta, lower=False)[1]
+    return _bounds(_simplest(loss), delta)[1]
 
 
 def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
     """An interval that contains the exact epsilon at `delta`."""
     parts = _simplest(loss)
-    low, high = _bounds(parts, delta, lower=True)
+    low, high = _bounds(parts, delta)
     simpler = tuple(p.dominated() for p in parts)
     if simpler != parts:  # the interval above is that of parts that dominate these
-        low = _bounds(compose(simpler, adjacency=loss.neighbours).parts, delta, lower=True)[0]
+        low = _bounds(compose(simpler, adjacency=loss.neighbours).parts, delta)[0]
     return min(low, high), high
 
 
-def _bounds(parts: tuple[Part, ...], delta: float, *, lower: bool) -> tuple[float, float]:
+def _bounds(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
+    """(a number below the exact epsilon, one that holds); short losses are solved once.
+
+    A ledger, a guarantee and a search ask for the same loss again and again.
+    """
+    short = sum(p.distinct for p in parts) <= _SHORT
+    return (_remembered if short else _solved)(parts, delta)
+
+
+def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
     failure = _failure(parts)
     if failure > 0.0:
         if delta <= failure:
@@ -81,6 +93,9 @@ def _bounds(parts: tuple[Part, ...], delta: float, *, lower: bool) -> tuple[floa
             return low, ceiling
         low, worst = max(low, found.low), max(worst, found.high)
     return low, worst
+
+
+_remembered = lru_cache(maxsize=512)(_solved)
 
 
 def _ceiling(parts: Sequence[Part], direction: Direction) -> float:
