@@ -172,6 +172,7 @@ print(found[0])
 """
 
 
+@pytest.mark.slow
 def test_the_same_sums_in_every_order_on_every_processor() -> None:
     """Moments, Taylor coefficients and clipped sums: one result for all kernels of OpenBLAS."""
     seen = set()

@@ -145,6 +145,7 @@ def test_arrays(
     assert "not a folder" in run(capsys, "predict", "run", "new.npz", "--out", "run", code=2)
 
 
+@pytest.mark.slow
 def test_a_student_of_several_sites(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

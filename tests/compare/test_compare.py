@@ -305,6 +305,7 @@ def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Pa
     assert three["accuracy_interval"] == one["accuracy_interval"]
 
 
+@pytest.mark.slow
 def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
     """Curves have every budget of the folder; features of pictures are gone at the end."""
     from privet.compare import export, sweep
@@ -329,6 +330,7 @@ def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
     assert "accuracy over epsilon" in html(both) and "accuracy over epsilon" not in html(first)
 
 
+@pytest.mark.slow
 def test_features_are_kept_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVET_CACHE", str(tmp_path / "cache"))
     how = {"epsilon": 4.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1}

@@ -130,6 +130,7 @@ def test_a_thousand_different_charges_follow_the_exact_total() -> None:
             assert exact * (1 - 1e-3) <= found <= 1.02 * exact
 
 
+@pytest.mark.slow
 def test_at_the_cap_nothing_that_fits_is_refused_and_nothing_else_admitted() -> None:
     """Up to the cap and through it, against the exact composition."""
     rng = np.random.default_rng(5)

@@ -78,6 +78,7 @@ def test_two_spenders_under_two_names_share_one_cap(path: Path, monkeypatch) -> 
     assert Ledger.open(path).verify().spent <= 1.0
 
 
+@pytest.mark.slow
 def test_reading_the_file_in_the_charging_process_loses_nothing(tmp_path: Path) -> None:
     """Closing any descriptor drops SQLite's locks: 22 charges returned and 12 were in the file."""
     path = tmp_path / "l.ledger"

@@ -19,6 +19,7 @@ def two(q: float, z: float) -> list[tuple[Release, Release]]:
     return [(Release("gauss", q, z, way),) * 2 for way in ("remove", "add")]
 
 
+@pytest.mark.slow
 def test_the_cell_that_was_below_the_truth() -> None:
     """1.1086330 was stated where 1.1086406 is true."""
     q, z, delta = 1.33566158e-4, 0.449651345, 6.5414114e-8
@@ -98,6 +99,7 @@ def assert_sound(cell: Cell) -> float:
     return found.width
 
 
+@pytest.mark.slow
 def test_a_few_wild_cells() -> None:
     for i in range(12):
         assert_sound(random_cell(np.random.default_rng([1, i]), three=0.0))

@@ -168,6 +168,7 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("artefacts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS, ids=lambda p: p.name)
 def test_every_claim_holds_and_the_bits_are_the_same(processor: Processor, artefacts: Path) -> None:
     skip_if_missing(processor)

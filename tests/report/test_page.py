@@ -92,6 +92,7 @@ class Balanced(HTMLParser):
         assert self.open and self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_one_whole_page_without_network(tmp_path: Path) -> None:
     path = page.write(results(), tmp_path / "report.html")
     text = path.read_text()

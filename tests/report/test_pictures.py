@@ -47,6 +47,7 @@ def test_accountants(rate, noise, steps):
         assert -0.01 <= text.xy[1] <= 1.01, text.get_text()
 
 
+@pytest.mark.slow
 def test_the_map():
     found = validity_map(
         steps=1000,

@@ -140,6 +140,7 @@ def command(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
+@pytest.mark.slow
 def test_own_tables_by_command(panel: Panel, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = command(*written(panel, tmp_path), "--out", str(run))
