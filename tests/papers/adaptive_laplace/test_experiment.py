@@ -114,6 +114,7 @@ def test_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["reproduce", "adaptive-laplace", "--out", str(tmp_path), "--data", "pigeons"])
     assert "one of mnist; cifar10" in capsys.readouterr().err
+    assert QUICK.given(maps=(0,)).maps == ()  # an empty list cannot be said on a command line
 
 
 def test_seeds_are_summed_up():

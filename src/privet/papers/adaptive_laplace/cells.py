@@ -85,7 +85,7 @@ class Bench:
             return PublishedNet(
                 self.shape, classes=self.data.n_classes, maps=s.wide if wide else s.maps,
                 kernel=s.kernel, units=s.units, hidden=s.hidden,
-                activation=ACTIVATIONS[s.activation],
+                activation=ACTIVATIONS[s.activation], loss=LOSSES[s.loss],
             )  # fmt: skip
 
     def published(self, method: str, epsilon: float, seed: int) -> tuple[Published, PublishedPlan]:

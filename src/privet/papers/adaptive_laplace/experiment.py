@@ -54,7 +54,7 @@ class AdaptiveLaplaceSettings(Settings):
     data: str = "mnist"
     records: int = setting(18_000, help="The first so many records only.", least=10)
     maps: tuple[int, ...] = setting(
-        (8, 16), help="Feature maps of the convolutions; none: a dense layer.", least=1
+        (8, 16), help="Feature maps of the convolutions; 0: a dense layer.", least=0
     )
     wide: tuple[int, ...] = (32, 64)
     """Maps of the paper's own network, which the quick run trains in one row alone."""
@@ -101,6 +101,8 @@ class AdaptiveLaplaceSettings(Settings):
 
     def given(self, **values: Any) -> Self:
         """Other budgets come without the larger ones, which stand beside the usual."""
+        if values.get("maps") == (0,):
+            values["maps"] = ()
         if "epsilons" in values:
             values = {"larger": ()} | values
         return super().given(**values)

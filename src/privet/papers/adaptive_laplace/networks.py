@@ -17,6 +17,7 @@ from privet.bounds.polynomial import taylor_error
 from privet.errors import InvalidArgument
 from privet.nets.bounded_layers import LocalResponseNorm, MinMax
 from privet.noise import Source
+from privet.papers.adaptive_laplace.noise import CROSS_ENTROPY, PolynomialLoss
 from privet.papers.checks import counts
 
 Array = NDArray[Any]
@@ -67,6 +68,7 @@ class PublishedNet(nn.Module):
     pooling); with none the first layer is dense with `units` neurons. `hidden` is |h|.
     Dense layers are bounded by LRN over neighbouring units, or by min-max with `min_max`.
     `activation` is any without negative values (`nn.Sigmoid`), or with `min_max` any at all.
+    `loss` says where outputs start.
 
     >>> net = PublishedNet((1, 28, 28), classes=10, maps=(32, 64))
     >>> net(torch.rand(2, 1, 28, 28)).shape, net.feature_maps, net.first_layer_neurons
@@ -84,6 +86,7 @@ class PublishedNet(nn.Module):
         hidden: int = 25,
         min_max: bool = False,
         activation: type[nn.Module] = nn.ReLU,
+        loss: PolynomialLoss = CROSS_ENTROPY,
     ) -> None:
         super().__init__()
         counts(hidden=hidden, units=units)
@@ -117,17 +120,16 @@ class PublishedNet(nn.Module):
         self.body = nn.Sequential(*layers, nn.Flatten(), dense, activation(), last)
         self.output = nn.Linear(hidden, classes, bias=False)
         self.shape = shape
-        self._start_at_the_base_rate(dense)
+        self._start_at(loss.base_rate(classes), dense)
 
     @torch.no_grad()
-    def _start_at_the_base_rate(self, hidden: nn.Linear) -> None:
+    def _start_at(self, constant: float, hidden: nn.Linear) -> None:
         """Random output weights (line 20), and a hidden unit that stays 1 in place of a bias.
 
-        With one label in M the order-2 loss wants z = -2 (1 - 2/M) on average, which outputs
-        without bias can only have from h. Left to themselves all units are driven to a constant
-        first, where the normalisation has no gradient any more, and nothing is learned.
+        The loss wants a constant on average, -2 (1 - 2/M) to order 2, which outputs without bias
+        can only have from h. Left to themselves all units are driven to one value first, where the
+        normalisation has no gradient any more, and nothing is learned.
         """
-        constant = -2.0 * (1.0 - 2.0 / self.classes)
         nn.init.normal_(self.output.weight)
         if self.mixes_records:  # min-max has no constant unit; h is 1/2 on average
             self.output.weight += 2.0 * constant / self.hidden

@@ -54,6 +54,17 @@ class PolynomialLoss:
         others, own = (abs(phi[1]) * h + abs(phi[2]) * h * h for phi in (self.zero, self.one))
         return 2.0 * ((m - 1) * others + own)
 
+    def base_rate(self, classes: int) -> float:
+        """The output that fits best where nothing is known: one label in M is 1.
+
+        >>> round(CROSS_ENTROPY.base_rate(10), 9), SQUARED_ERROR.base_rate(10)
+        (-1.6, 0.1)
+        """
+        _, first, second = (
+            (classes - 1) * zero + one for zero, one in zip(self.zero, self.one, strict=True)
+        )
+        return -first / (2.0 * second)
+
     @property
     def label_change(self) -> float:
         """How far another label moves all coefficients of a record, in L1: two outputs change.
