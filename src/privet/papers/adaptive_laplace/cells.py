@@ -16,10 +16,8 @@ from torch import Tensor, nn
 
 from privet import data as datasets
 from privet.data import Dataset
-from privet.estimators import AdaptiveLaplaceClassifier, PrivateClassifier
+from privet.estimators import AdaptiveLaplaceClassifier
 from privet.kept import number_to_json
-from privet.methods.adaptive_laplace import RelevanceShapedTraining
-from privet.methods.dpsgd import NetworkDPSGD
 from privet.methods.dpsgd.private import private
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import seeded
@@ -37,10 +35,9 @@ if TYPE_CHECKING:
 WIDE = "ILM, full width"
 METHODS = (
     "AdLM", "ILM", WIDE, "AdLM, |h0| = 1", "AdLM as released", "ILM as released", "pSGD", "sound",
-    "sound network",
 )  # fmt: skip
 RELEASED = ("AdLM as released", "ILM as released")
-PROVED = ("pSGD", "sound", "sound network")
+PROVED = ("pSGD", "sound")
 """The methods whose epsilon is proved; that of the others is claimed."""
 DELTA = 1e-5
 LOT = 0.01
@@ -145,8 +142,6 @@ def cell(bench: Bench, method: str, epsilon: float, seed: int, told: Told) -> di
         found = _psgd(bench, epsilon, seed, told)
     elif method == "sound":
         found = _sound(bench, epsilon, seed)
-    elif method == "sound network":
-        found = _sound_network(bench, epsilon, seed)
     else:
         found = _published(bench, method, epsilon, seed, told)
     seconds = round(time.perf_counter() - began, 2)
@@ -241,21 +236,6 @@ def _sound(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
     )  # fmt: skip
     classifier.fit(train, bench.labels)
     return _outcome(bench, classifier, test)
-
-
-def _sound_network(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
-    """The layers and steps of pSGD with noise shaped by private relevance (add-remove)."""
-    trainer = NetworkDPSGD(
-        network=_Plain(bench.network(seed)),
-        steps=bench.settings.psgd_steps,
-        sample_rate=LOT,
-    )
-    classifier = PrivateClassifier(
-        RelevanceShapedTraining(trainer=trainer), epsilon=epsilon, delta=DELTA,
-        classes=range(bench.data.n_classes), bounds=(0.0, 1.0), random_state=seed,
-    )  # fmt: skip
-    classifier.fit(bench.rows, bench.labels)
-    return _outcome(bench, classifier, bench.test.numpy())
 
 
 def _outcome(bench: Bench, classifier: Any, test: Rows) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class AdaptiveLaplaceSettings(Settings):
     pretraining_epochs: int = setting(
         2, help="Epochs of the network that relevance is computed on.", least=0
     )
-    psgd_steps: int = setting(300, help="Steps of pSGD and of the sound network.", least=1)
+    psgd_steps: int = setting(300, help="Steps of pSGD.", least=1)
     epsilons: tuple[float, ...] = setting(
         (0.5, 2.0), help="Budgets instead of the usual ones.", option="epsilon",
         picks=True,
@@ -188,7 +188,7 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
         """Rows that networks are shown, times what one takes; and seconds for the moments."""
         s, rows = self.settings, len(self.bench.rows)
         own, released = self._seconds_a_row()
-        shown = {"pSGD": s.psgd_steps * LOT, "sound network": s.psgd_steps * LOT, "sound": 0.0}
+        shown = {"pSGD": s.psgd_steps * LOT, "sound": 0.0}
         each = {
             m: rows * released * s.released_epochs
             if m in RELEASED

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "AdLM": "#b2182b", "ILM": "#ef8a62", WIDE: "#f4a582", "AdLM, |h0| = 1": "#762a83",
     "AdLM as released": "#999999", "ILM as released": "#cccccc",
-    "pSGD": "#2166ac", "sound": "#1b7837", "sound network": "#5aae61",
+    "pSGD": "#2166ac", "sound": "#1b7837",
 }  # fmt: skip
 PUBLISHED = {"AdLM": {0.25: 90.2, 0.5: 93.66}, "ILM": {0.25: 88.46, 0.5: 92.39},
              "pSGD": {0.25: 82.09, 0.5: 88.59}}  # fmt: skip
