@@ -10,7 +10,7 @@ once more in evaluation mode; where that does not help there is nothing to compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
@@ -20,25 +20,12 @@ from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
 from privet.methods.dpsgd.mixing import Company
-from privet.nets import ClippedSum, Clipping
+from privet.nets import ClippedSum
 from privet.nets.per_example import device
 
 HANDFUL = 3
 """Examples whose gradient is taken by itself."""
 _NARROW = (torch.float16, torch.bfloat16)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Weighing(Clipping):
-    """Example i weighs 1 / (i + 1), whatever its norm: for made-up rows only."""
-
-    def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
-        weights = weights_of(squared_norms.shape[1]).to(squared_norms.device)
-        return weights.expand_as(squared_norms)
-
-    def sensitivity(self, layers: Sequence[str]) -> float:
-        return float("inf")
 
 
 def weights_of(examples: int) -> Tensor:
@@ -85,8 +72,8 @@ class AgreementCheck:
             self._compare(4, 3)
 
     def saw_engine(self, losses: Tensor, total: ClippedSum) -> None:
-        """What the engine gave, with the weights of `Weighing`."""
-        gradients = {name: g.clone() for name, g in total.gradients.items()}
+        """What the engine gave, with the weights of `weights_of`."""
+        gradients = {name: g.float() for name, g in total.gradients.items()}
         norms = total.norms_unprotected[:HANDFUL].clone()
         self._seen.append(_Gradients(losses=losses.detach(), total=gradients, norms=norms))
 
@@ -128,7 +115,7 @@ class AgreementCheck:
         if not bool(whole.isfinite()) or not bool(own.losses.isfinite().all()):
             return
         for name, expected in own.total.items():
-            off = (found.total[name].to(expected.device) - expected.double()).norm()
+            off = (found.total[name].double() - expected.double()).norm()
             room = self._room * float(expected.double().norm()) + 0.01 * self._room * float(whole)
             if not float(off) <= room:
                 raise _disagreement(f"the gradient of parameter {name!r}", "that of plain autograd")

@@ -22,7 +22,7 @@ from privet.data.records import UnprotectedDiagnostic
 from privet.errors import InvalidArgument, PrivetError
 from privet.ledger import Ledger
 from privet.methods.dpsgd import checkpoint as saved
-from privet.methods.dpsgd.agreement import AgreementCheck, Weighing, evaluating
+from privet.methods.dpsgd.agreement import AgreementCheck, evaluating, weights_of
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
@@ -234,8 +234,11 @@ class Training(PaidRun):
         if not recorded:
             self._agreement.saw_plain(losses)
             return
-        into, first = self._engine.zeros(), self._mixing is not None and not self._mixing.answered
-        self._add(losses, Weighing(), into)
+        first = self._mixing is not None and not self._mixing.answered
+        views = self._settings.views
+        weights = weights_of(len(losses) // views).to(losses.device)
+        with device.without_autocast(self._engine.home):
+            into = self._engine.weighted_sum(losses, weights, views=views, into=self._sum.reset())
         if self._mixing is not None:
             self._mixing.saw(losses, into.norms_unprotected)
         if first or self._mixing is None:

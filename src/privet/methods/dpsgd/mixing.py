@@ -25,8 +25,8 @@ from torch import Tensor
 
 from privet.errors import InvalidArgument
 
-EXAMPLES = 8
-"""Made-up examples of a whole batch, or a few more; the first half of them is watched."""
+WATCHED, COMPANY = 4, 2
+"""Made-up examples that are watched (or a few more), and those beside them; both are even."""
 _TOLERATED = 1e-3
 """Largest change, relative to the largest value, that rounding may explain."""
 _SEED = 20
@@ -61,19 +61,19 @@ class MixingCheck:
         evaluating: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._like, self._views, self._evaluating = like, views, evaluating
-        self._half = _apart_from(like, views)
+        self._watched = _apart_from(like, views)
         self._seen: list[Tensor] = []
 
     def __iter__(self) -> Iterator[Company]:
-        half = self._half * self._views
-        rows = tuple(_made_up(t, half) for t in self._like)
+        watched, others = self._watched * self._views, COMPANY * self._views
+        rows = tuple(_made_up(t, watched, others) for t in self._like)
         self.first = Company(tensors=rows, seed=_SEED)
         yield self.first
         if not self._seen:
             return  # the clipped sum has a closed form: there is nothing to ask
-        yield Company(tensors=tuple(_other_company(t, half) for t in rows), seed=_SEED)
+        yield Company(tensors=tuple(_other_company(t, watched) for t in rows), seed=_SEED)
         self._compare(1, "the other rows of a batch")
-        fewer = tuple(t[: half - self._views] for t in rows)  # odd, and below half
+        fewer = tuple(t[: watched - self._views] for t in rows)  # odd
         yield Company(tensors=fewer, seed=_SEED)
         if not self._differs(2):
             return
@@ -94,9 +94,9 @@ class MixingCheck:
 
     def saw(self, losses: Tensor, norms: Tensor) -> None:
         """The losses of the rows, and the gradient norms of the examples, of the last company."""
-        half = self._half
-        apart = losses.detach().double().view(-1, self._views)[:half]
-        self._seen.append(torch.cat([apart, norms.double()[:half, None]], 1))
+        watched = self._watched
+        apart = losses.detach().double().view(-1, self._views)[:watched]
+        self._seen.append(torch.cat([apart, norms.double()[:watched, None]], 1))
 
     def _differs(self, which: int, than: int = 0) -> bool:
         first, other = self._seen[than], self._seen[which]
@@ -116,35 +116,36 @@ class MixingCheck:
 
 
 def _apart_from(like: tuple[Tensor, ...], views: int) -> int:
-    """Half the number of made-up examples: no length of the data is the number of rows.
+    """The number of watched examples: no length of the data is the number of rows.
 
     So that a table of positions, say, is told from rows.
     """
     lengths = {length for t in like for length in t.shape[1:]}
-    half = EXAMPLES // 2
-    while lengths & {(half - 1) * views, half * views, 2 * half * views}:
-        half += 2
-    return half
+    watched = WATCHED
+    while lengths & {(watched - 1) * views, watched * views, (watched + COMPANY) * views}:
+        watched += 2
+    return watched
 
 
-def _made_up(like: Tensor, half: int) -> Tensor:
-    """Numbers between 0 and 1; classes or words are 0 and 1 by turns, and 0 in the second half.
+def _made_up(like: Tensor, watched: int, others: int) -> Tensor:
+    """Numbers between 0 and 1; classes or words are 0 and 1 by turns, and 0 in the company.
 
-    Both stand in the watched half: what is done to one class alone must be seen.
+    Both stand among the watched: what is done to one class alone must be seen.
     """
+    rows = watched + others
     if not like.is_floating_point():
-        out = like.new_zeros(2 * half, *like.shape[1:])
-        turns = torch.arange(half)[:, None] + torch.arange(like.shape[1:].numel())
-        out[:half] = (turns % 2).view(half, *like.shape[1:])
+        out = like.new_zeros(rows, *like.shape[1:])
+        turns = torch.arange(watched)[:, None] + torch.arange(like.shape[1:].numel())
+        out[:watched] = (turns % 2).view(watched, *like.shape[1:])
         return out
     generator = torch.Generator().manual_seed(_SEED)
-    drawn = torch.rand(2 * half, *like.shape[1:], generator=generator, dtype=torch.float64)
+    drawn = torch.rand(rows, *like.shape[1:], generator=generator, dtype=torch.float64)
     return drawn.to(like.dtype)
 
 
-def _other_company(rows: Tensor, half: int) -> Tensor:
-    """The first half as it was, the second one replaced: ones (numbers above 1), then zeros."""
+def _other_company(rows: Tensor, watched: int) -> Tensor:
+    """The watched as they were, the others replaced: ones (numbers above 1), then zeros."""
     out = rows.clone()
-    out[half:] = 0
-    out[half : half + half // 2] = 1.5 if rows.is_floating_point() else 1
+    out[watched:] = 0
+    out[watched : (watched + len(rows)) // 2] = 1.5 if rows.is_floating_point() else 1
     return out

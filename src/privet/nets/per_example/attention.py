@@ -53,8 +53,7 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         else:
             w = constant((module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[which])
         b = None if bias is None else constant(module.in_proj_bias)[rows[which]]
-        y = tape.tap(F.linear(x, w, b), sites[which], x)
-        return tape.tap(y, separate[which], x)
+        return tape.tap(tape.product(x, w, b, sites[which]), separate[which], x)
 
     def forward(
         tape: Tape,
@@ -83,8 +82,8 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         weights = scores.softmax(-1)
         attended = F.dropout(weights, module.dropout, module.training) @ v
         joined = attended.transpose(1, 2).flatten(2)
-        out = F.linear(joined, constant(module.out_proj.weight), constant(module.out_proj.bias))
-        out = tape.tap(out, out_site, joined)
+        output = module.out_proj
+        out = tape.product(joined, constant(output.weight), constant(output.bias), out_site)
         out = out if module.batch_first else out.transpose(0, 1)
         if not need_weights:
             return out, None

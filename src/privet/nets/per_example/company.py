@@ -8,30 +8,11 @@ record alone); this tells how far the premise is from the truth here, in the las
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.clipping import Clipping
 from privet.nets.per_example.engine import PerExampleGradients
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Only(Clipping):
-    """All of one example's gradient, nothing of the others."""
-
-    which: int
-
-    def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
-        out = torch.zeros_like(squared_norms)
-        out[:, self.which] = 1.0
-        return out
-
-    def sensitivity(self, layers: Sequence[str]) -> float:
-        return float("inf")
 
 
 def company_difference(
@@ -56,7 +37,8 @@ def company_difference(
     def gradient(some: Sequence[Tensor], which: int) -> Tensor:
         with engine.recording():
             losses = loss_fn(model, *some)
-        return engine.clipped_sum(losses, clipping=_Only(which=which)).flat.clone()
+        only = torch.arange(len(losses)).eq(which).double()
+        return engine.weighted_sum(losses, only).flat
 
     tensors = engine.arranged(*tensors)
     worst = 0.0

@@ -64,7 +64,7 @@ class ConvolutionSite(Site):
     def kernels(self, seen: Captured) -> list[Kernel]:
         if not self.has_weight:
             bias = self._bias(seen)
-            return [Kernel("bias", 0.0, lambda: kept(bias[None], lambda total: [total[0]]))]
+            return [Kernel("bias", 0.0, lambda: kept(bias[None], None))]
         x, dy = self._operands(seen)
         geometry = self.geometry
         out = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ class Plan:
     def layer_of(self, site: Site) -> int:
         return self.layer_by_component[self.components[id(site)]]
 
-    @property
+    @functools.cached_property
     def names(self) -> dict[int, str]:
         """Names of the parameters by id."""
         return {id(p): name for name, p in self.parameters.items()}

@@ -176,10 +176,34 @@ class PerExampleGradients:
         examples = losses.shape[0] // views
         if examples == 0:
             return total
-        if losses.requires_grad:
-            self._check_independence(tape, losses, views)
-        measured = self._backward(tape, losses, views)
-        self._add(total, measured, losses.detach(), examples, clipping)
+        parts: dict[int, list[_Part]] = {}
+        self._backward(
+            tape, losses, views, lambda layer, part: parts.setdefault(layer, []).append(part)
+        )
+        self._add(total, parts, losses.detach(), examples, clipping)
+        return total
+
+    def weighted_sum(
+        self, losses: Tensor, weights: Tensor, *, views: int = 1, into: ClippedSum | None = None
+    ) -> ClippedSum:
+        """sum_i w_i g_i with weights told beforehand, one an example: **nothing is clipped**.
+
+        For rows that nobody owns. No layer's gradients are kept until all norms are known.
+        """
+        tape = self._take_tape(losses, views)
+        total = self.zeros() if into is None else into
+        total.sensitivity = float("inf")
+        squares = torch.zeros_like(weights)
+
+        def put(layer: int, part: _Part) -> None:
+            squares.add_(part[0].squared_norms)
+            self._put(total, part, weights, None)
+            self.free_memory()
+
+        if len(weights):
+            self._backward(tape, losses, views, put)
+        total.examples_unprotected += len(weights)
+        total.norms.append(squares.sqrt())
         return total
 
     def accumulate(
@@ -294,14 +318,17 @@ class PerExampleGradients:
             yield
         tape.replaying = False
 
-    def _backward(self, tape: Tape, losses: Tensor, views: int) -> dict[int, list[_Part]]:
-        """Run the backward pass; measured parts by index of the layer."""
+    def _backward(
+        self, tape: Tape, losses: Tensor, views: int, found: Callable[[int, _Part], None]
+    ) -> None:
+        """Run the backward pass; `found` gets what is measured, and the index of its layer."""
+        if losses.requires_grad:
+            self._check_independence(tape, losses, views)
         waiting: dict[int, list[tuple[Use, Tensor]]] = {}
         expected: dict[int, int] = {}
         for use in tape.uses:
             component = self._plan.component(use.site)
             expected[component] = expected.get(component, 0) + 1
-        parts: dict[int, list[_Part]] = {}
 
         def finish(component: int) -> None:
             arrivals = waiting.pop(component)
@@ -315,8 +342,7 @@ class PerExampleGradients:
                 measured, targets = measure_together(seen)
             for use, _ in arrivals:
                 use.release()
-            layer = self._plan.layer_by_component[component]
-            parts.setdefault(layer, []).append((measured, targets))
+            found(self._plan.layer_by_component[component], (measured, targets))
 
         def arrived(use: Use, g: Tensor) -> None:
             component = self._plan.component(use.site)
@@ -334,7 +360,6 @@ class PerExampleGradients:
         for component in list(waiting):  # sites some of whose uses do not reach the loss
             finish(component)
         tape.uses.clear()
-        return parts
 
     def _refuse_outside_use(self, direct: list[bool]) -> None:
         """No parameter may reach the losses other than through a recorded layer."""
@@ -365,14 +390,17 @@ class PerExampleGradients:
         weights = clipping.weights(squares, self.layers)
         if bad is not None:
             weights = weights.index_fill(1, bad, 0.0)
-        names = self._plan.names
         for layer, some in parts.items():
-            for measured, targets in some:
-                claimed = [_claim(total, names[id(t.parameter)], t) for t in targets]
-                measured.put(weights[layer], bad, *zip(*claimed, strict=True))
+            for part in some:
+                self._put(total, part, weights[layer], bad)
         total.examples_unprotected += examples
         total.non_finite_unprotected += 0 if bad is None else len(bad)
         total.norms.append(norms)
+
+    def _put(self, total: ClippedSum, part: _Part, weights: Tensor, bad: Tensor | None) -> None:
+        measured, targets = part
+        claimed = [_claim(total, self._plan.names[id(t.parameter)], t) for t in targets]
+        measured.put(weights, bad, *zip(*claimed, strict=True))
 
 
 _Part = tuple[Measured, tuple[Target, ...]]

@@ -52,7 +52,7 @@ def normalised(
     eps: float,
 ) -> Tensor:
     """The layer's output; the gradients of `site` arrive on the tape."""
-    tape.saw(x)
+    tape.saw(x, x.shape)
     if site is None or not torch.is_grad_enabled():
         return _forward(x, weight, bias, groups, eps)[0]
     use = tape.note(site, x, (), rows=x.shape[0])

@@ -63,8 +63,7 @@ def linear(name: str, module: nn.Linear) -> Recorded:
     site = LinearSite(name, weight, bias) if weight is not None or bias is not None else None
 
     def forward(tape: Tape, input: Tensor) -> Tensor:
-        y = F.linear(input, constant(module.weight), constant(module.bias))
-        return tape.tap(y, site, input)
+        return tape.product(input, constant(module.weight), constant(module.bias), site)
 
     return recorded(forward, site)
 
@@ -76,8 +75,7 @@ def transposed_linear(name: str, module: Any) -> Recorded:
     site = LinearSite(name, weight, bias, transposed=True) if some else None
 
     def forward(tape: Tape, x: Tensor) -> Tensor:
-        y = F.linear(x, constant(module.weight).t(), constant(module.bias))
-        return tape.tap(y, site, x)
+        return tape.product(x, constant(module.weight).t(), constant(module.bias), site)
 
     return recorded(forward, site)
 

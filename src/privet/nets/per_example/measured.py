@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.wide import add_, squared_norms, weighted_total
+from privet.nets.per_example.wide import add_, squared_norms, weigh_into, weighted_total
 
 KEEP_BYTES = 64 * 2**20
 """Per-example gradients of a layer are kept up to this size, and made twice in chunks above it."""
@@ -70,6 +71,7 @@ class Room:
         return memory[:size].view(shape)
 
 
+Finish = Callable[[Tensor], Sequence[Tensor]]
 AddWeighted = Callable[[Tensor, Tensor | None, Sequence[Tensor]], None]
 
 
@@ -114,28 +116,36 @@ def silenced(tensor: Tensor, bad: Tensor | None) -> Tensor:
 
 def kept(
     values: Tensor,
-    finish: Callable[[Tensor], Sequence[Tensor]],
+    finish: Finish | None,
     bias: Tensor | None = None,
 ) -> Measured:
     """Measured from instantiated per-example gradients.
 
     `values` is (parts, examples, width): every part holds a slice of each example's gradient;
-    `finish` turns the weighted sum (parts, width) into parameter shapes. `bias` (examples, outputs)
-    is the gradient of one more target.
+    `finish` turns the weighted sum (parts, width) into parameter shapes, None: it lies like the
+    first target. `bias` (examples, outputs) is the gradient of one more target.
     """
+    norms = _with_bias(_norms_of(values), bias)
 
     def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
-        _add(finish(_total(values, weights, bad)), into)
+        assert finish is not None
+        _add(finish(weighted_total(weights, _usable(values, bad))), into)
         add_bias(bias, weights, bad, into)
 
-    return Measured(_with_bias(_norms_of(values), bias), add_weighted)
+    def put(fresh: bool, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+        weigh_into(weights, _usable(values, bad), into[0], fresh=fresh)
+        add_bias(bias, weights, bad, into, fresh=fresh)
+
+    if finish is not None:
+        return Measured(norms, add_weighted)
+    return Measured(norms, partial(put, False), partial(put, True))
 
 
 def in_chunks(
     examples: int,
     bytes_each: int,
     instantiate: Callable[[slice], Tensor],
-    finish: Callable[[Tensor], Sequence[Tensor]],
+    finish: Finish | None,
     bias: Tensor | None = None,
 ) -> Measured:
     """Like `kept`, with `instantiate(examples)` called for all at once if they can be kept.
@@ -153,10 +163,10 @@ def in_chunks(
             inside = None
             if bad is not None:
                 inside = bad[(bad >= part.start) & (bad < part.stop)] - part.start
-            some = _total(instantiate(part), weights[part], inside)
+            some = weighted_total(weights[part], _usable(instantiate(part), inside))
             total = some if total is None else add_(total, some)
         assert total is not None
-        _add(finish(total), into)
+        _add([total.view(into[0].shape)] if finish is None else finish(total), into)
         add_bias(bias, weights, bad, into)
 
     return Measured(_with_bias(norms, bias), add_weighted)
@@ -171,8 +181,8 @@ def _with_bias(norms: Tensor, bias: Tensor | None) -> Tensor:
     return norms if bias is None else norms + squared_norms(bias)
 
 
-def _total(values: Tensor, weights: Tensor, bad: Tensor | None) -> Tensor:
-    return weighted_total(weights, values if bad is None else values.index_fill(1, bad, 0.0))
+def _usable(values: Tensor, bad: Tensor | None) -> Tensor:
+    return values if bad is None else values.index_fill(1, bad, 0.0)
 
 
 def _add(sums: Sequence[Tensor], into: Sequence[Tensor]) -> None:
@@ -182,11 +192,16 @@ def _add(sums: Sequence[Tensor], into: Sequence[Tensor]) -> None:
 
 
 def add_bias(
-    bias: Tensor | None, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]
+    bias: Tensor | None,
+    weights: Tensor,
+    bad: Tensor | None,
+    into: Sequence[Tensor],
+    *,
+    fresh: bool = False,
 ) -> None:
-    """Add the weighted sum of per-example bias gradients, if there are any, to the last target."""
+    """Add (or put) the weighted sum of bias gradients, if there are any, to the last target."""
     if bias is not None:
-        into[-1].add_(weighted_total(weights, silenced(bias, bad)[None])[0])
+        weigh_into(weights, silenced(bias, bad)[None], into[-1], fresh=fresh)
 
 
 def chunks(examples: int, bytes_each: int, budget: int = KEEP_BYTES) -> list[slice]:

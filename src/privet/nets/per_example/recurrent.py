@@ -93,7 +93,7 @@ class _Cell:
         """Outputs (rows, time, hidden) and the last state."""
         w_ih, b_ih, w_hh, b_hh, w_hr = self._parameters()
         assert w_ih is not None
-        from_input = tape.tap(F.linear(x, w_ih, b_ih), self.input, x)
+        from_input = tape.product(x, w_ih, b_ih, self.input)
         collect = _Collector(tape, self.hidden, from_input)
         project = None
         if w_hr is not None:

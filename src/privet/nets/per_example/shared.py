@@ -167,8 +167,7 @@ class SharedSite(Site):
     def kernels(self, seen: Captured) -> list[Kernel]:
         (gradients,) = self.per_example(seen)
         values = gradients.reshape(1, len(gradients), -1)
-        shape = self.parameter.shape
-        return [Kernel("pulled back", 0.0, lambda: kept(values, lambda t: [t[0].view(shape)]))]
+        return [Kernel("pulled back", 0.0, lambda: kept(values, None))]
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         folded = fold_views(seen.g, seen.views)

@@ -133,17 +133,11 @@ class LinearSite(Site):
             into[-1].add_(g.sum(1))
 
     def _bias_only(self, g: Tensor) -> Measured:
-        return kept(g.sum(1).unsqueeze(0), lambda total: [total[0]])
+        return kept(g.sum(1).unsqueeze(0), None)
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         first, second = self._sides(a, g)
-        turned = first.shape[2] > second.shape[2]  # the longer goes last: it is faster
-        if turned:
-            first, second = second, first
         shape = first.shape[2], second.shape[2]
-
-        def finish(total: Tensor) -> list[Tensor]:
-            return [total.view(shape).t() if turned else total.view(shape)]
 
         def instantiate(which: slice) -> Tensor:
             some = first[which].transpose(1, 2), second[which]
@@ -154,7 +148,7 @@ class LinearSite(Site):
             len(a),
             shape[0] * shape[1] * a.element_size(),
             instantiate,
-            finish,
+            None,
             g.sum(1) if self.has_bias else None,
         )
 
@@ -180,9 +174,7 @@ class LinearSite(Site):
                     put_pair_(into[0], room[0], product)
                 elif len(blocks) == 1:
                     into[0].copy_(product)
-            if fresh and self.has_bias:
-                into[-1].zero_()
-            add_bias(g if self.has_bias else None, weights, bad, into)
+            add_bias(g if self.has_bias else None, weights, bad, into, fresh=fresh)
 
         return Measured(norms, partial(put, False), partial(put, True))
 
@@ -258,7 +250,7 @@ class InstantiatedSite(Site):
     def kernels(self, seen: Captured) -> list[Kernel]:
         (gradients,) = self.per_example(seen)
         values = gradients.reshape(1, gradients.shape[0], -1)
-        return [Kernel("given", 0.0, lambda: kept(values, lambda t: [t[0].view(self.shape)]))]
+        return [Kernel("given", 0.0, lambda: kept(values, None))]
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         return [fold_views(seen.g, seen.views)]

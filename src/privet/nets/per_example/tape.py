@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from privet.errors import InvalidArgument
@@ -69,19 +70,30 @@ class Tape:
         self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
     ) -> Tensor:
         """Return y, noting that `site` made it from `a`; a site of None is frozen."""
-        self.saw(y)
-        self.saw(a)
+        return self._tapped(y, y.shape, site, a, statistics)
+
+    def product(self, a: Tensor, weight: Tensor, bias: Tensor | None, site: Site | None) -> Tensor:
+        """a W^T + b, tapped: as one matrix, since of a tapped view autograd copies the gradient."""
+        flat = F.linear(a.reshape(-1, a.shape[-1]), weight, bias)
+        shape = torch.Size((*a.shape[:-1], len(weight)))
+        return self._tapped(flat, shape, site, a, ()).view(shape)
+
+    def _tapped(
+        self, y: Tensor, shape: torch.Size, site: Site | None, a: Tensor, statistics: Any
+    ) -> Tensor:
+        self.saw(y, shape)
+        self.saw(a, a.shape)
         if site is not None:
-            self.shapes.append((site, a.shape, y.shape))
+            self.shapes.append((site, a.shape, shape))
         if site is None or not torch.is_grad_enabled() or self.replaying:
             return y
-        use = self.note(site, a, statistics, rows=y.shape[0])
-        tapped: Tensor = _Tap.apply(y, self.anchor, self, use)  # type: ignore[no-untyped-call]
+        use = self.note(site, a, statistics, rows=shape[0])
+        tapped: Tensor = _Tap.apply(y, self.anchor, self, use, shape)  # type: ignore[no-untyped-call]
         return tapped
 
-    def saw(self, t: Tensor) -> None:
+    def saw(self, t: Tensor, shape: torch.Size) -> None:
         """Take note of the size of a row."""
-        self.largest_row = max(self.largest_row, _row_bytes(t))
+        self.largest_row = max(self.largest_row, t.element_size() * math.prod(shape[1:]))
 
     def note(self, site: Site, a: Tensor, statistics: tuple[Tensor, ...], rows: int) -> Use:
         """Add a use; its input may be filled in later."""
@@ -101,23 +113,21 @@ class Tape:
         return out
 
 
-def _row_bytes(t: Tensor) -> int:
-    return t.element_size() * math.prod(t.shape[1:]) if t.dim() else 0
-
-
 class _Tap(torch.autograd.Function):
     """The identity; declared in place, so that in-place activations may follow."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, anchor: Tensor, tape: Tape, use: Use) -> Tensor:
-        ctx.tape, ctx.use = tape, use
+    def forward(
+        ctx: Any, y: Tensor, anchor: Tensor, tape: Tape, use: Use, shape: torch.Size
+    ) -> Tensor:
+        ctx.tape, ctx.use, ctx.shape = tape, use, shape
         ctx.mark_dirty(y)
         return y
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        ctx.tape.arrived(ctx.use, gradients[0])
-        return gradients[0], None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        ctx.tape.arrived(ctx.use, gradients[0].reshape(ctx.shape))
+        return gradients[0], None, None, None, None
 
 
 class _Copies(torch.autograd.Function):

@@ -35,9 +35,18 @@ def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
     if not on_host(values):
         return device.weighted_total(weights, values)
     parts, _, width = values.shape
-    out = torch.zeros(parts, width, dtype=torch.float64)
-    _weigh(weights.double().contiguous().numpy(), values.detach().contiguous().numpy(), out.numpy())
-    return out
+    return weigh_into(weights, values, weights.new_empty(parts, width, dtype=torch.float64))
+
+
+def weigh_into(weights: Tensor, values: Tensor, into: Tensor, *, fresh: bool = True) -> Tensor:
+    """The same put into, or unless `fresh` added to, float64 numbers that lie alike."""
+    if not (on_host(values) and into.is_contiguous()):
+        total = weighted_total(weights, values).view(into.shape)
+        return into.copy_(total) if fresh else into.add_(total)
+    values = values.detach().contiguous()
+    out = into.view(values.shape[0], values.shape[2]).numpy()
+    _weigh(weights.double().contiguous().numpy(), values.numpy(), out, fresh, np.empty(_COLUMNS))
+    return into
 
 
 def add_(into: Tensor, value: Tensor) -> Tensor:
@@ -96,12 +105,13 @@ def _square(rows: Floats, out: Floats, lanes: Floats) -> None:
 
 
 @compiled
-def _weigh(weights: Floats, values: Floats, out: Floats) -> None:
+def _weigh(weights: Floats, values: Floats, out: Floats, fresh: bool, room: Floats) -> None:
     width = values.shape[2]
     for p in range(values.shape[0]):
         for start in range(0, width, _COLUMNS):
             stop = min(start + _COLUMNS, width)
-            into = out[p, start:stop]
+            into = room[: stop - start]
+            into[:] = 0.0
             whole = values.shape[1] - values.shape[1] % 4
             for i in range(0, whole, 4):  # four at a time: the sum is loaded and stored less often
                 w, x, y, z = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
@@ -116,6 +126,12 @@ def _weigh(weights: Floats, values: Floats, out: Floats) -> None:
                 w, a = weights[i], values[p, i, start:stop]
                 for j in range(len(into)):
                     into[j] += w * np.float64(a[j])
+            whole_sum = out[p, start:stop]
+            if fresh:
+                whole_sum[:] = into
+            else:
+                for j in range(len(into)):
+                    whole_sum[j] += into[j]
 
 
 @compiled
