@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -72,10 +73,16 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 _ClickException: Any = _UsageError.__bases__[0]
 
 
+@cache
+def _command() -> Any:
+    """All commands and their options, made once: a program may run several."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong on purpose is one line on standard error and exit code 2."""
     try:
-        code = app(args=arguments, prog_name="privet", standalone_mode=False)
+        code = _command()(args=arguments, prog_name="privet", standalone_mode=False)
     except PrivetError as e:
         code = _say(str(e))
     except _ClickException as e:

@@ -154,13 +154,3 @@ def add(
     """
     total = to_units(values, step) + np.clip(units, -_LARGEST, _LARGEST)
     return np.asarray(total.astype(np.float64) * step)
-
-
-def to_float32(released: NDArray[np.float64], scale: float) -> NDArray[np.float32]:
-    """A release as float32, on a coarser public grid: post-processing, so it costs nothing.
-
-    Multiples of 2^-14 (or a little less) of the scale are exact in float32 up to 1024 scales;
-    larger ones are rounded once more.
-    """
-    step = spacing(scale, bits=BITS_FLOAT32)
-    return (np.rint(released / step) * step).astype(np.float32)

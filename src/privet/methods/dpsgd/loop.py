@@ -270,7 +270,9 @@ class Training(PaidRun):
         gradient_z = z if adaptive is None else adaptive.gradient_multiplier(z, expected)
         norms = part.norms_unprotected
         within = int((norms <= self._bound).sum())
-        self._note(part.examples_unprotected, within, part.non_finite_unprotected)
+        self.diagnostics_unprotected.add(
+            part, within=within, losses=self._loss_sum / self._settings.views
+        )
         total = device.to_host(self._sum.flat)
         self._processes.sum_to_first_(total)
         if self._processes.first:
@@ -317,14 +319,6 @@ class Training(PaidRun):
             self._step % where.every == 0 or self._step == self.schedule.steps
         ):
             self.save()
-
-    def _note(self, examples: int, within: int, non_finite: int) -> None:
-        d = self.diagnostics_unprotected
-        d.examples += examples
-        d.clipped += examples - within
-        d.non_finite += non_finite
-        if examples:
-            d.loss = self._loss_sum / (examples * self._settings.views)
 
     def _stop_recording(self) -> None:
         if self._recording is not None:

@@ -12,7 +12,7 @@ from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment
 from privet.methods.dpsgd.schedule import Array
-from privet.nets import Clipping
+from privet.nets import ClippedSum, Clipping
 
 MakeClipping = Callable[[float], Clipping]
 
@@ -29,6 +29,15 @@ class Diagnostics:
     non_finite: int = 0
     loss: float = float("nan")
     """Mean loss of the last step that had examples."""
+
+    def add(self, step: ClippedSum, *, within: int, losses: float) -> None:
+        """Count a step: its examples, those within the bound, and the sum of their losses."""
+        examples = step.examples_unprotected
+        self.examples += examples
+        self.clipped += examples - within
+        self.non_finite += step.non_finite_unprotected
+        if examples:
+            self.loss = losses / examples
 
 
 @dataclass(frozen=True, kw_only=True)
