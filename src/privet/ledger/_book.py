@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
-from privet._files import number_to_json
+from privet._files import canonical, number_to_json
 from privet.errors import LedgerError, LedgerTampered, PrivetError, TokenReused
 from privet.ledger import _store
-from privet.ledger._chain import Entry, Scope, Terms, canonical, digest
+from privet.ledger._chain import Entry, Scope, Terms, digest
 from privet.loss import PrivacyLoss, compose
 from privet.loss.growing import Growing
 

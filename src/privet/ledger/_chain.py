@@ -17,19 +17,10 @@ from typing import Any, final
 
 from privet import _check
 from privet import loss as losses
-from privet._files import number_to_json
+from privet._files import canonical, number_to_json
 from privet.errors import Incomparable, InvalidArgument, LedgerTampered
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.loss import PrivacyLoss
-
-
-def canonical(value: Any) -> bytes:
-    """The one byte string for a JSON value: sorted keys, no spaces, ASCII, no NaN.
-
-    >>> canonical({"b": 1, "a": [0.1, None]})
-    b'{"a":[0.1,null],"b":1}'
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def digest(body: bytes) -> str:

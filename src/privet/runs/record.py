@@ -15,11 +15,12 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, final
 
-from privet._files import number_to_json
+from privet._files import canonical, number_to_json
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit
 from privet.loss import Gaussian, PrivacyLoss
@@ -230,6 +231,7 @@ def made_by() -> dict[str, Any]:
     return {**versions, "commit": _commit()}
 
 
+@cache
 def _commit() -> str | None:
     """The commit of the source tree that is running; None for an installed package."""
     folder = Path(__file__).parents[3]
@@ -246,11 +248,6 @@ def _commit() -> str | None:
 
 
 # The seal, and reading it back
-
-
-def canonical(value: Any) -> bytes:
-    """The one byte string for a JSON value: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def digest_of(record: Mapping[str, Any]) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privet._files import canonical
 from privet.errors import InvalidArgument, MissingFile
-from privet.runs.record import Record, canonical
+from privet.runs.record import Record
 
 _EXPECTED = "an Ed25519 key in PEM or OpenSSH form, without a passphrase"
 
