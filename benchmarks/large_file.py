@@ -1,6 +1,6 @@
 """Training from a file that is larger than one would like to hold in memory.
 
-    python -m benchmarks.large_file [--gigabytes 20] [--steps 200] [--workers 1] [--json]
+    python -m benchmarks.large_file [--gigabytes 20] [--steps 200] [--workers 0] [--json]
 
 A generated file of rows of 1,024 numbers is mapped into memory and trained on by
 `privet.dpsgd.private`; `resident_mb` is how much memory of its own the process grew by (pages of
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=20.0)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

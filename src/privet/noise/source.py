@@ -108,6 +108,14 @@ class Source:
         size, dims = _size(shape)
         return continuous.bernoulli(self.stream, size, Fraction(p)).reshape(dims)
 
+    def members(self, n: int, p: float | Fraction) -> NDArray[np.int64]:
+        """The numbers below n that each belong with probability exactly p, in ascending order.
+
+        The same law as that of `bernoulli`, from fewer words where p is small.
+        """
+        _check.unit("p", p)
+        return continuous.members(self.stream, _check.count("n", n, minimum=0), Fraction(p))
+
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Exactly uniform whole numbers in [0, high)."""
         if (high := _whole("high", high, minimum=1)) >= 2**63:

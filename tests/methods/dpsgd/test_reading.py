@@ -8,6 +8,7 @@ import torch
 
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
+from privet.methods.dpsgd import mapped
 from tests.methods.dpsgd.helpers import data, losses_of, start, weights
 
 
@@ -55,6 +56,23 @@ def test_a_seeded_run_is_the_same_with_workers(more, tmp_path):
     assert alone.guarantee.to_dict() == ahead.guarantee.to_dict()
     readers = set((tmp_path / "read").read_text().split()) - {str(os.getpid())}
     assert len(readers) >= 1
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, tmp_path, monkeypatch):
+    """Rows that come next are asked for, by the number they have in the file's own part."""
+    x, y = data(60)
+    np.save(tmp_path / "x.npy", np.concatenate([np.zeros((offset, *x.shape[1:]), "f4"), x]))
+    asked = []
+    own = mapped.MappedRows.read
+    monkeypatch.setattr(
+        mapped.MappedRows, "read", lambda self, i: (asked.append(i), own(self, i))[1]
+    )
+    file = np.load(tmp_path / "x.npy", mmap_mode="r")[offset:]
+    ahead = trained(tensors=(file, y.numpy()), micro_batch=7)
+    assert len(asked) > 3 and max(i.max() for i in asked if len(i)) < 60
+    alone = trained(tensors=(x, y), micro_batch=7)
+    assert torch.equal(weights(alone.model), weights(ahead.model))
 
 
 def test_arrays_and_a_budget_that_ends():

@@ -13,6 +13,7 @@ from scipy import stats
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
 from privet.loss import FixedSizeGaussian, Gaussian, SampledGaussian
+from privet.methods.dpsgd import sampling
 from privet.methods.dpsgd.sampling import FixedSizeSampler, PoissonSampler, micro_batches, shard
 from privet.noise import secure, seeded
 
@@ -20,14 +21,43 @@ N, T, Q = 400, 500, 0.07
 LEVEL = 1e-4  # false-alarm rate of each test below
 
 
-@pytest.fixture(scope="module")
-def joined():
-    """Which record joined which step, (T, N)."""
+@pytest.fixture(scope="module", params=["few records", "many records"])
+def joined(request):
+    """Which record joined which step, (T, N); many records are drawn in another way."""
     sampler = PoissonSampler(n=N, rates=[Q] * T, rng=seeded(11))
     out = np.zeros((T, N))
-    for t in range(T):
-        out[t, sampler.indices(t)] = 1.0
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "many records":
+            patch.setattr(sampling, "_MANY", 0)
+        for t in range(T):
+            out[t, sampler.indices(t)] = 1.0
     return out
+
+
+@pytest.mark.parametrize("p", [0.0, 2.0**-9, 0.013, 0.25, 0.3, 0.5, 0.51, 1.0])
+def test_members_join_by_exact_coins(p):
+    """False alarms: 8 in 10,000 seeds. Every place of a word, and a last word that is not full."""
+    n, rounds = 70, 3000
+    source, counts = seeded(3), np.zeros(n)
+    for _ in range(rounds):
+        found = source.members(n, p)
+        assert np.all(np.diff(found) > 0)
+        counts[found] += 1
+    if p in (0.0, 1.0):
+        assert np.all(counts == p * rounds)
+        return
+    statistic = np.sum((counts - rounds * p) ** 2) / (rounds * p * (1 - p))
+    assert LEVEL / 2 < stats.chi2.cdf(statistic, n) < 1 - LEVEL / 2
+
+
+def test_a_record_that_must_join_does(monkeypatch):
+    """An audit's question, and no member twice."""
+    monkeypatch.setattr(sampling, "_MANY", 0)
+    monkeypatch.setattr(sampling.transcript, "included", lambda: 17)
+    sampler = PoissonSampler(n=100, rates=[0.3] * 20, rng=seeded(2))
+    for t in range(20):
+        found = sampler.indices(t)
+        assert 17 in found and np.all(np.diff(found) > 0) and found.dtype == np.int64
 
 
 def test_rate(joined):

@@ -154,7 +154,9 @@ class Training(PaidRun):
 
     def _batches(self) -> Iterator[Batch]:
         reader = self._settings.reader
-        read = reader.read(self._parts(), self._rows, lambda: self._size is not None)
+        read = reader.read(
+            self._parts(), self._rows, lambda: self._size is not None, self._records.asking()
+        )
         for part, rows_of in read:
             t = part.step
             if part.k == 0:

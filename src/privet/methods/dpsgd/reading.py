@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from privet.methods.dpsgd.mapped import Ask
+
 Rows = tuple[Tensor, ...]
 
 
@@ -40,9 +42,15 @@ class Reader:
     prefetch: int = 2
 
     def read(
-        self, parts: Iterator[Part], rows_of: Callable[[Part], Rows], settled: Callable[[], bool]
+        self,
+        parts: Iterator[Part],
+        rows_of: Callable[[Part], Rows],
+        settled: Callable[[], bool],
+        ask: Ask | None = None,
     ) -> Iterator[tuple[Part, Callable[[], Rows]]]:
         """Each part, and what gives its rows; none ahead before their size is `settled`.
+
+        Without workers `ask`, if there is one, hears of the rows of the part after it.
 
         >>> import torch
         >>> parts = [Part(step=0, k=k, indices=np.arange(k), last=False) for k in range(3)]
@@ -52,8 +60,15 @@ class Reader:
         """
         for part in parts:
             yield part, functools.partial(rows_of, part)
-            if self.num_workers and settled():
+            if (self.num_workers or ask) and settled():
                 break
+        if ask and not self.num_workers:
+            coming = next(parts, None)
+            while coming is not None:
+                now, coming = coming, next(parts, None)
+                if coming is not None:
+                    ask(coming.indices)
+                yield now, functools.partial(rows_of, now)
         if self.num_workers:
             ahead: Iterator[tuple[Part, Rows]] = iter(
                 DataLoader(

@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
+from privet.methods.dpsgd.mapped import Ask, asking
 from privet.noise import Source
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -84,6 +85,10 @@ class Records(ABC):
         """The rows of a step; `source` is for what is drawn among them."""
         return self.take(indices)
 
+    def asking(self) -> Ask | None:
+        """What has rows read ahead of their use, where that helps."""
+        return None
+
     @abstractmethod
     def fingerprint(self, key: bytes) -> str:
         """A keyed digest of the content, to notice that a run goes on with other data."""
@@ -100,6 +105,7 @@ class TensorRecords(Records):
     def __init__(self, tensors: Sequence[Any], names: tuple[str, ...] = ()) -> None:
         self.tensors = tuple(tensor_of(t) for t in tensors)
         self._fixed = [isinstance(t, np.ndarray) and not t.flags.writeable for t in tensors]
+        self._given = tuple(tensors)
         self.names = names
         lengths = {len(t) for t in self.tensors}
         if len(lengths) != 1:
@@ -121,6 +127,9 @@ class TensorRecords(Records):
             return tuple(t.clone() if fixed else t for t, fixed in pairs)
         rows = torch.from_numpy(indices)
         return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
+
+    def asking(self) -> Ask | None:
+        return asking(self._given, self.tensors)
 
     def fingerprint(self, key: bytes) -> str:
         return fingerprint(*(t.detach().cpu().numpy() for t in self.tensors), key=key)

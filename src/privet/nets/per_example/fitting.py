@@ -11,7 +11,7 @@ from privet.nets.per_example.tape import Tape
 _MICRO_BATCH_BYTES = 8 * 2**20
 _FEW = 4
 _MICRO_BATCH_OF_IMAGES = 64
-_KEPT_IN_ALL_BYTES = 176 * 2**20
+_KEPT_IN_ALL_BYTES, _KEPT_A_LAYER_BYTES = 176 * 2**20, 7 * 2**19
 _IMAGE_BYTES = 16 * 2**10
 
 
@@ -20,8 +20,9 @@ def micro_batch(tape: Tape, views: int) -> int:
 
     Up to four may have 16 MB. At most 64 where a row is an image's worth (16 kB) or more, and no
     more than what lets every layer keep its per-example gradients where it has to instantiate them,
-    and all layers together 176 MB of them (transformers); all figures were measured. It is a
-    function of the shapes on the tape, which may be of no rows.
+    and all layers together 176 MB of them, or (a multiple of four) 3.5 MB a layer in deep networks,
+    where a pass costs more by itself (transformers); all figures were measured. It is a function of
+    the shapes on the tape, which may be of no rows.
     """
     largest = max(1, tape.largest_row * views)
     size = _power_of_two(_MICRO_BATCH_BYTES // largest)
@@ -29,7 +30,9 @@ def micro_batch(tape: Tape, views: int) -> int:
     size = min(size, _MICRO_BATCH_OF_IMAGES) if largest >= _IMAGE_BYTES else size
     instances = [s.instance_size(a, y, views) for s, a, y in tape.shapes]
     each = _power_of_two(KEEP_BYTES // max(1, 4 * max(instances, default=0)))
-    return min(size, each, _power_of_two(_KEPT_IN_ALL_BYTES // max(1, 4 * sum(instances))))
+    layers, instance = sum(size > 0 for size in instances), max(1, 4 * sum(instances))
+    deep = _KEPT_A_LAYER_BYTES * layers // instance // 4 * 4
+    return min(size, each, max(_power_of_two(_KEPT_IN_ALL_BYTES // instance), deep))
 
 
 def _power_of_two(at_most: int) -> int:
