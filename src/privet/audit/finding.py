@@ -49,7 +49,7 @@ class Finding:
     method: str
     parametric: bool
     seconds: float
-    threat: str = "knows both neighbours, sees what is released"
+    threat: str = "knows both neighbours and sees what is released"
 
     @property
     def verdict(self) -> Verdict:

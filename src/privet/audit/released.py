@@ -44,7 +44,7 @@ CONTROL = 8
 """Runs a side without noise: they are told apart at once, or never."""
 FREE = 10
 """So many times more runs where no law is known."""
-THREAT = "knows both neighbours, sees everything that is released"
+THREAT = "knows both neighbours and sees everything that is released"
 
 
 def watch(run: Run, *, inside: bool, seed: int, last: int | None, sampled: bool) -> Seen:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from privet.ledger import Ledger
 
 Entries = Sequence[Mapping[str, Any]]
+WIDE = 120
+"""Columns of a terminal in which a line of the ledger is a row of a table, not two lines."""
 
 
 @final
@@ -88,10 +90,8 @@ def _shared(texts: list[str]) -> str:
 
 def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | None = None) -> None:
     """The budget as a bar, the last lines as a table; with `run` that run's charges one by one."""
-    from rich import box
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console(highlight=False)
     spent, cap = float(exported["spent"]["epsilon"]), ledger.cap_epsilon
@@ -114,34 +114,45 @@ def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | N
     entries = [e for e in exported["entries"] if run is None or e.get("run") == run]
     every = lines(entries, unfolded=run is not None)
     shown = every[len(every) - min(last, len(every)) :]
-    if shown:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("#", justify="right")
-        with_runs = run is None and any(line.run for line in shown)
-        why = any(line.purpose for line in shown)
-        optional = (*(("run",) if with_runs else ()), *(("purpose",) if why else ()))
-        for name in ("what", *optional, "loss"):
-            table.add_column(name, overflow="fold")
-        table.add_column("spent", justify="right")
-        table.add_column("who", overflow="fold")
-        table.add_column("when (UTC)", no_wrap=True)
-        for line in shown:
-            table.add_row(
-                line.numbers,
-                escape(line.what),
-                *((escape(line.run),) if with_runs else ()),
-                *((escape(line.purpose),) if why else ()),
-                escape(line.loss),
-                f"{line.spent:.4g}",
-                escape(line.who),
-                line.when,
-            )
-        console.print(table)
+    if shown and console.width >= WIDE:
+        console.print(_table(shown))
+    for line in shown if console.width < WIDE else ():
+        told = filter(None, (line.run, line.loss, f"by {line.who}"))
+        why = f", for {line.purpose}" if line.purpose else ""
+        first = f"{line.numbers:>7}  {line.when} UTC  spent {line.spent:<6.4g}  {line.what}{why}"
+        console.print(escape(first), soft_wrap=True)
+        console.print(escape(f"{'':>7}  {', '.join(told)}"), style="dim", soft_wrap=True)
     if len(shown) < len(every):
         console.print(f"{len(every) - len(shown)} earlier lines not shown")
     if any(line.numbers.count("-") for line in shown):
         console.print("a run is one line; `privet ledger show FILE --run NAME` unfolds it")
     console.print(f"head {exported['head']}", soft_wrap=True)
+
+
+def _table(shown: list[Line]) -> Any:
+    """The lines side by side, without the columns that none of them fills."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    columns = {
+        "#": [line.numbers for line in shown],
+        "what": [line.what for line in shown],
+        "run": [line.run for line in shown],
+        "purpose": [line.purpose for line in shown],
+        "loss": [line.loss for line in shown],
+        "spent": [f"{line.spent:.4g}" for line in shown],
+        "who": [line.who for line in shown],
+        "when (UTC)": [line.when for line in shown],
+    }
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    for name in filled:
+        right = name in ("#", "spent")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in zip(*filled.values(), strict=True):
+        table.add_row(*map(escape, row))
+    return table
 
 
 def describe(loss: dict[str, Any]) -> str:

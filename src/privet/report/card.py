@@ -188,7 +188,9 @@ def _headline(record: Facts) -> str:
         of = "" if cap == "inf" else f" of {number(cap)}"
         cells.append((f"ε {number(paid['spent'])}{of}", "spent on these data so far"))
     if accuracy is not None:
-        cells.append((f"{accuracy:.1%}", "right on test records"))
+        balanced = record["measured"].get("balanced_accuracy")
+        alike = "" if balanced is None else f"; {balanced:.1%} with classes alike"
+        cells.append((f"{accuracy:.1%}", f"right on test records{alike}"))
     return '<ul class="facts">' + "".join(
         f"<li><b>{escape(value)}</b>{escape(what)}</li>" for value, what in cells
     ) + "</ul>"  # fmt: skip

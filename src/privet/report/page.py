@@ -131,9 +131,7 @@ def _row(k: int, row: Results) -> str:
     cells.append(f'<td data-value="{row["time_ratio"]:.6f}">{row["time_ratio"]:.1f}×</td>')
     verdict = escape(row["verdict"])
     words = (
-        ""
-        if row["in_words"] is None
-        else (f"<br><span class=small>{escape(row['in_words'])}</span>")
+        "" if row["in_words"] is None else (f"<span class=words>{escape(row['in_words'])}</span>")
     )
     cells.append(f'<td class="{verdict.replace(" ", "-")}">{verdict}{words}</td>')
     return "".join(cells)
