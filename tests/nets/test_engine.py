@@ -644,3 +644,14 @@ def test_no_product_in_float32_is_longer_than_was_proved(
     assert all(terms <= 256 for terms in narrow)
     assert wide or {BLOCK_IMAGES * 36, BLOCK_ROWS} <= set(narrow)
     assert BLOCK_ROWS == BLOCK_PIXELS == 256
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_compiled_model_is_refused_in_one_line(inside):
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    if inside:
+        model[2].compile(backend="eager")
+    else:
+        model = torch.compile(model, backend="eager")
+    with pytest.raises(InvalidArgument, match="before it was compiled"):
+        PerExampleGradients(model)

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from privet.dpsgd import Schedule
+from privet.dpsgd import Schedule, private
 from privet.errors import InvalidArgument
 from privet.nets.per_example.sites import RuleSite
+from privet.noise import seeded
 from tests.methods.dpsgd.helpers import data, losses_of, start
 
 
@@ -136,3 +137,22 @@ def test_columns_by_name(kind, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
     with pytest.raises(InvalidArgument, match="'labels'"):
         batch["labels"]
+
+
+def test_weights_in_half_precision_train():
+    """The sum and its noise stay in float64; only the step itself is rounded to the weights."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 2)).bfloat16()
+    before = [p.detach().clone() for p in model.parameters()]
+    x = torch.randn(40, 10)
+    schedule = Schedule(steps=3, sample_rate=0.5, noise_multiplier=1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with private(
+        model, optimizer, (x, (x[:, 0] > 0).long()), schedule, delta=1e-5, rng=seeded(0)
+    ) as training:
+        for batch in training:
+            logits = model(batch.x.bfloat16()).float()
+            training.step(nn.functional.cross_entropy(logits, batch.y, reduction="none"))
+    assert training.steps_done == 3
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert new.dtype == torch.bfloat16 and not torch.equal(old, new)

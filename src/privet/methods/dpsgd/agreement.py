@@ -142,6 +142,7 @@ def _disagreement(what: str, expected: str) -> InvalidArgument:
         what,
         "as the per-example engine computes it",
         expected,
-        "name the module that differs in through_func=[...], or mend its rule in layers={...} "
+        "name the module that differs in through_func=[...], mend its rule in layers={...}, or "
+        "call the model itself where torch.compile made another of it "
         "(seen on made-up rows, before anything was released)",
     )

@@ -76,6 +76,11 @@ def discover(
     rules: Mapping[type[nn.Module], Rule] | None = None,
 ) -> Plan:
     """Walk the model once and decide how each trainable parameter is handled."""
+    if any(m._compiled_call_impl or "_orig_mod" in m._modules for m in model.modules()):
+        raise InvalidArgument(
+            "model", "compiled by torch.compile", "the model before it was compiled",
+            "compiled code does not see the layers that record per-example gradients",
+        )  # fmt: skip
     _check_names(model, through_func)
     modules = tuple(_walk("", model, through_func, rules or {}, set()))
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -69,7 +69,8 @@ def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
     """out = total / divisor, rounded to the precision of `out` once more; returns `out`."""
     if not on_host(total):
         return device.divided_into(total, divisor, out)
-    if total.is_contiguous() and out.is_contiguous():
+    narrow = out.dtype in (torch.float16, torch.bfloat16)  # numpy does not know all of them
+    if total.is_contiguous() and out.is_contiguous() and not narrow:
         _divide(total.view(-1).numpy(), divisor, out.view(-1).numpy())
         return out
     return out.copy_(total / divisor)
