@@ -12,7 +12,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from privet import data
 from privet.audit import membership
 from privet.report import plots
-from privet.report.membership import roc
 
 digits = data.load("digits")
 draw = np.random.default_rng(0)
@@ -45,4 +44,4 @@ by_label = membership.evaluate(
 )
 for name, part in by_label.by_group.items():
     print(f"RMIA, {name}: AUC {part.auc}")
-print(plots.save(roc(findings), "membership-roc.png"))
+print(plots.save(plots.roc(findings), "membership-roc.png"))
