@@ -111,8 +111,7 @@ class Rows:
         """
         if self.kind is not Kind.BOX or len(self.shape) > 1:
             return self.directions()
-        v = self.cube().astype(np.float64)
-        return squashed(v, chosen.TABLE_LOOSENESS * math.sqrt(v.shape[1])).astype(np.float32)
+        return _into_ball(self.cube(), chosen.TABLE_LOOSENESS)
 
     def squashed(self, looseness: float) -> NDArray[np.float32]:
         """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way
@@ -121,8 +120,7 @@ class Rows:
         self._bounded("ball")
         if self.kind is Kind.BALL:
             return self.flat
-        u = self.flat.astype(np.float64)
-        return squashed(u, looseness * math.sqrt(u.shape[1])).astype(np.float32)
+        return _into_ball(self.flat, looseness)
 
     def _bounded(self, wanted: str) -> None:
         if self.kind is Kind.FREE:
@@ -277,6 +275,12 @@ def squashed(a: Array, radius: float) -> Array:
     """
     squares = row_sums(np.square(a))[:, None]
     return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
+
+
+def _into_ball(flat: NDArray[np.float32], looseness: float) -> NDArray[np.float32]:
+    """Flat rows squashed at the radius looseness sqrt(d)."""
+    radius = looseness * math.sqrt(flat.shape[1])
+    return squashed(flat.astype(np.float64), radius).astype(np.float32)
 
 
 def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:

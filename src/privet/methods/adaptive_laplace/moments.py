@@ -80,25 +80,26 @@ class MomentPlan(Plan):
     @cached_property
     def loss(self) -> losses.PrivacyLoss:
         """The cost of both releases."""
-        return losses.compose([r.loss for r in self._releases], adjacency=self.first.adjacency)
+        return losses.compose([r.loss for r in self.releases], adjacency=self.first.adjacency)
 
     @property
     def theorem(self) -> str:
         kind = self.first.mechanism.theorem
-        return f"{kind}, composed over {len(self._releases)} releases of moments"
+        return f"{kind}, composed over {len(self.releases)} releases of moments"
 
     @property
     def premises(self) -> tuple[Premise, ...]:
         return self.first.premises
 
     @property
-    def _releases(self) -> list[MomentRelease]:
+    def releases(self) -> list[MomentRelease]:
+        """In their order."""
         return [r for r in (self.centre, self.first, self.second) if r is not None]
 
     def summary(self) -> dict[str, Any]:
         return {
-            "releases": len(self._releases),
-            "noise": [r.mechanism.scale for r in self._releases],
+            "releases": len(self.releases),
+            "noise": [r.mechanism.scale for r in self.releases],
             "projected": self.projected,
         }
 
@@ -222,12 +223,13 @@ class OneShotMoments(Method[MomentPlan]):
         first = release_class_means(
             x, y, plan.first, null=null, users=users, rng=rng.child("first")
         )
-        spending.progress("releases", 1, 2)
+        many = len(plan.releases)
+        spending.progress("releases", many if plan.second is None else many - 1, many)
         if plan.second is None:
             found = self.solver.means_only(first)
         else:
             found = self._solved(x, y, null, users, plan, first, rng.child("second"))
-        spending.progress("releases", 2, 2)
+        spending.progress("releases", many, many)
         return replace(found, components=self.components, centre=centre)
 
     def _solved(
