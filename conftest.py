@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # One thread a worker: pytest-xdist already uses every core.
@@ -22,3 +23,15 @@ collect_ignore = [
     "src/privet/methods/dpsgd/lightning.py",
     "src/privet/methods/dpsgd/trainer.py",
 ]
+
+SLOW_DOCTESTS = {
+    "privet.methods.adaptive_laplace.shaped_training.RelevanceShapedTraining",
+    "privet.methods.pate.mean.MeanPATE",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Doctests that train a network cannot say so themselves."""
+    for item in items:
+        if item.name in SLOW_DOCTESTS or item.name.startswith("privet.nets.segmentation."):
+            item.add_marker(pytest.mark.slow)

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_import_contracts() -> None:
     pytest.importorskip("importlinter")
     done = subprocess.run(
@@ -25,6 +26,7 @@ def test_import_contracts() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["privet", "privet.loss", "privet.ledger", "privet.calibrate"])
 def test_accounting_loads_no_torch(module: str) -> None:
     program = f"import sys, {module}; print('torch' in sys.modules)"

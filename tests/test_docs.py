@@ -116,6 +116,7 @@ WITH_CODE = [
 ]
 
 
+@pytest.mark.slow
 # a page may say json.load(open(...)), which leaves closing to Python
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import privet
 
 
@@ -29,6 +31,7 @@ def test_names_can_be_found_by_tab() -> None:
     assert set(shown) == set(privet.__all__)
 
 
+@pytest.mark.slow
 def test_light_names_do_not_wait_for_torch() -> None:
     code = (
         "import sys, privet; privet.Ledger; privet.loss; privet.errors; privet.Guarantee; "

@@ -18,6 +18,7 @@ from privet.audit import (
 ALPHA = 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("guesses", "canaries"), [(20, 20), (100, 1000), (200, 20_000)])
 @pytest.mark.parametrize("rule", [one_run_bound, trade_off_one_run_bound, gaussian_one_run_bound])
 def test_one_run(rule, guesses: int, canaries: int) -> None:
@@ -30,6 +31,7 @@ def test_one_run(rule, guesses: int, canaries: int) -> None:
     assert 0.02 < rate <= ALPHA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.5])
 @pytest.mark.parametrize("bound", [epsilon_bound, gaussian_bound])
 def test_counts_of_one_event(bound, rate: float) -> None:

@@ -58,6 +58,7 @@ def test_power_on_laplace(epsilon):
     assert found.verdict is Verdict.CONSISTENT and not found.parametric
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.2681, 0.9, 1.666])
 def test_power_on_gaussian_with_the_parametric_bound(mu):
     audit = OneShotAudit(trials=100_000, delta=1e-5, bound=gaussian_bound)
@@ -88,6 +89,7 @@ def test_false_alarms_on_null_data(bound):
     assert alarms <= stats.binom.ppf(0.9985, 400, 0.1)
 
 
+@pytest.mark.slow
 def test_bounds_hold_at_the_true_epsilon():
     """A bound above the truth is a false alarm too: Laplace at its worst event, 300 audits."""
     audit = OneShotAudit(trials=2_000, pilot=500, confidence=0.9)

@@ -34,6 +34,7 @@ def test_copies_are_paid_for(gaussian: bool) -> None:
     assert bound <= 1.99  # epsilon of mu = .5 at delta 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("copies", "gaussian"), [(1, False), (1, True), (2, False)])
 def test_level_at_the_truth(copies: int, gaussian: bool) -> None:
     """Normal scores of known mu, 300 audits at 90% (a sound auditor fails with .0015 at most)."""

@@ -18,6 +18,7 @@ from privet.noise import Source, seeded
 NEEDS = {"dp-accounting": "dp_accounting", "prv-accountant": "prv_accountant"}
 
 
+@pytest.mark.slow
 def test_half_of_somebodys_noise_is_seen_by_counting() -> None:
     def half(there: bool, seed: int) -> object:
         return there + 0.5 * seeded(seed).laplace(1)

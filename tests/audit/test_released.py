@@ -47,6 +47,7 @@ def found(run: Run, quiet: Run, *, proved: float, trials: int = 150, delta: floa
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_normal_noise_is_bounded_tightly_and_half_of_it_is_seen() -> None:
     scale = 4.0
     proved = Gaussian(scale=scale).loss(1.0).epsilon(1e-5)
@@ -61,6 +62,7 @@ def test_normal_noise_is_bounded_tightly_and_half_of_it_is_seen() -> None:
     assert twice.verdict is Verdict.FALSIFIED  # a wrong divisor: moved by more than was stated
 
 
+@pytest.mark.slow
 def test_noise_that_two_of_many_releases_share_is_seen() -> None:
     """Many releases need few runs for their width; a pair needs some to be found in."""
 
@@ -100,6 +102,7 @@ def _noted(spoil, *, size: int = 50, twice: bool = False, rate: float = 1.0) -> 
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "twice", "rate", "verdict"),
     [
@@ -122,6 +125,7 @@ def test_noise_that_is_missing_or_shared_is_seen(spoil, twice, rate, verdict) ->
     assert math.isinf(audited.audited) is (verdict is Verdict.FALSIFIED)
 
 
+@pytest.mark.slow
 def test_single_numbers_raise_no_false_alarms() -> None:
     """400 sound sets of 40 runs of 30 numbers: 1% is stated; 15 or more would be 5 sigma."""
     draws = seeded(2).gaussian((400, 40, 30))
@@ -138,6 +142,7 @@ def test_laplace_noise_at_no_delta() -> None:
     assert sound.control > 100.0
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """10,000 sound sets of 40 runs: 1% is stated; more than 1.5% would be a 5-sigma surprise."""
     draws = seeded(1).gaussian((10_000, 40))

@@ -57,6 +57,7 @@ def test_more_right_guesses_never_lower_the_bound(rule) -> None:
         rule(5, 4, 10, delta=0.0, alpha=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_bounds_hold_at_the_true_epsilon(rule) -> None:
     """Normal scores of known mu, 300 audits at 90%: above the truth at most 10% and chance.

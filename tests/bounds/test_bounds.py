@@ -80,6 +80,7 @@ def test_no_row_is_longer_than_the_bound(order: int, row: list[float], bound: fl
     assert sum(x**order for x in exact) <= Fraction(bound) ** order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("magnitude", [1e30, 1.0, 1e-30, 1e-40])
 @pytest.mark.parametrize("d", [1, 10, 10_000])

@@ -76,6 +76,7 @@ def ball(d: int, steps: int) -> np.ndarray:
     return np.unique(np.vstack([inside, border]).round(12), axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (1.0, 0.25), (0.25, 1.0), (0.0, 1.0), (2.0, 1.0)])
 def test_sensitivities_equal_the_exhaustive_maximum(d: int, a: float, b: float) -> None:
@@ -118,6 +119,7 @@ def test_far_below_the_papers_bound() -> None:
         assert shape.add_remove.l2 < 1.5
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(SHAPES, st.lists(RECORD, min_size=1, max_size=9), st.integers(1, 4), st.booleans())
 def test_batches_and_order_do_not_matter(shape, records, size, backwards) -> None:

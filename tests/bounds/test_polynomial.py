@@ -22,6 +22,7 @@ from privet.bounds import (
 from privet.errors import InvalidArgument
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.floats(-30.0, 30.0))
 def test_taylor_error_is_within_its_bound_and_one_sided(z: float) -> None:
@@ -63,6 +64,7 @@ def test_coefficients_give_the_loss_of_the_records(seed: int, radius: float) -> 
     assert -1e-9 <= polynomial.value(w) - true <= n * k * taylor_error(radius) + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.01, 10.0))
 def test_closed_form_descent_and_gradient_agree(seed: int, ridge: float) -> None:

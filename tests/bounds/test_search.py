@@ -118,6 +118,7 @@ def search(total: Total, users: bool, tries: int, seed: int) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_nothing_moves_a_sum_by_more_than_is_paid(name: str) -> None:
     users, total = SUBJECTS[name]

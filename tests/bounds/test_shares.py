@@ -77,6 +77,7 @@ WEIGHT = st.one_of(
 RECORD = st.tuples(ROW, st.integers(0, 3), WEIGHT)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(RECORD, max_size=14), st.integers(0, 3), st.sampled_from([0.01, 0.7, 1.0, 2.5]),

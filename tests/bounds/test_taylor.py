@@ -46,6 +46,7 @@ def test_sensitivities_equal_the_exhaustive_maximum(b: int, d: int) -> None:
 UNIT = st.floats(-0.5, 1.5)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(UNIT, min_size=10, max_size=10), st.lists(UNIT, min_size=10, max_size=10))
 def test_no_pair_of_records_is_further_apart(one: list[float], other: list[float]) -> None:

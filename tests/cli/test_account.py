@@ -196,6 +196,7 @@ def test_map(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (tmp_path / "map.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_it_needs_neither_torch_nor_pictures() -> None:
     program = (
         "import sys\n"

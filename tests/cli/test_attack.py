@@ -43,6 +43,7 @@ def test_keys_and_a_private_run_that_holds(run):
     assert len(found["roc"]["fpr"]) > 10
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_run(run):
     before = sorted(p.name for p in run.iterdir())
     attack(run, "--references", "0")
@@ -79,6 +80,7 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     assert found["members"] == 80 and found["auc_interval"][0] > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace"])
 def test_the_model_that_is_attacked_is_the_one_that_was_released(method, tmp_path):
     """Its test accuracy is the run's own, to the last record."""

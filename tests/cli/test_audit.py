@@ -55,6 +55,7 @@ def test_methods_hold_and_are_seen_without_noise(capsys, method: str) -> None:
     assert found["control"] > found["proved"]
 
 
+@pytest.mark.slow
 def test_text(capsys) -> None:
     code, out, _ = audit(capsys, "adaptive-laplace", "--trials", "100")
     assert code == 0 and out.startswith("adaptive-laplace: all that it releases: ")
@@ -87,6 +88,7 @@ def test_folders_that_are_no_runs(capsys, tmp_path: Path) -> None:
     assert code == 2 and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_run(capsys, tmp_path: Path) -> None:
     """Its method at its own budget; the verdict is on what the run itself states."""
     run = tmp_path / "run"

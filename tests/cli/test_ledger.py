@@ -58,6 +58,7 @@ def test_init_describes_what_it_made(tmp_path: Path) -> None:
     assert made["head"] == Ledger.open(tmp_path / "a.db").head
 
 
+@pytest.mark.slow
 def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     first = run_json("spend", path, "--what", "mean [age]", "--gaussian-mu", 0.3)
     assert first["spent"]["epsilon"] == pytest.approx(Gaussian(mu=0.3).epsilon(1e-5))
@@ -87,6 +88,7 @@ def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text()) == exported
 
 
+@pytest.mark.slow
 def test_a_run_is_one_line_that_can_be_unfolded(path: Path) -> None:
     run("spend", path, "--what", "mean age", "--gaussian-mu", 0.1, "--who", "ada")
     for k in range(3):
@@ -118,6 +120,7 @@ def test_units_and_seeds_are_said(tmp_path: Path) -> None:
     assert any("seed" in p["text"] for p in spent["guarantee"]["premises"])
 
 
+@pytest.mark.slow
 def test_a_backup_comes_back_with_the_noted_head(path: Path, tmp_path: Path) -> None:
     run("spend", path, "--what", "x", "--epsilon", 0.1)
     made = run_json("backup", path, tmp_path / "copy.db")
@@ -140,6 +143,7 @@ def test_over_the_cap_is_an_error_and_writes_nothing(path: Path) -> None:
     assert run_json("verify", path)["count"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -131,6 +131,7 @@ def refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> 
     return err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", [*COMMON, *OF_TRAINING])
 @pytest.mark.parametrize("method", ONE_QUICK)
 def test_training(

@@ -55,6 +55,7 @@ def train(method: str, *more: str) -> int:
     return run("train", method, *options, *asked, *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_train_leaves_a_whole_folder(
     method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
@@ -76,6 +77,7 @@ def test_train_leaves_a_whole_folder(
     assert not list((clinic / "run").glob("*.part"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace", "autoencoder", "pate"])
 def test_predict_without_the_training_file(
     method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
@@ -89,6 +91,7 @@ def test_predict_without_the_training_file(
     assert float(rows[0]["ill"]) + float(rows[0]["well"]) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

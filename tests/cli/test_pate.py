@@ -77,6 +77,7 @@ def aggregate(folder, out, *more, files=None, code=0):
                "--seed", 5, *more, code=code)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_repeatable_noise_is_stated_as_an_experiment(place, tmp_path):
     aggregate(place, tmp_path / "labels.safetensors")
     premises = Labels.read(tmp_path / "labels.safetensors").guarantee.premises
@@ -336,6 +337,7 @@ def test_a_student_is_a_run_with_its_card_and_its_ledger(place, tmp_path):
     assert "a folder without a run" in again
 
 
+@pytest.mark.slow
 def test_volumes_get_convolutions(tmp_path):
     """A flat student of 24^3 voxels and 3 classes would have 573 million weights, 2.3 GB."""
     made = spheres(9, seed=0, grid=(24, 24, 24))
@@ -387,6 +389,7 @@ def test_a_ledger_for_shards_by_that_word(tmp_path):
     assert wrong.exit_code == 2 and "shard" in wrong.output
 
 
+@pytest.mark.slow
 def test_folders_of_nifti_files(tmp_path):
     """Two channels, as the Decathlon lays them out; what comes back is a map for every volume."""
     nibabel = pytest.importorskip("nibabel")

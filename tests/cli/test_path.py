@@ -60,6 +60,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TRAIN = ("--data", "patients.csv", "--epsilon", "4", "--seed", "0")
 
 
+@pytest.mark.slow
 def test_metrics_say_what_accuracy_hides(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (*TRAIN, "--label", "outcome", "--bounds", "classes.json", "--out")
     _, err = run(capsys, "train", "dpsgd", *words, "plain", "--json")
@@ -160,6 +161,7 @@ def test_arrays_with_the_names_of_medmnist() -> None:
         )
 
 
+@pytest.mark.slow
 def test_features_tell_how_far_they_are_and_change_nothing() -> None:
     from privet.nets.features import pictures
     from privet.nets.features.base import Watched
@@ -188,6 +190,7 @@ def test_small_work_takes_one_thread() -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_an_interrupt_by_hand_says_how_to_go_on(
     clinic: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ def test_an_interrupt_by_hand_says_how_to_go_on(
         np.testing.assert_array_equal(array, load_file(other)[name])
 
 
+@pytest.mark.slow
 def test_a_table_takes_little_more_memory_than_its_numbers(tmp_path: Path) -> None:
     """Thirteen times the file before, as text cells; now below three times what is kept."""
     import tracemalloc

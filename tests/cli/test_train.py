@@ -94,6 +94,7 @@ def test_secure_resume_pays_again_and_keeps_the_promise(tmp_path, monkeypatch):
     assert again["stopped_early"] and again["guarantee"]["epsilon"] <= 2.0
 
 
+@pytest.mark.slow
 def test_a_resumed_run_stops_at_the_budget_asked_for(tmp_path, monkeypatch):
     """Also where the ledger would have more: it paid again for what was lost, and ends earlier."""
     path = tmp_path / "budget.ledger"

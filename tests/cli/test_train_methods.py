@@ -36,6 +36,7 @@ def test_adaptive_laplace_leaves_a_folder(tmp_path: Path, capsys) -> None:
     assert "without a run" in run(capsys, "adaptive-laplace", *usual)["error"]
 
 
+@pytest.mark.slow
 def test_pure_epsilon_and_a_shared_ledger(tmp_path: Path, capsys) -> None:
     path = tmp_path / "budget"
     Ledger.create(path, cap_epsilon=1.0, cap_delta=0.0)
@@ -76,6 +77,7 @@ def test_pate_and_repeatability(tmp_path: Path, capsys) -> None:
     assert second["test_accuracy"] == first["test_accuracy"]
 
 
+@pytest.mark.slow
 def test_residual(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     usual = ["--data", "blobs", "--epsilon", 60, "--seed", 0, "--epochs", 3]

@@ -35,6 +35,7 @@ ROW = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load("blobs").subset(400)
     settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"]}
@@ -67,6 +68,7 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         compare(data, tmp_path, **settings, jobs=1)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_died_is_charged_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_views_are_public_maps_of_a_record_by_itself(
     assert len(whole.public(View.COLUMNS)) + len(whole.test(View.COLUMNS)[1]) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "name"), [
     ("blobs", "adaptive-laplace"), ("blobs", "adaptive-laplace-network"),
     ("pictures", "adaptive-laplace-network"),
@@ -293,6 +296,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     assert finished == 7 and interrupted <= 20  # a kill costs at most the cell that it met
 
 
+@pytest.mark.slow
 def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Path) -> None:
     """Logistic regression is the same with every seed: so is the interval of its accuracy."""
     settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["not private"], "jobs": 1}

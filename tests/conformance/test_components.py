@@ -14,6 +14,7 @@ from tests.conformance.subjects import SUBJECTS
 BY_NAME = {s.name: s for s in SUBJECTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 def test_conforms(subject: conformance.Subject) -> None:
     """False alarms with a fresh seed: at most 1e-6 a statistical check."""
@@ -27,6 +28,7 @@ def _param(mutant: Mutant) -> Any:
     return pytest.param(mutant, marks=marks, id=mutant.bug)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [_param(m) for m in MUTANTS])
 def test_the_bug_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.plant(monkeypatch)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 every_method = pytest.mark.parametrize("case", METHODS, ids=lambda case: case.name)
 
 
+@pytest.mark.slow
 @every_method
 def test_conforms(case):
     """Twenty trainings each: promise, ledger, secrecy, bad rows and budgets."""

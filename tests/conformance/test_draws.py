@@ -112,6 +112,7 @@ def test_a_coordinate_without_noise_is_seen(where: int, monkeypatch: pytest.Monk
     assert found == f"coordinate {where % 2000}: standard deviation 0 of the stated one"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", METHODS, ids=lambda case: case.name)
 def test_every_release_of_a_method_has_its_noise(case: Any) -> None:
     """All that twenty trainings release, coordinate by coordinate; false alarms: 2e-6."""
@@ -119,6 +120,7 @@ def test_every_release_of_a_method_has_its_noise(case: Any) -> None:
     assert found is None
 
 
+@pytest.mark.slow
 def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 19 in whole trainings, and its cousin in the mechanism of one-shot moments."""
     dpsgd, moments = BY_NAME["dpsgd"], BY_NAME["adaptive_laplace"]

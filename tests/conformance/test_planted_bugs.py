@@ -23,6 +23,7 @@ def false_alarm(check: Check) -> bool:
         return notices(check, patch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.bug)
 def test_the_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """And only the bug: the check passes on the library as it is."""

@@ -25,6 +25,7 @@ METHODS = method_names()
 CLASSIFIERS = [name for name in METHODS if method_type(name).files is None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("name", METHODS)
 def test_whatever_the_records_are(name: str, declared: bool) -> None:
@@ -33,6 +34,7 @@ def test_whatever_the_records_are(name: str, declared: bool) -> None:
     assert conforming.problems(method, facts) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in METHODS if method_type(n).grouped])
 def test_whoever_the_users_are(name: str) -> None:
     method = method_type(name).small()
@@ -62,6 +64,7 @@ OTHERWISE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "delta"), OTHERWISE)
 def test_with_other_settings(method: Any, delta: float) -> None:
     """Pure noise, replaced records, samples, noise that is drawn anew."""
@@ -93,6 +96,7 @@ def classifier(name: str) -> privet.PrivateClassifier:
     return privet.PrivateClassifier(kind(**settings), **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_nothing_stays_but_the_releases(name: str, tmp_path: Path) -> None:
     x, y, other, labels = people()
@@ -103,6 +107,7 @@ def test_nothing_stays_but_the_releases(name: str, tmp_path: Path) -> None:
 SAMPLED = (NetworkDPSGD(steps=3, sample_rate=0.5), LinearDPSGD(steps=3, sample_rate=0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", SAMPLED, ids=lambda m: m.name)
 def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
     """The smallest data sets are not sampled by rule."""
@@ -110,6 +115,7 @@ def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
     assert conforming.draw_problems(method, plan, conforming.strangers(plan)[1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_unseeded_fits_have_noise_of_their_own(name: str) -> None:
     x, y, *_ = people()

@@ -52,6 +52,7 @@ def test_without_bounds_nobody_fits(name: str) -> None:
         fit(name, *rows(), bounds=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_one_class_only_is_refused_unless_two_are_declared(name: str) -> None:
     x, _ = rows()
@@ -67,6 +68,7 @@ def test_labels_that_are_no_class_at_all(name: str) -> None:
         fit(name, x, y, classes=["left", "right"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_bad_record_counts_for_nothing_and_its_owner_is_told(name: str) -> None:
     """A bad row, a label outside and a null record are one and the same to every method."""
@@ -82,6 +84,7 @@ def test_a_bad_record_counts_for_nothing_and_its_owner_is_told(name: str) -> Non
     assert first.guarantee_ == second.guarantee_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_class_that_does_not_occur_and_few_records(name: str) -> None:
     x, y = rows()
@@ -94,6 +97,7 @@ def test_a_class_that_does_not_occur_and_few_records(name: str) -> None:
 # What is promised is what was run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_premises_match_the_run(name: str) -> None:
     x, y = rows()
@@ -113,6 +117,7 @@ def test_premises_match_the_run(name: str) -> None:
         assert about["number of records"].backing is Backing.ENFORCED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_charged_is_what_is_planned(name: str) -> None:
     method = method_type(name).small()
@@ -120,6 +125,7 @@ def test_what_is_charged_is_what_is_planned(name: str) -> None:
     assert replay.charge_problems(method, plan, method.neighbours(plan).present) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_nothing_but_the_releases_tells_neighbours_apart(name: str) -> None:
     method = method_type(name).small()
@@ -128,6 +134,7 @@ def test_nothing_but_the_releases_tells_neighbours_apart(name: str) -> None:
         assert replay.replay(method, plan, method.neighbours(plan), seed=seed).problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_noise_in_every_coordinate_and_drawn_once(name: str) -> None:
     """False alarms: 1e-6 for each method; seeds are fixed."""
@@ -141,6 +148,7 @@ def test_noise_in_every_coordinate_and_drawn_once(name: str) -> None:
 # Saved and loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_loaded_run_answers_bit_for_bit(name: str, tmp_path: Path) -> None:
     x, y = rows()

@@ -47,6 +47,7 @@ def test_from_python(installed: Path, tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(digits.x_test), clf.predict_proba(digits.x_test))
 
 
+@pytest.mark.slow
 def test_conforms_and_is_audited(installed: Path) -> None:
     """False alarm of the noise check 1e-6; of the audit's bound 5%, with a fixed seed."""
     method = method_type("nearest-mean").small()
@@ -62,6 +63,7 @@ def test_conforms_and_is_audited(installed: Path) -> None:
     assert found.verdict.value == "consistent" and found.control > found.proved
 
 
+@pytest.mark.slow
 def test_from_the_command_line(
     installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_dict_of_columns_is_a_table():
         clf.predict({"age": columns["age"]})
 
 
+@pytest.mark.slow
 def test_missing_cells_count_as_declared(tmp_path):
     """Without `fill` a third of the records is lost, and it warns; with it none is."""
     columns, y = table()

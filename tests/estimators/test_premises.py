@@ -56,6 +56,7 @@ def test_inside_a_search_and_as_a_step_of_its_own() -> None:
         pipe.fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("around", "inside"),
     [

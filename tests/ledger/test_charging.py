@@ -207,6 +207,7 @@ def test_copies_are_the_same_budget(tmp_path: Path) -> None:
     assert len(on_disk) == 1
 
 
+@pytest.mark.slow
 def test_threads_share_one_ledger(ledger: Ledger) -> None:
     done: list[int] = []
 
@@ -234,6 +235,7 @@ SAMPLED = st.sampled_from([0.5, 2.0]).map(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(LOSSES, max_size=5))
 def test_the_total_is_the_composition_of_the_entries(charged: list[PrivacyLoss]) -> None:

@@ -53,6 +53,7 @@ def other_application(path: Path) -> None:
     edit(path, "PRAGMA application_id=1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "kind", "message"),
     [
@@ -121,6 +122,7 @@ def test_a_locked_file_says_so(path: Path) -> None:
     ledger.charge(Gaussian(mu=0.1), what="x")
 
 
+@pytest.mark.slow
 def test_a_short_lock_is_waited_for(path: Path) -> None:
     holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
@@ -171,6 +173,7 @@ def _as_nobody(path: Path) -> str:
 UNLOCK = ("DROP TRIGGER entries_stay", "DROP TRIGGER entries_remain", "DROP TRIGGER terms_stay")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "entry"),
     [

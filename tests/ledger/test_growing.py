@@ -56,6 +56,7 @@ def true_epsilon(mu: float, e: float, times: int, delta: float) -> float:
     return float(brentq(excess, 0.0, 100.0, xtol=1e-12)) if excess(0.0) > 0 else 0.0
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     mu=st.floats(0.02, 1.5),
@@ -89,6 +90,7 @@ LOSSES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.lists(LOSSES, min_size=1, max_size=8))
 def test_it_agrees_with_one_composition_of_all(losses: list[PrivacyLoss]) -> None:
@@ -101,6 +103,7 @@ def test_it_agrees_with_one_composition_of_all(losses: list[PrivacyLoss]) -> Non
         assert account.epsilon <= 1.1 * exact + 0.05
 
 
+@pytest.mark.slow
 def test_one_direction_that_nothing_is_known_of_is_not_hidden_by_the_other() -> None:
     """A part whose moments explode at the order of the line, in one direction only."""
     account = growing(*[Gaussian(mu=0.005)] * 300, *[Pure(epsilon_each=0.005)] * 300, cap=20.0)
@@ -161,6 +164,7 @@ def test_at_the_cap_nothing_that_fits_is_refused_and_nothing_else_admitted() -> 
     assert ledger.verify().spent <= cap
 
 
+@pytest.mark.slow
 def test_a_ledger_opened_again_goes_on_where_it_was(tmp_path) -> None:
     first = Ledger.create(tmp_path / "l", cap_epsilon=3.0, cap_delta=DELTA)
     losses = [Pure(epsilon_each=0.01 + i / 1000) for i in range(40)]
@@ -174,6 +178,7 @@ def test_a_ledger_opened_again_goes_on_where_it_was(tmp_path) -> None:
     assert first.spent() == again.spent()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_refused_leaves_no_trace() -> None:
     losses = [Gaussian(mu=0.02), Pure(epsilon_each=0.02)] * 20
     account = growing(*losses, cap=2.0)
@@ -245,6 +250,7 @@ def test_sums_count_equal_releases_and_keep_the_rest_apart() -> None:
     assert sums.kinds == {Gaussian, Pure, SampledGaussian}
 
 
+@pytest.mark.slow
 def test_a_replay_part_by_part_is_a_bound_too() -> None:
     losses = [
         SampledGaussian(sample_rate=0.01 + i / 1e4, noise_multiplier=1.0 + i / 100, steps=40)

@@ -48,6 +48,7 @@ def test_a_second_name_that_appears_during_a_charge_stops_it(path: Path) -> None
     assert Ledger.open(path).verify().count == 1
 
 
+@pytest.mark.slow
 def test_two_spenders_under_two_names_share_one_cap(path: Path, monkeypatch) -> None:
     """Even if the check of names is passed (a bind mount elsewhere), the lock keeps them apart."""
     monkeypatch.setattr(_lock, "_refuse_other_names", lambda *_: None)
@@ -109,6 +110,7 @@ def test_reading_the_file_in_the_charging_process_loses_nothing(tmp_path: Path) 
     assert ledger.verify().count == len(returned) == 120
 
 
+@pytest.mark.slow
 def test_a_file_mounted_by_itself_is_refused(path: Path, tmp_path: Path) -> None:
     """As containers do it: one inode, one link, two names."""
     other = tmp_path / "mounted"
@@ -211,6 +213,7 @@ def test_a_backup_is_read_and_verified_but_never_charged(path: Path, tmp_path: P
         ledger.backup(copy)
 
 
+@pytest.mark.slow
 def test_a_backup_older_than_the_noted_head_is_not_restored(path: Path, tmp_path: Path) -> None:
     ledger = Ledger.open(path)
     old, new = tmp_path / "old.ledger", tmp_path / "new.ledger"

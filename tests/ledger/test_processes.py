@@ -194,6 +194,7 @@ def test_eight_processes_spend_exactly_what_the_cap_allows(
     assert ledger.verify().spent <= cap
 
 
+@pytest.mark.slow
 def test_a_forked_child_may_use_the_same_file(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "l.db", cap_epsilon=10.0, cap_delta=1e-5)
     ledger.charge(Gaussian(mu=0.1), what="before the fork")

@@ -35,6 +35,7 @@ def delta_at_a_chosen_moment(epsilons: np.ndarray, variances: np.ndarray, runs: 
     return float(gain.mean())
 
 
+@pytest.mark.slow
 def test_the_total_read_at_a_chosen_moment_is_no_guarantee_and_the_odometer_is() -> None:
     """Stopping when the realised loss passes what is spent: delta 0.011 where 0.001 was stated."""
     variances = np.geomspace(1e-2, 1e2, 30)

@@ -31,6 +31,7 @@ def test_the_cell_that_was_below_the_truth() -> None:
         assert exact(two(q, z)[0], 1.1086330) > delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "z", "epsilon", "was", "true"),
     [
@@ -78,6 +79,7 @@ SLOW: list[tuple[PrivacyLoss, float]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "delta"), SLOW)
 def test_cells_that_took_gigabytes(loss: PrivacyLoss, delta: float) -> None:
     """22 s and 2.1 GB, or no answer at all, before; the memory stands for both."""

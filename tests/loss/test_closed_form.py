@@ -49,6 +49,7 @@ def test_equation_8_as_printed_is_the_reciprocal() -> None:
     assert closed_form_ratio(epsilon, delta) == pytest.approx(1.0 / printed, rel=1e-12)
 
 
+@pytest.mark.slow
 @given(mu=st.floats(1e-4, 50.0), delta=st.floats(1e-12, 0.4))
 def test_without_sampling_it_is_an_upper_bound(mu: float, delta: float) -> None:
     """Its tail has mass delta / 2, and erfcinv(2 delta) already suffices."""

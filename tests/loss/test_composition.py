@@ -167,6 +167,7 @@ def test_replace_one_schedules_are_rounded_towards_less_noise(
     assert exact * (1 - 1e-5) <= binned <= exact * 1.003
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_distinct_steps() -> None:
     """The cosine schedule of the notes: 4.72 at T = 1e5, where the closed form says 3.75."""
     steps = 100_000
@@ -175,6 +176,7 @@ def test_a_hundred_thousand_distinct_steps() -> None:
     assert loss.epsilon(1e-6) == pytest.approx(4.72, abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),
     [(0.01, 1.0, 100, 1e-6), (0.1, 2.0, 500, 1e-9), (0.3, 4.0, 40, 1e-4)],

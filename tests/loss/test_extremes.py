@@ -49,6 +49,7 @@ def test_hardly_any_noise(z: float) -> None:
     assert one.epsilon(1e-5) <= replaced.epsilon(1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize(("q", "delta"), [(1e-12, 1e-300), (1e-6, 1e-60), (0.01, 1e-45)])
 def test_tiny_deltas_still_add_up(q: float, delta: float, adjacency: Adjacency) -> None:
@@ -152,6 +153,7 @@ def test_counts_do_not_wrap_round() -> None:
         Pure(epsilon_each=0.1, times=10**31)
 
 
+@pytest.mark.slow
 def test_lower_bounds_of_binned_schedules_and_of_zcdp() -> None:
     z = np.linspace(1.0, 1.5, 250)
     low, high = SampledGaussian(sample_rate=0.02, noise_multiplier=z).epsilon_bounds(1e-6)
@@ -162,6 +164,7 @@ def test_lower_bounds_of_binned_schedules_and_of_zcdp() -> None:
     assert low < high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SampledGaussian, SampledLaplace])
 @pytest.mark.parametrize(("rate", "steps"), [(0.1, 1), (0.1, 7), (1.0, 2)])
 def test_zero_out_costs_what_add_remove_does(

@@ -20,6 +20,7 @@ def reference(mu: float, epsilon: float) -> mpmath.mpf:
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mu", "epsilon"),
     [
@@ -43,6 +44,7 @@ def test_delta_against_700_digits(mu: float, epsilon: float) -> None:
     assert log_delta(mu, epsilon) == pytest.approx(exact, rel=1e-10, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e6])
 @pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-12, 1e-5, 1e-2, 0.5])
 def test_both_directions_are_inverse_and_safe(epsilon: float, delta: float) -> None:

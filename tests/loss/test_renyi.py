@@ -76,6 +76,7 @@ def test_unequal_steps_that_are_equal_are_the_equal_ones() -> None:
     assert renyi_epsilon(many, 1e-6) == pytest.approx(renyi_epsilon(one, 1e-6), rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     q=st.floats(1e-3, 1.0),

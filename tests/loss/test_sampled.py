@@ -135,6 +135,7 @@ def test_equal_steps_may_be_written_in_any_way() -> None:
     assert from_dict(added.to_dict()).epsilon(1e-6) == added.epsilon(1e-6)
 
 
+@pytest.mark.slow
 @given(st.floats(0.001, 1.0), st.floats(0.6, 8.0), st.integers(2, 2000), st.floats(1e-9, 1e-3))
 @settings(max_examples=15, deadline=None)
 def test_monotone_in_everything(q: float, z: float, steps: int, delta: float) -> None:

@@ -23,6 +23,7 @@ def total(n: int = 4000, seed: int = 0) -> MomentSum:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", list(Noise))
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_every_noise_meets_its_budget(noise: Noise, adjacency: Adjacency) -> None:

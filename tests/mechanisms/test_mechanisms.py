@@ -149,6 +149,7 @@ def test_calibration_to_a_value() -> None:
     assert two.scale == pytest.approx(3.7306, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-3)])
 def test_discrete_calibration(epsilon: float, delta: float) -> None:
     votes = categories([0, 1], 5).histogram()

@@ -36,6 +36,7 @@ def test_answers_have_the_stated_law() -> None:
         assert stats.chisquare(np.bincount(answers, minlength=4), p * 60_000).pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased_with_the_stated_variance() -> None:
     true = np.array([50, 30, 20])
     labels = categories(np.repeat(np.arange(3), true), 3)

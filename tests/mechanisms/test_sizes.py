@@ -44,6 +44,7 @@ def test_a_loss_is_right_or_refused(kind: type) -> None:
             assert Fraction(loss.epsilon(0.0)) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Laplace, Gaussian, KNorm, DiscreteLaplace, DiscreteGaussian])
 def test_a_budget_is_met_or_refused(kind: type) -> None:
     gaussian = "Gauss" in kind.__name__  # whose curves take longer to invert

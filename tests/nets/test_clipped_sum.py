@@ -32,6 +32,7 @@ def losses(model: nn.Module, x: Tensor) -> Tensor:
     return model(x).square().mean(1)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_behind", [1.0, math.nan, math.inf])
 @pytest.mark.parametrize("with_all", [True, False])
 @pytest.mark.parametrize("micro_batch", [3, 8])

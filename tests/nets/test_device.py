@@ -96,6 +96,7 @@ def trained(model, data, **kw):
     return training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", ["flat", "layers"])
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_model_as_on_the_host(name, clipping, monkeypatch):

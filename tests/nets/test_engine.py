@@ -92,6 +92,7 @@ def networks(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
     return nn.Sequential(*layers), shape
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, derandomize=True, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -128,6 +129,7 @@ def test_random_networks(network: tuple[nn.Module, tuple[int, ...]], data: st.Da
 # --- soundness ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["loop", "grouped", "rowwise", "unfolded", "gram", "outer"])
 def test_contribution_never_exceeds_the_bound(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A single clipped example, whatever the kernel and scale, has norm at most C in float64."""
@@ -161,6 +163,7 @@ def test_cancelling_layers_get_their_exact_norm() -> None:
     assert relative_error(found, exact) <= 3 * relative_error(expected, exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1.0, 1e15, 1e19, 1e20, 1e21, 1e30])
 @pytest.mark.parametrize("outputs", [2, 7])
 def test_weights_too_small_for_float32_do_not_let_more_through(size: float, outputs: int) -> None:
@@ -585,6 +588,7 @@ def test_how_much_a_gradient_depends_on_its_company() -> None:
     assert company_difference(plain, mixed, images(17)) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 127, 128, 129, 300])
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
@@ -646,6 +650,7 @@ def test_no_product_in_float32_is_longer_than_was_proved(
     assert BLOCK_ROWS == BLOCK_PIXELS == 256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_compiled_model_is_refused_in_one_line(inside):
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))

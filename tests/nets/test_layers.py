@@ -160,6 +160,7 @@ def clippings(norm: float) -> list[FlatClipping | PerLayerClipping | AutomaticCl
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_loop(case: str, dtype: torch.dtype) -> None:
@@ -178,6 +179,7 @@ def test_equals_loop(case: str, dtype: torch.dtype) -> None:
         assert all(p.requires_grad and p.grad is None for p in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["first", "last"])
 @pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("conv", "trans", "linear"))])
 def test_every_kernel(case: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,7 @@ def _noises(net, x):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("depth", [8, 20])
 def test_additive_noise_has_its_law_at_every_block(training, depth):

@@ -18,6 +18,7 @@ SMALL = Recipe(steps=60, patch=(16, 16, 16), learning_rate=1e-2)
 
 
 pytestmark = [
+    pytest.mark.slow,  # importing MONAI takes seconds
     pytest.mark.skipif(find_spec("monai") is None, reason="needs the extra `segmentation`"),
     pytest.mark.usefixtures("one_thread"),
 ]
@@ -123,7 +124,6 @@ def test_turning_by_a_right_angle_is_a_transposition():
     torch.testing.assert_close(back, box, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.slow
 def test_a_segmenter_learns_spheres_and_repeats_itself():
     made = spheres(8, seed=0)
     learn = Segmenter(classes=3, channels=(8, 16), recipe=SMALL)

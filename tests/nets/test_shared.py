@@ -118,6 +118,7 @@ def losses(model, ids):
     return model(ids).square().sum(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("name", MODELS)
 def test_equal_to_the_loop_over_examples(name, views):

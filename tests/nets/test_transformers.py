@@ -11,6 +11,8 @@ from privet.nets.per_example.discover import discover
 from privet.nets.per_example.sites import LinearSite
 from privet.noise import seeded
 
+pytestmark = pytest.mark.slow  # importing transformers takes seconds
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _imported():

@@ -25,6 +25,7 @@ def lengths(out):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @settings(max_examples=150, deadline=None)
 @given(
@@ -41,6 +42,7 @@ def test_never_longer_than_one(dtype, o):
     assert max(lengths(out)) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("size", [2, 17, 257, 4097])
 def test_saturated_radius_still_inside(dtype, size):

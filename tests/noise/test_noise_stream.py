@@ -53,6 +53,7 @@ def test_a_seed_means_the_same_bits_for_ever() -> None:
     assert [hex(w) for w in seeded(0).child("step", 1).uint64(2)] == PINNED_CHILD
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process() -> None:
     code = "from privet.noise import seeded; print(seeded(5).child('a').gaussian(3).tolist())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -66,6 +67,7 @@ def test_pieces_of_any_size_are_one_stream_of_whole_blocks() -> None:
     assert np.array_equal(whole, parts)
 
 
+@pytest.mark.slow
 @given(PARTS, PARTS)
 def test_different_labels_different_keys(a: list[str | int], b: list[str | int]) -> None:
     same = [(type(x), x) for x in a] == [(type(x), x) for x in b]

@@ -45,12 +45,14 @@ def by_the_book(stream: Stream, n: int, scale: float) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", SIZES)
 def test_the_same_bits_by_the_book(n: int) -> None:
     x = gaussian_(torch.empty(n, dtype=torch.float64), 2.5, seeded(3))
     assert np.array_equal(x.numpy(), by_the_book(seeded(3).stream, n, 2.5))
 
 
+@pytest.mark.slow
 def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privet.noise.tensor.CHUNK", BLOCK)
     n = BLOCK + 3
@@ -148,6 +150,7 @@ def test_bad_tensors(tensor: torch.Tensor) -> None:
             act(tensor, 1.0, seeded(0))
 
 
+@pytest.mark.slow
 def test_the_rest_does_not_import_torch() -> None:
     code = (
         "import sys, privet.noise, privet.bounds, privet.mechanisms;"

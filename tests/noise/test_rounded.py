@@ -65,6 +65,7 @@ def test_the_layers_cover_the_curve(curve: Curve) -> None:
             assert abs(float(widths[i] / 2**53 / mp.mpf(stack.widths[i]) - 1)) <= 2.0**-52
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 def test_the_error_of_heights_is_far_below_the_doubt(curve: Curve) -> None:
     """All of it: the cell of a place, its float64 product, the curve and the uniform height."""
@@ -87,6 +88,7 @@ def test_the_error_of_heights_is_far_below_the_doubt(curve: Curve) -> None:
             assert max(abs(least - seen[i]), abs(most - seen[i])) < rounded.DOUBT / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_a_cell_that_arrays_name_is_that_of_every_continuation(
@@ -159,6 +161,7 @@ def test_a_height_on_the_curve_is_settled_by_further_digits() -> None:
     assert len(calls) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 def test_the_tail_has_its_law(curve: Curve) -> None:
     """2,000 attempts: the share that is kept is that of the areas, and the law is the curve's."""
@@ -185,6 +188,7 @@ def test_beyond_the_end_the_tail_is_drawn() -> None:
     assert abs(int(units[0])) > 6 * 2**20
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**70), st.integers(1, 2**60), st.integers(2, 60))
 @settings(max_examples=200, deadline=None)
 def test_exp_bounds_hold_the_exponential(above: int, below: int, digits: int) -> None:
@@ -196,6 +200,7 @@ def test_exp_bounds_hold_the_exponential(above: int, below: int, digits: int) ->
         assert real(high - low) <= mp.mpf(10) ** -digits
 
 
+@pytest.mark.slow
 def test_lazy_numbers() -> None:
     """Order and cell of numbers that agree in their first digits."""
     first = LazyReal(iter([7, 1, 5]).__next__, digits=3, bits=2)
@@ -228,6 +233,7 @@ def test_laws_in_brief(ratio: Fraction) -> None:
         assert stats.chisquare(*pair).pvalue > ALARM
 
 
+@pytest.mark.slow
 def test_k_norm_in_brief() -> None:
     """Radius, direction, one dimension; and whole vectors again with more digits give the same."""
     stream, ratio = seeded(6).stream, Fraction(2**26)
@@ -267,6 +273,7 @@ def test_k_norm_of_many_agrees_with_its_parts() -> None:
     assert found.tolist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", ["", "AVX512F AVX512CD AVX512_SKX", "AVX512F AVX2 FMA3"])
 def test_the_same_draws_on_every_processor(without: str) -> None:
     code = (

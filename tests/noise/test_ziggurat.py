@@ -59,6 +59,7 @@ def filled(words: list[int], spare: list[int], ratio: float, bulk: Any) -> np.nd
     return out[: len(words)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [2.0**26, 1.99 * 2.0**26, 2.0**27 - 1])
 def test_every_draw_is_the_exact_one(ratio: float) -> None:
     """Random words: 3,000, and 600 outside the part that needs no height."""

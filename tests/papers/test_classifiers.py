@@ -43,6 +43,7 @@ ALL = (PublishedAdLM, PublishedILM, ReleasedAdLM, PublishedDPA, PublishedPATE, P
 UNPROVED = (PublishedAdLM, ReleasedAdLM, PublishedDPA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_a_claim_a_proof_and_the_same_again(kind: type[PublishedClassifier]) -> None:
     x, y = rows()
@@ -93,6 +94,7 @@ def test_a_ledger_is_charged_with_what_is_proved_or_refused(
         made(kind, ledger=small).fit(x, y)
 
 
+@pytest.mark.slow
 def test_without_noise_they_learn() -> None:
     x, y = rows(600)
     told = {"classes": ["low", "high"], "epsilon": 1e9}

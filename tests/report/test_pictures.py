@@ -34,6 +34,7 @@ def collisions(figure):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "noise", "steps"),
     [(0.01, 3.8, 10_000), (1.0, 2.17, 2000), (1.0, 40.0, 100), (0.5, 0.6, 30)],

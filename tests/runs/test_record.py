@@ -51,6 +51,7 @@ def rewrite(path: Path, **changes: Any) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 def test_a_whole_record(saved: tuple[Path, Path]) -> None:
     folder, path = saved
     record, ledger = read_record(folder), Ledger.open(path)
@@ -139,6 +140,7 @@ def test_charges_that_the_record_keeps_silent_about(saved: tuple[Path, Path]) ->
     assert any("does not name" in p for p in verify(folder, ledger=path).problems)
 
 
+@pytest.mark.slow
 def test_the_data_are_told_by_a_key_that_stays_behind(tmp_path: Path) -> None:
     command = ["train", "adaptive-laplace", "--data", "digits", "--epsilon", "4"]
     with pytest.raises(SystemExit) as left:
@@ -153,6 +155,7 @@ def test_the_data_are_told_by_a_key_that_stays_behind(tmp_path: Path) -> None:
     assert digits.fingerprint not in (tmp_path / "run" / "guarantee.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", ["{", '"guarantee": {'])
 def test_one_fact_told_twice(
     saved: tuple[Path, Path], keys: tuple[Path, Path], inside: str
@@ -176,6 +179,7 @@ def test_a_record_that_keeps_silent_about_the_model(saved: tuple[Path, Path]) ->
     assert verify(folder).problems == ("guarantee.json does not say what model.safetensors is",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "value", "told"),
     [
@@ -269,6 +273,7 @@ def test_a_signature_by_somebody_else(
 # Other forms
 
 
+@pytest.mark.slow
 def test_version_1_is_read_and_brought_up_to_date(saved: tuple[Path, Path], capsys: Any) -> None:
     folder, _ = saved
     record = read_record(folder)
@@ -302,6 +307,7 @@ def test_the_registrys_yaml(saved: tuple[Path, Path], tmp_path: Path) -> None:
         entry(read_record(fitted(random_state=0).save(tmp_path / "seeded")))
 
 
+@pytest.mark.slow
 def test_what_no_attacker_exceeds() -> None:
     """The bound lies above the best test of a Gaussian release, and not far."""
     from scipy.stats import norm
@@ -336,6 +342,7 @@ def test_openssl_makes_a_key_that_signs(saved: tuple[Path, Path], tmp_path: Path
     assert sign(read_record(saved[0]), key)["signature"]["algorithm"] == "Ed25519"
 
 
+@pytest.mark.slow
 def test_evidence_is_added_when_asked(tmp_path: Path, keys: tuple[Path, Path], capsys: Any) -> None:
     """Card, page and record tell it, and still belong together; a signature is dropped."""
     folder = str(tmp_path / "run")

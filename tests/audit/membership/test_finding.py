@@ -66,6 +66,7 @@ def misses(shift, n, f, repetitions, seed):
     return area, rate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shift", "n", "f"), [(0.0, 100, 0.05), (0.0, 500, 0.01), (1.5, 500, 0.01)]
 )
@@ -178,6 +179,7 @@ def test_mistakes_are_refused(scores, members, message):
         evaluate([1.0, 2.0], np.array([True, False]), groups=["a"])
 
 
+@pytest.mark.slow
 def test_picture_on_log_axes(tmp_path):
     rng = np.random.default_rng(0)
     findings = [evaluate(*shifted(rng, 2000, d), attack=f"shift {d}") for d in (0.0, 1.0)]

@@ -62,6 +62,7 @@ def test_named_in_the_catalogue(method) -> None:
     assert method.name in method_names() and method_type(method.name) is type(method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
     plan = method.plan(records().facts(epsilon=2.0, delta=1e-5))
@@ -75,6 +76,7 @@ def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
     assert found.claim is None and plan.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 @pytest.mark.parametrize("rng", [seeded(0), secure()], ids=["seeded", "secure"])
 @pytest.mark.parametrize("n_public", [None, 600])
@@ -95,6 +97,7 @@ def test_premises_say_what_was_run_and_each_thing_once(method, rng, n_public) ->
         assert told.adjacency is (Adjacency.ZERO_OUT if counted else Adjacency.ADD_REMOVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_saved_and_loaded_predictions_are_the_same_bits(method, tmp_path) -> None:
     x, y = blobs()
@@ -155,6 +158,7 @@ def check_replay(method, plan, worst) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_charges_come_first_and_noise_is_drawn_once(method) -> None:
     plan = planned(method, records(), epsilon=2.0, delta=1e-5)
@@ -171,6 +175,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", MOMENTS)
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("declared", [True, False])
@@ -189,6 +194,7 @@ def test_moments_on_their_worst_neighbours(method, delta, declared, unit) -> Non
         assert plan.projected or len(parts) == 1 or parts[1] > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", MOMENTS)
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("declared", [True, False])
@@ -233,6 +239,7 @@ def test_a_null_record_answers_like_any_other_locally() -> None:
     assert counts.min() > 90  # 134 each, five standard deviations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("crowd", [False, True])
 def test_the_shape_of_training_comes_from_its_release_alone(declared, crowd) -> None:

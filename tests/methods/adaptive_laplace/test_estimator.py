@@ -22,6 +22,7 @@ from privet.nets.features import RandomProjection
 from privet.noise import seeded
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         AdaptiveLaplaceClassifier(bounds=10.0, random_state=0),

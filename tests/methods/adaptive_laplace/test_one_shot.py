@@ -141,6 +141,7 @@ def fitted(method: OneShotMoments, seed: int = 0) -> LinearModel:
     return released(method, *blobs(), seed).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("exponent", [0.0, 0.25])
 def test_it_learns_and_epochs_are_post_processing(objective: Objective, exponent: float) -> None:

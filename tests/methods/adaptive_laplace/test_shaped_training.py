@@ -82,6 +82,7 @@ def released(method: Method, x, y, *, epsilon: float = 1.0, seed: int = 0, **mor
 # The budget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [None, 0.0, 0.5])
 @pytest.mark.parametrize(("epsilon", "sample_rate"), [(1e-4, 1.0), (0.25, 1.0), (2.0, 0.2)])
 def test_both_parts_fill_the_budget_and_no_more(exponent, epsilon, sample_rate) -> None:
@@ -92,6 +93,7 @@ def test_both_parts_fill_the_budget_and_no_more(exponent, epsilon, sample_rate) 
     assert (plan.relevance is None) == (exponent is None)
 
 
+@pytest.mark.slow
 def test_charged_before_release_and_guaranteed_by_what_was_charged() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))
@@ -135,6 +137,7 @@ def test_the_gradient_of_a_feature_is_multiplied_by_its_shape() -> None:
     assert torch.allclose(outer.network.weight.grad, 2.0 * shape * centred, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
 def test_the_relevant_feature_gets_the_energy_and_the_total_stays(exponent: float) -> None:
     seen: list = []
@@ -194,6 +197,7 @@ def classifier(inner: Method | None = None, **settings) -> PrivateClassifier:
     )
 
 
+@pytest.mark.slow
 def test_the_estimator_trains_a_copy_and_repeats_itself() -> None:
     x, y = one_that_matters()
     started = dense()
@@ -206,6 +210,7 @@ def test_the_estimator_trains_a_copy_and_repeats_itself() -> None:
     assert np.array_equal(again.predict_proba(x), clf.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_on_pictures() -> None:
     """The digits that ship with the package, in the shape (8, 8); 20 steps at a large budget."""
     digits = data.load("digits")

@@ -89,6 +89,7 @@ def test_premises_say_what_was_run_and_each_thing_once(rng, n_public, streamed) 
     assert told.adjacency is (Adjacency.ZERO_OUT if counted else Adjacency.ADD_REMOVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_saved_and_loaded_predictions_are_the_same_bits(method, tmp_path) -> None:
     x, y = blobs()
@@ -120,6 +121,7 @@ def check_replay(method, plan, worst) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("declared", [True, False])
@@ -131,6 +133,7 @@ def test_on_its_worst_neighbours(method, delta, declared, unit) -> None:
         assert parts[0] > 0.98 and parts[-1] > 0.98  # as bad as can be; codes may be shorter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("declared", [True, False])

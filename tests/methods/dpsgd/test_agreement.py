@@ -108,6 +108,7 @@ def test_integers_that_mix_are_found():
         weighed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["columns", "rows", "memory map"])
 def test_columns_by_name(kind, tmp_path):
     x, y = data()

@@ -121,6 +121,7 @@ def test_features_in_front():
     assert clf.fit(x, y).model_.weights.shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_any_module():
     x, y = data()
     torch.manual_seed(0)

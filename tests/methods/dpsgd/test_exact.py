@@ -64,6 +64,7 @@ def contributions(add, outputs, x, y, *, bound, capacity, place):
     return into.detach().view(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["softmax", "squares"])
 @pytest.mark.parametrize("bound", [0.1, 3.7])
 def test_the_sum_is_the_sum_of_what_each_record_gives_alone(kind, bound):

@@ -24,6 +24,7 @@ def facts(epsilon: float, records: int = 1000) -> PublicFacts:
     return PublicFacts(records=records, features=4, outputs=2, epsilon=epsilon, delta=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LinearDPSGD, NetworkDPSGD])
 def test_numbers_fix_the_steps_and_their_price(kind: type[LinearDPSGD | NetworkDPSGD]) -> None:
     method = kind(noise_multiplier=1.5, sample_rate=0.02, steps=40, clipping_bound=0.7)

@@ -10,6 +10,8 @@ from privet.dpsgd import Schedule, private
 from privet.guarantee import Guarantee
 from privet.noise import seeded
 
+pytestmark = pytest.mark.slow  # importing the frameworks takes seconds
+
 WORDS, LENGTH = 20, 5
 SCHEDULE = Schedule(steps=3, sample_rate=0.5, noise_multiplier=1.0)
 

@@ -69,6 +69,7 @@ def with_convolution():
     return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [False, True])
 def test_a_checkpoint_holds_public_facts_and_what_was_released(tmp_path, monkeypatch, images):
     """Same weights, other numbers of records: nothing but weights and optimiser state may differ."""
@@ -91,6 +92,7 @@ def test_a_checkpoint_holds_public_facts_and_what_was_released(tmp_path, monkeyp
     assert all(set(rest) == set() for rest, _ in seen)
 
 
+@pytest.mark.slow
 def test_the_file_has_the_same_size_whatever_the_records(tmp_path):
     sizes = set()
     for n in (31, 60):

@@ -131,6 +131,7 @@ def records() -> Records:
     return Records(rows=held, targets=y.numpy(), outputs=2, n_public=200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [{}, {"sample_rate": 0.2, "steps": 20}, {"centre": 0.0}])
 def test_plan_spends_the_budget(told):
     method = LinearDPSGD(**told)
@@ -150,6 +151,7 @@ def test_refused_before_anything():
     assert len(ledger) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [False, True])
 def test_resume_takes_the_released_mean(tmp_path, secret):
     """Interrupted while it goes on; the mean is charged once, and seeded weights are the same."""

@@ -58,6 +58,7 @@ def test_noise_is_applied():
     assert abs(np.mean([bad(s) for s in range(8)]) - 0.5) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clipping",
     [None, lambda c: PerLayerClipping(bound=c), lambda c: AutomaticClipping(bound=c)],
@@ -94,6 +95,7 @@ def test_replay_on_neighbours(monkeypatch, change, clipping):
         assert max(moved) > 0.5 * bound  # the test can see something
 
 
+@pytest.mark.slow
 def test_micro_batches_change_nothing_but_rounding(monkeypatch):
     sums = []
     for size in (1, 7, 1000):
@@ -180,6 +182,7 @@ def test_no_records_at_all():
     assert training.steps_done == 6
 
 
+@pytest.mark.slow
 def test_guarantee_is_the_samplers():
     schedule = Schedule(steps=6, sample_rate=0.3, noise_multiplier=geometric(2.0, 1.0, 6))
     training = run(schedule=schedule)
@@ -279,6 +282,7 @@ def test_every_release_was_charged_first(monkeypatch):
     assert premises.END_NOT_CHOSEN not in done.guarantee.premises
 
 
+@pytest.mark.slow
 def test_stops_cleanly_at_the_cap():
     schedule = Schedule(steps=40, sample_rate=0.3, noise_multiplier=1.5)
     enough = SampledGaussian(sample_rate=0.3, noise_multiplier=1.5, steps=23).epsilon(1e-5)
@@ -290,6 +294,7 @@ def test_stops_cleanly_at_the_cap():
     assert training.epsilon_spent == pytest.approx(enough, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_no_budget_at_all_releases_nothing():
     ledger = Ledger.in_memory(cap_epsilon=0.01, cap_delta=1e-5)
     model = network()
@@ -299,6 +304,7 @@ def test_no_budget_at_all_releases_nothing():
     assert torch.equal(weights(model), before) and len(ledger) == 0
 
 
+@pytest.mark.slow
 def test_seeded_runs_repeat_and_secure_ones_do_not():
     first, second = (weights(run(seed=9).model) for _ in range(2))
     assert torch.equal(first, second)
@@ -307,6 +313,7 @@ def test_seeded_runs_repeat_and_secure_ones_do_not():
     assert not torch.equal(a, b)
 
 
+@pytest.mark.slow
 def test_adaptive_bound_finds_the_quantile():
     x, y = data(400)
     rule = AdaptiveBound(initial=20.0, quantile=0.5, learning_rate=0.3, count_noise=10.0)
@@ -342,6 +349,7 @@ def test_views_are_averaged_before_clipping(monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_augmentation_is_seeded():
     def jitter(x, generator):
         return x + 0.1 * torch.randn(x.shape, generator=generator)

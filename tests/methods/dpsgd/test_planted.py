@@ -32,6 +32,7 @@ class FirstOf(Processes):
         return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2, 8])
 def test_the_noise_is_that_of_one_process(monkeypatch, world):
     """Noise is added once, for the whole sum: not a share of it for each process."""
@@ -43,6 +44,7 @@ def test_the_noise_is_that_of_one_process(monkeypatch, world):
     assert pytest.approx(spread, rel=5.0 / math.sqrt(2 * noise.numel())) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convolution", [False, True])
 def test_every_coordinate_of_every_step_has_noise_of_its_own(monkeypatch, convolution):
     """A coordinate without noise is released exactly; one missed among all was not noticed."""

@@ -40,6 +40,7 @@ def trained(**kw):
     return training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -58,6 +59,7 @@ def test_a_seeded_run_is_the_same_with_workers(more, tmp_path):
     assert len(readers) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 3])
 def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, tmp_path, monkeypatch):
     """Rows that come next are asked for, by the number they have in the file's own part."""

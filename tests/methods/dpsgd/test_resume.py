@@ -61,6 +61,7 @@ def test_bit_for_bit(tmp_path, make, network_of, at):
     assert again.epsilon_spent == pytest.approx(whole.epsilon_spent, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_channels_last_state(tmp_path):
     def settings():
         torch.manual_seed(0)
@@ -77,6 +78,7 @@ def test_channels_last_state(tmp_path):
     assert torch.equal(weights(whole.model), weights(again.model))
 
 
+@pytest.mark.slow
 def test_adaptive_bound_resumes(tmp_path):
     schedule = Schedule(
         steps=9, sample_rate=0.4, noise_multiplier=2.0, clipping_bound=AdaptiveBound(initial=3.0)
@@ -159,6 +161,7 @@ def test_a_name_cannot_be_used_twice():
         start(schedule=SCHEDULE, ledger=ledger, run="mine", seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "change"),
     [
@@ -190,6 +193,7 @@ def test_damaged_files_are_told(tmp_path):
         start(checkpoints=Checkpoints(folder=tmp_path), schedule=SCHEDULE)
 
 
+@pytest.mark.slow
 def test_nothing_is_pickled_and_nothing_exact_is_stored(tmp_path):
     run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
     raw = (tmp_path / "checkpoint.safetensors").read_bytes()
@@ -202,6 +206,7 @@ def test_nothing_is_pickled_and_nothing_exact_is_stored(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_tied_weights(tmp_path):
     class Tied(nn.Module):
         def __init__(self):

@@ -45,6 +45,7 @@ def moved_and_paid(monkeypatch, neighbours, bias=True, **kw):
     return float((sums[0] - sums[1]).norm()), sensitivity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("micro_batch", [64, 1000, 4096, None])
 @pytest.mark.parametrize("block", [64, 128, 4096])
@@ -143,6 +144,7 @@ def test_premises_say_what_is_assumed_of_company():
     assert told(batch_invariant=True)["company"] is Backing.ENFORCED
 
 
+@pytest.mark.slow
 def test_batch_invariant_gradients_do_not_depend_on_company(monkeypatch):
     """Bit for bit the sum of what each record gives alone; any other way to batch need not be."""
     torch.manual_seed(0)

@@ -34,6 +34,7 @@ def joined(request):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.0, 2.0**-9, 0.013, 0.25, 0.3, 0.5, 0.51, 1.0])
 def test_members_join_by_exact_coins(p):
     """False alarms: 8 in 10,000 seeds. Every place of a word, and a last word that is not full."""

@@ -50,6 +50,7 @@ def test_paper_value_of_the_claim():
     assert closed_form_claim(s.loss(), 1e-5).epsilon == pytest.approx(1.1355, abs=1e-4)
 
 
+@pytest.mark.slow
 @given(
     q=st.floats(0.01, 1.0), c=st.floats(0.1, 10.0), z=st.floats(0.5, 20.0), n=st.integers(10, 10**6)
 )

@@ -105,6 +105,7 @@ def test_who_belongs_to_whom_must_be_told_of_every_row():
         run(np.arange(60), rows_each=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [LinearDPSGD(steps=20), NetworkDPSGD(steps=20, sample_rate=0.5)])
 def test_estimators_protect_users(method):
     rng = np.random.default_rng(0)

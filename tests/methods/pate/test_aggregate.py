@@ -50,6 +50,7 @@ def test_check_values():
     assert stated.standing is Standing.CLAIMED and stated.epsilon == 8.0
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     k=st.integers(1, 300),

@@ -144,6 +144,7 @@ def test_noise_is_of_the_planned_scale_in_every_coordinate(way):
         assert len(np.unique(z)) == len(z)
 
 
+@pytest.mark.slow
 @every_way
 def test_runs_are_loaded_bit_for_bit(way, tmp_path):
     x, y = table(300)
@@ -259,6 +260,7 @@ def test_what_is_wrong_is_told_in_one_line(bad, match):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.slow
 def test_public_inputs_go_through_the_map_of_the_records():
     """In thousands, or in units: the same student."""
     x, y = table(400)
@@ -269,6 +271,7 @@ def test_public_inputs_go_through_the_map_of_the_records():
     assert np.array_equal(other.fit(1024 * x, y).predict_proba(1024 * x), one.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_means_of_probabilities_find_the_rare_class():
     """Teachers of 40 records answer near the shares of the classes: all was the frequent one."""
     rng = np.random.default_rng(0)

@@ -71,6 +71,7 @@ def test_labels_are_better_than_no_answer():
     assert release.guarantee.standing is Standing.PROVED
 
 
+@pytest.mark.slow
 def test_functions_estimators_and_modules_teach():
     shards, public, targets = parts()
     for teacher in (nearest, DecisionTreeRegressor(), as_learner(nearest)):

@@ -59,6 +59,7 @@ def cut(reducer, size):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("public", [30, 100, 300])
 @pytest.mark.parametrize("teachers", [8, 30, 100, 400])
 def test_choice_of_components_is_best_on_held_out_targets(teachers, public):
@@ -138,6 +139,7 @@ def test_shrinking_helps():
     assert shrunk < 0.7 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: type(s).__name__)
 @settings(max_examples=50, deadline=None)
 @given(

@@ -14,6 +14,8 @@ from privet.methods import replay
 from privet.methods.catalogue import method_names, method_type
 from privet.methods.contract import Method
 
+pytestmark = pytest.mark.slow  # importing MONAI takes seconds
+
 
 def test_it_conforms_and_is_no_word_of_a_command() -> None:
     pytest.importorskip("monai")

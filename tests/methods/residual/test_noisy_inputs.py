@@ -48,6 +48,7 @@ def records_of(rows, targets=None, null=None, outputs=3):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", list(Labels))
 @pytest.mark.parametrize("redraw", [False, True])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 50.0])
@@ -69,6 +70,7 @@ def test_the_budget_is_met_and_nearly_spent(labels, redraw, epsilon, declared):
     )
 
 
+@pytest.mark.slow
 def test_the_radius_is_that_of_the_rows_unless_told():
     loose = NoisyInputs()
     assert loose.plan(facts(features=9)).budget.radius == 3.0
@@ -87,6 +89,7 @@ def test_who_is_protected_and_from_whom(declared):
     assert (premises.slots(200) in whole.premises) == declared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(Kind))
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("changes", [{}, {"labels": "public"}, {"redraw": True, "members": 2}])
@@ -213,6 +216,7 @@ def classifier(**changes):
     return ResidualPerturbationClassifier(**{"epsilon": 8.0, **settings, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("n_public", [100, None])
 @pytest.mark.parametrize("labels", list(Labels))
@@ -244,6 +248,7 @@ def test_members_share_one_noisy_copy():
     assert len(three.model_.members) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"members": 2, "gamma": 0.3, "noise_draws": 2}])
 def test_runs_are_loaded_bit_for_bit(changes, tmp_path):
     x, y = clouds()
@@ -254,6 +259,7 @@ def test_runs_are_loaded_bit_for_bit(changes, tmp_path):
     assert run.guarantee == made.guarantee_ and run.config["settings"]["labels"] == "randomised"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flat", [False, True])
 def test_pictures_go_through_a_resnet(flat, tmp_path):
     rng = np.random.default_rng(0)

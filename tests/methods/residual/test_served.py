@@ -100,6 +100,7 @@ def _ask(path, weights, queue):
         queue.put(answered)
 
 
+@pytest.mark.slow
 def test_the_counter_survives_a_restart(tmp_path):
     """Two processes die after two answers each; a third gets what is left, and no more."""
     path = tmp_path / "queries.ledger"

@@ -56,6 +56,7 @@ def extractors(folder: Path) -> dict[str, Features]:
 NAMES = tuple(extractors(Path("/nowhere")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_extractor_is_a_bounded_map_of_single_records(name: str, tmp_path: Path) -> None:
     front = extractors(tmp_path)[name]
@@ -80,6 +81,7 @@ def test_every_extractor_is_a_bounded_map_of_single_records(name: str, tmp_path:
         np.testing.assert_allclose(again.transform(x), rows, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_is_the_same_to_the_last_bit_whoever_else_is_there(name: str, tmp_path: Path) -> None:
     """One record more or less must not move another row: a grid would make a whole step of it."""
@@ -90,6 +92,7 @@ def test_a_row_is_the_same_to_the_last_bit_whoever_else_is_there(name: str, tmp_
         assert np.array_equal(front.transform(x[kept]), rows[kept]), kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_is_the_same_to_the_last_bit_wherever_it_stands(name: str, tmp_path: Path) -> None:
     """Through every place of a block, in front of and behind others."""
@@ -160,6 +163,7 @@ def test_recipes_differ_where_maps_do(tmp_path: Path) -> None:
     assert len(set(recipes)) == len(recipes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "scales", "angles"),
     [((28, 28), 2, 8), ((16, 12), 2, 6), ((32, 32), 3, 4), ((9, 14), 1, 8)],

@@ -40,6 +40,7 @@ def _data(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(n, 1, 6, 6, generator=g), torch.randint(0, 4, (n,), generator=g)
 
 
+@pytest.mark.slow
 @examples(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e6, math.nan, math.inf]), st.booleans())
 def test_sensitivity_by_replay(seed, value, magnitudes):
@@ -79,6 +80,7 @@ def test_nothing_is_drawn_when_the_ledger_refuses():
     assert rng.laplace(3).tolist() == seeded(1).laplace(3).tolist()
 
 
+@pytest.mark.slow
 def test_noise_has_the_promised_scale():
     x, y = _data(10)
     exact = bounded_average_relevance(_net(), x, y, records=10)

@@ -109,6 +109,7 @@ def network(name: str) -> nn.Module:
     return built.double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stabiliser", [0.0, 1e-2, 1.0])
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_nothing_is_lost(name, stabiliser):

@@ -57,6 +57,7 @@ def test_the_expected_time_counts_what_was_chosen(tmp_path, monkeypatch):
     assert told(methods=("sound",)) > 0.0  # it said 0 seconds
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda *_: [])
     settings = replace(TINY, methods=("ILM",))
@@ -93,6 +94,7 @@ def replace_shape(data):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_audit_of_a_record():
     found = audit_record(
         epsilon=1.0, trials=4000, rng=seeded(0), features=100, h0=4, batch_size=400

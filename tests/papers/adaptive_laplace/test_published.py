@@ -130,6 +130,7 @@ def test_without_noise_it_learns():
     assert right.mean() > 0.85
 
 
+@pytest.mark.slow
 def test_the_papers_network_learns_without_noise_at_the_rate_of_the_quick_run():
     """On drawn strokes, where that rate was chosen; it stood at chance for any rate before."""
     drawn = draw_glyphs(glyphs=10, views=60, rng=np.random.default_rng(0))
@@ -367,6 +368,7 @@ def test_the_script_repeats_and_sees_pixels_within_its_clip(adaptive, monkeypatc
     assert hidden[0].min() == 0.0 and hidden[0].max() == 1.0
 
 
+@pytest.mark.slow
 def test_the_scripts_label_noise_is_drawn_once_and_linear_in_the_output_weights():
     x, y = pictures()
     learned = script(epochs=30, learning_rate=1e-2).fit(x, y, epsilon=1e9, rng=seeded(0))
@@ -390,6 +392,7 @@ def test_shared_noise_gives_differences_of_records_away():
     assert np.abs((apart[0] - apart[1]) - (x[0] - x[1])).max() > 50
 
 
+@pytest.mark.slow
 def test_the_audit_of_shared_noise_reaches_its_ceiling():
     """Two records of a batch are told apart without noise: a true claim fails this with .001."""
     found = audit_shared(epsilon=0.075, trials=2000, rng=seeded(0))

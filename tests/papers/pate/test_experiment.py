@@ -143,6 +143,7 @@ def test_teachers_see_their_shard_only(tmp_path):
     assert same(0) and not same(1)
 
 
+@pytest.mark.slow
 def test_going_on_from_a_network_leaves_it_alone(tmp_path):
     trial = trial_in(tmp_path)
     student = trial.student("s", trial.truth)
@@ -198,6 +199,7 @@ def test_a_public_guess_never_saw_the_label_of_its_own_volume(tmp_path):
     np.testing.assert_allclose(one.public_guess.sum(axis=1), 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_swapped_shard_moves_the_codes_of_its_teacher_alone(tmp_path):
     """Reducer and centres are public: the same whatever the private volumes are."""
     one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
@@ -232,6 +234,7 @@ def test_records_of_a_shard_are_its_volumes_in_a_row():
     assert records(images, maps).shape == (4, 1, 4, 2, 2, 2)
 
 
+@pytest.mark.slow
 def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
     """Whatever a teacher answers; and unlike maps get unlike codes even when taught under noise."""
     from privet.papers.pate.reducer import ShapeReducer
@@ -318,6 +321,7 @@ def task_folder(place, n=14, channels=2, classes=3):
     return place
 
 
+@pytest.mark.slow
 def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
     from privet.cli.main import main
 

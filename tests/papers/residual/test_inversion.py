@@ -63,6 +63,7 @@ def test_euler_maruyama_has_the_right_variance(monkeypatch):
     assert stats.kstest((np.log(grown) + 0.3**2 / 2) / 0.3, "norm").pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_learning_beats_backward_euler_on_noisy_features():
     """Digits, SDE (3) with gamma 1: several decibels; on the ODE both are good."""
     rows, panels = invert(digits(620))
@@ -75,6 +76,7 @@ def test_learning_beats_backward_euler_on_noisy_features():
     assert len(panels) == 1 + 3 * 4
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path):
     png, svg = picture(tmp_path, *invert(digits(60), own=40, shown=5))
     assert png.stat().st_size > 10_000 and svg.exists()

@@ -83,6 +83,7 @@ def worst_of(panel: Panel, method: Behaviour, user: int) -> Worst:
     return Worst(present=records, absent=absent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [Behaviour(lags=2), Behaviour(hidden=(3, 3), influence_share=0.2)]
 )
@@ -94,6 +95,7 @@ def test_played_back_without_any_user(panel: Panel, method: Behaviour) -> None:
         assert replay.replay(found, plan, worst_of(few, found, user)).problems() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_conformance_with_layers_and_influence(declared: bool) -> None:
     method = replace(Behaviour.small(), hidden=(2, 2), influence_share=0.1)
@@ -176,6 +178,7 @@ def test_own_tables_by_command(panel: Panel, tmp_path: Path) -> None:
     assert attacked.exit_code == 2 and "privet audit" in attacked.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -99,6 +99,7 @@ def test_premises_are_stated_once_and_say_what_was_run(split: Split, unit: str) 
     assert spent == plans.plan_.loss.epsilon(1e-5) == plans.guarantee_.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(), (4, 4)])
 @pytest.mark.parametrize("influence", [FriendshipInfluence(), PropagationInfluence()])
 def test_played_back_without_a_user_the_model_is_the_same(panel: Panel, hidden, influence) -> None:

@@ -104,6 +104,7 @@ def test_the_plain_mean_over_friends_would_break_the_bound() -> None:
         assert bool(np.linalg.norm(with_all.value - without.value) > declared) is breaks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_friends_rows_move_as_the_lipschitz_bound_says(seed: int) -> None:
     """Rows z and z' that differ in s by Delta: phi moves by at most L Delta, and nearly by that."""
