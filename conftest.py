@@ -27,6 +27,7 @@ collect_ignore = [
 SLOW_DOCTESTS = {
     "privet.methods.adaptive_laplace.shaped_training.RelevanceShapedTraining",
     "privet.methods.pate.mean.MeanPATE",
+    "privet.nets.students.VolumeStudent",
 }
 
 
