@@ -77,6 +77,7 @@ def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, tmp_path, monke
     assert torch.equal(weights(alone.model), weights(ahead.model))
 
 
+@pytest.mark.slow
 def test_arrays_and_a_budget_that_ends():
     """What was read ahead of the end is thrown away; the steps made are those that were paid."""
     made = []
