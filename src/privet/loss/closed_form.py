@@ -119,12 +119,12 @@ def closed_form_claim(loss: PrivacyLoss, delta: float) -> Guarantee:
     proved = unsampled(loss)
     sampled_pairs = any(isinstance(p, SampledGaussian) for p in loss.parts)
     rests_on = [premises.EVERY_RATE_ONE if proved else premises.NO_SAMPLING_COST]
-    if loss.neighbours is Adjacency.REPLACE_ONE and sampled_pairs:
+    if loss.adjacency is Adjacency.REPLACE_ONE and sampled_pairs:
         rests_on.append(premises.DOUBLED)
     return Guarantee(
         epsilon=closed_form_epsilon(effective_ratio(loss), delta),
         delta=delta,
-        adjacency=loss.neighbours,
+        adjacency=loss.adjacency,
         standing=Standing.PROVED if proved else Standing.CLAIMED,
         theorem=THEOREM,
         premises=tuple(rests_on),

@@ -36,7 +36,7 @@ def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
 def _simplest(loss: PrivacyLoss) -> tuple[Part, ...]:
     """The parts, with steps at rate 1 taken for the plain Gaussian releases that they are."""
     parts = [simple for part in loss.parts for simple in part.simplest()]
-    return compose(parts, adjacency=loss.neighbours).parts
+    return compose(parts, adjacency=loss.adjacency).parts
 
 
 def _only(parts: Sequence[Part]) -> Part | None:
@@ -54,7 +54,7 @@ def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
     low, high = _bounds(parts, delta)
     simpler = tuple(p.dominated() for p in parts)
     if simpler != parts:  # the interval above is that of parts that dominate these
-        low = _bounds(compose(simpler, adjacency=loss.neighbours).parts, delta)[0]
+        low = _bounds(compose(simpler, adjacency=loss.adjacency).parts, delta)[0]
     return min(low, high), high
 
 
@@ -195,7 +195,7 @@ def delta_bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:
     low, high = _delta_bounds(parts, epsilon)
     simpler = tuple(p.dominated() for p in parts)
     if simpler != parts:
-        low = _delta_bounds(compose(simpler, adjacency=loss.neighbours).parts, epsilon)[0]
+        low = _delta_bounds(compose(simpler, adjacency=loss.adjacency).parts, epsilon)[0]
     return min(low, high), high
 
 

@@ -85,7 +85,7 @@ class Plan(ABC):
     @property
     def adjacency(self) -> Adjacency:
         """The relation that the loss is computed for."""
-        return self.loss.neighbours
+        return self.loss.adjacency
 
     @property
     def relation(self) -> Adjacency:

@@ -36,7 +36,7 @@ def release_sum_(
     scale = grid.noise_scale(
         sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()
     )
-    exact = flat.double().numpy().copy() if transcript.watched() else None
+    exact = flat.double().numpy().copy() if transcript.now.get() else None
     add_gaussian_(flat, scale, source)
     if exact is not None:
         out = transcript.note(

@@ -207,8 +207,9 @@ class PoissonSampler(Sampler):
             chosen = source.members(self.n, q)
         else:
             chosen = np.flatnonzero(source.bernoulli(self.n, q)).astype(np.int64)
-        if (place := transcript.included()) is not None:  # an audit asks what it would have done
-            chosen = np.union1d(chosen, [place])
+        seen = transcript.now.get()
+        if seen is not None and seen.included is not None:  # an audit asks what it would have done
+            chosen = np.union1d(chosen, [seen.included])
         return chosen
 
     def expected_batch(self, step: int) -> float:
