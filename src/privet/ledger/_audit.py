@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from privet._files import number_to_json
 from privet._words import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
+from privet.guarantee import number_to_json
 from privet.ledger._book import Book, stated
 from privet.ledger._store import FORMAT
 

@@ -24,6 +24,7 @@ from privet.errors import (
     PrivetError,
     TokenReused,
 )
+from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import _store
 from privet.ledger._chain import (
     Entry,
@@ -262,6 +263,10 @@ class Book:
             "others kept charging it while we computed",
             "try again, or charge less often",
         )
+
+    def refuse_other(self, relation: Adjacency, unit: Unit, protects: Protects) -> None:
+        """Raise unless a training that promises this may be charged here."""
+        self.terms.refuse_other(relation, unit, protects)
 
     def affords(self, loss: PrivacyLoss) -> bool:
         """Whether `loss` would fit under the cap now."""

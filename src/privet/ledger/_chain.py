@@ -6,7 +6,6 @@ import functools
 import getpass
 import hashlib
 import json
-import math
 import os
 import socket
 import uuid
@@ -15,11 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, final
 
-from privet import _check
 from privet import loss as losses
-from privet._files import canonical, number_to_json
+from privet._check import Checked, checked, delta_or_zero, positive_or_infinite
+from privet._files import canonical
 from privet.errors import Incomparable, InvalidArgument, LedgerTampered
-from privet.guarantee import Adjacency, Protects, Unit
+from privet.guarantee import Adjacency, Protects, Unit, number_to_json
 from privet.loss import PrivacyLoss, compose
 
 
@@ -151,11 +150,11 @@ PER_RECORD = Scope()
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(Checked):
     """What a ledger promises, fixed when it is created: the start of its chain."""
 
-    cap_epsilon: float
-    cap_delta: float
+    cap_epsilon: float = checked(positive_or_infinite)
+    cap_delta: float = checked(delta_or_zero)
     adjacency: Adjacency
     unit: Unit
     protects: Protects
@@ -183,11 +182,9 @@ class Terms:
             raise InvalidArgument("unit", unit, "a Unit")
         if not isinstance(protects, Protects):
             raise InvalidArgument("protects", protects, "a Protects")
-        if cap_epsilon != math.inf:
-            cap_epsilon = _check.positive("cap_epsilon", cap_epsilon)
         return cls(
             cap_epsilon=cap_epsilon,
-            cap_delta=_check.delta_or_zero("cap_delta", cap_delta),
+            cap_delta=cap_delta,
             adjacency=adjacency,
             unit=unit,
             protects=protects,
@@ -213,8 +210,8 @@ class Terms:
             hint = "declare the number of records (n_public, --n-public) for add-remove"
         raise InvalidArgument(
             "ledger",
-            f"one for {self.adjacency.value}, per {self.unit.value}",
-            f"one for {relation.value} neighbours, per {unit.value}",
+            f"one for {self.adjacency.value}, one per {self.unit.value}",
+            f"one for {relation.value} neighbours, one per {unit.value}",
             hint,
         )
 

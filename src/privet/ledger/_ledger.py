@@ -185,6 +185,12 @@ class Ledger:
 
     # Spending
 
+    def refuse_other(
+        self, adjacency: Adjacency, unit: Unit, protects: Protects = Protects.RECORD
+    ) -> None:
+        """Raise unless a training that promises this may be charged here."""
+        self._book.refuse_other(adjacency, unit, protects)
+
     def charge(
         self,
         loss: PrivacyLoss,

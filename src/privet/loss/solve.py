@@ -16,7 +16,7 @@ from privet.loss import contour
 from privet.loss import lattice_plan as lattice
 from privet.loss.base import Direction, Part, PrivacyLoss, compose
 from privet.loss.contour import Found
-from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
+from privet.loss.gaussian import Gaussian, _nudge, _root, epsilon_of, gaussian_delta
 from privet.loss.orders import Renyi
 
 _FEW = 64
@@ -80,7 +80,7 @@ def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
         ceiling = max(_ceiling(parts, d) for d in _directions(parts))
         return ceiling * (1.0 - 1e-12), ceiling
     if isinstance(only, Gaussian):
-        value = gaussian_epsilon(only.mu, delta)
+        value = epsilon_of(only.mu, delta)
         return value * (1.0 - 1e-9), value
     low, worst, how = 0.0, 0.0, None
     for direction in _directions(parts):
