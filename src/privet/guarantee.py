@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, SupportsFloat
 
 from privet._words import chance, number, small_table
 from privet.errors import Incomparable, InvalidArgument
@@ -131,9 +131,9 @@ class Guarantee:
     premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.epsilon >= 0.0:
+        if not (isinstance(self.epsilon, SupportsFloat) and self.epsilon >= 0.0):
             raise InvalidArgument("epsilon", self.epsilon, "a number of at least 0")
-        if not 0.0 <= self.delta < 1.0:
+        if not (isinstance(self.delta, SupportsFloat) and 0.0 <= self.delta < 1.0):
             raise InvalidArgument("delta", self.delta, "a number in [0, 1)")
         object.__setattr__(self, "premises", _each_once(self.premises))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -232,7 +233,7 @@ def _box(side: float, d: int) -> Sensitivity:
 
 
 def _bound(bound: float) -> float:
-    if not 1e-200 <= bound <= 1e200:
+    if not (isinstance(bound, SupportsFloat) and 1e-200 <= bound <= 1e200):
         raise InvalidArgument("bound", bound, "a number above 0, between 1e-200 and 1e200")
     return float(bound)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, SupportsFloat, final
 
 from privet.errors import InvalidArgument, LedgerError, LedgerLocked, LedgerTampered, NotALedger
 from privet.ledger._lock import WRITABLE, whole_file
@@ -96,7 +96,7 @@ class FileStore:
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
-        if not 0.0 <= timeout < math.inf:
+        if not (isinstance(timeout, SupportsFloat) and 0.0 <= timeout < math.inf):
             raise InvalidArgument("timeout", timeout, "a finite number of at least 0")
         self.path, self.timeout = path, timeout
 

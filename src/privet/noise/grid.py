@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ def spacing(scale: float, *, bits: int = BITS) -> float:
     >>> spacing(1.0) == spacing(1.9) == 2.0**-26
     True
     """
-    if not 2.0**-900 <= scale <= 2.0**900:
+    if not (isinstance(scale, SupportsFloat) and 2.0**-900 <= scale <= 2.0**900):
         raise InvalidArgument("scale", scale, "a finite number above 0, within 2**-900 and 2**900")
     return math.ldexp(power_of_two_below(scale), -bits)
 
@@ -112,7 +113,7 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     True
     """
     z, c = noise_multiplier, sensitivity
-    if not (z > 0.0 and c > 0.0):
+    if not (isinstance(z, SupportsFloat) and isinstance(c, SupportsFloat) and z > 0.0 and c > 0.0):
         raise InvalidArgument("noise_multiplier or sensitivity", (z, c), "finite numbers above 0")
 
     def needed(scale: float) -> float:

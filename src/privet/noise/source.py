@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from fractions import Fraction
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +182,7 @@ def _whole(name: str, value: int, *, minimum: int) -> int:
 
 
 def _probability(p: float | Fraction) -> None:
-    if not 0 <= p <= 1:
+    if not (isinstance(p, SupportsFloat) and 0 <= p <= 1):
         raise InvalidArgument("p", p, "a number in [0, 1]")
 
 

@@ -167,7 +167,7 @@ class PoissonSampler(Sampler):
         unit: Unit = Unit.RECORD,
     ) -> None:
         self.unit = unit
-        if n < 0:
+        if not isinstance(n, int | np.integer) or n < 0:
             raise InvalidArgument("n", n, "a whole number of at least 0")
         self.n, self.n_public = n, n
         if n_public is not None:
