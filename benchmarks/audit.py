@@ -188,8 +188,9 @@ def mutants(runs: int) -> Iterator[Row]:
         turns = round(float(sampler.rates[0]) * 4)
         order = np.array([sampler._rng.child("turn", k).sample(4, turns) for k in range(sampler.n)])
         there = (order == step % 4).any(axis=1)
-        if (place := transcript.included()) is not None:
-            there[place] = True
+        seen = transcript.now.get()
+        if seen is not None and seen.included is not None:
+            there[seen.included] = True
         return np.flatnonzero(there)
 
     cases: tuple[tuple[str, Any, Any], ...] = (

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import privet
-from privet.methods.dpsgd import confidence
+from privet.methods.dpsgd import linear_method
 from privet.report.measures import measures_of
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ def main() -> None:
     while time.monotonic() < end:
         facts, x, y = table(draw)
         kept = y[-2000:]
-        with patch.object(confidence, "temperature", lambda *_, **__: 1.0):
+        with patch.object(linear_method, "temperature", lambda *_, **__: 1.0):
             plain = trained(facts, x, y, len(rows))
         rows.append(
             (needed(plain, kept), error(plain, kept), error(trained(facts, x, y, len(rows)), kept))

@@ -89,7 +89,7 @@ def measured(kind: str, name: str, most: int) -> Iterator[dict[str, Any]]:
                     )
                     method = method_type(method_name)()
                     try:
-                        plan = planned(method, records, epsilon=epsilon, delta=DELTA)
+                        plan = planned(method, records.facts(epsilon=epsilon, delta=DELTA))
                         model = train(method, records, plan, rng=seeded(seed)).model
                     except PrivetError as e:
                         print(f"{name} {method_name} {n} {epsilon}: {e}")

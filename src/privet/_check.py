@@ -1,10 +1,15 @@
-"""Argument checks: each returns the value as a plain number or raises `InvalidArgument`."""
+"""Argument checks: each returns the value as a plain number or raises `InvalidArgument`.
+
+A frozen dataclass states the checks of its fields where it declares them: `Checked` and `checked`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from privet.errors import InvalidArgument
@@ -42,9 +47,19 @@ def positive(name: str, value: Any) -> float:
     return _number(name, value, "a finite number above 0", lambda x: 0.0 < x < math.inf)
 
 
+def positive_or_infinite(name: str, value: Any) -> float:
+    """A number above 0; infinity for a cap that refuses nothing."""
+    return _number(name, value, "a number above 0", lambda x: x > 0.0)
+
+
 def non_negative(name: str, value: Any) -> float:
     """A finite number of at least 0."""
     return _number(name, value, "a finite number of at least 0", lambda x: 0.0 <= x < math.inf)
+
+
+def non_negative_or_infinite(name: str, value: Any) -> float:
+    """A number of at least 0; infinity says that nothing is known."""
+    return _number(name, value, "a number of at least 0", lambda x: x >= 0.0)
 
 
 def count(name: str, value: Any, *, minimum: int = 1) -> int:
@@ -65,3 +80,32 @@ def member(name: str, value: Any, kind: type[Choice]) -> Choice:
     except ValueError:
         words = ", ".join(str(choice.value) for choice in kind)
         raise InvalidArgument(name, value, f"one of {words}") from None
+
+
+def checked(check: Callable[[str, Any], Any], default: Any = dataclasses.MISSING) -> Any:
+    """A field of a `Checked` dataclass that is held against `check` when an object is made."""
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+class Checked:
+    """Base of frozen dataclasses some of whose fields are `checked`.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Coin(Checked):
+    ...     bias: float = checked(unit)
+    >>> Coin(2.0)
+    Traceback (most recent call last):
+    ...
+    privet.errors.InvalidArgument: bias must be a number in [0, 1], got 2.0
+    """
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, check in _checks(kind):
+            check(name, getattr(self, name))
+
+
+@cache
+def _checks(kind: Any) -> tuple[tuple[str, Callable[[str, Any], Any]], ...]:
+    fields = dataclasses.fields(kind)
+    return tuple((f.name, f.metadata["check"]) for f in fields if "check" in f.metadata)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -55,15 +54,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def number_to_json(x: float) -> float | str:
-    """JSON has no infinity: it is written as the string "inf".
-
-    >>> number_to_json(0.5), number_to_json(math.inf)
-    (0.5, 'inf')
-    """
-    return x if math.isfinite(x) else "inf"
 
 
 def canonical(value: Any) -> bytes:

@@ -6,12 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, SupportsFloat
 
-from privet import _check
-from privet._files import number_to_json
 from privet._words import chance, number, small_table
 from privet.errors import Incomparable, InvalidArgument
+
+
+def number_to_json(x: float) -> float | str:
+    """JSON has no infinity: it is written as the string "inf".
+
+    >>> number_to_json(0.5), number_to_json(math.inf)
+    (0.5, 'inf')
+    """
+    return x if math.isfinite(x) else "inf"
 
 
 class Adjacency(Enum):
@@ -124,9 +131,10 @@ class Guarantee:
     premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.epsilon != math.inf:
-            _check.non_negative("epsilon", self.epsilon)
-        _check.delta_or_zero("delta", self.delta)
+        if not (isinstance(self.epsilon, SupportsFloat) and self.epsilon >= 0.0):
+            raise InvalidArgument("epsilon", self.epsilon, "a number of at least 0")
+        if not (isinstance(self.delta, SupportsFloat) and 0.0 <= self.delta < 1.0):
+            raise InvalidArgument("delta", self.delta, "a number in [0, 1)")
         object.__setattr__(self, "premises", _each_once(self.premises))
 
     def __str__(self) -> str:

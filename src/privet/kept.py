@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet._files import number_to_json, replacing, write_json, write_whole
+from privet._files import replacing, write_json, write_whole
+from privet.guarantee import number_to_json
 
 __all__ = [
     "Arrays", "kept", "kept_arrays", "number_to_json", "path_of", "write_json", "write_whole",

@@ -11,7 +11,7 @@ from benchmarks import plan
 from privet.cli.main import main
 from privet.compare.plan import KINDS, advise, cells
 from privet.errors import InvalidArgument
-from privet.methods.enough import Signal, check_enough, linear_numbers
+from privet.methods.contract import Signal, check_enough, linear_numbers
 
 
 def test_the_table_is_the_commands_own() -> None:

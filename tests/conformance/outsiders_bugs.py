@@ -17,7 +17,7 @@ from privet.methods import promise, replay
 from privet.methods.adaptive_laplace import OneShotMoments, moments, shaped_training
 from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.autoencoder.behaviour import examples
-from privet.methods.dpsgd import LinearDPSGD, charging, linear_method, loop, sampling, schedule
+from privet.methods.dpsgd import LinearDPSGD, checkpoint, linear_method, loop, sampling, schedule
 from privet.methods.pate import aggregate, voting
 from privet.methods.residual import noisy_inputs, served
 from privet.nets import PerLayerClipping
@@ -67,7 +67,7 @@ def played(method: Any, *, crowd: bool, declared: bool = True, ball: bool = Fals
 def one_stream_each(patch: pytest.MonkeyPatch) -> None:
     method = AutoencoderStack(layers=(3, 2))
     held = shaped.records(60)
-    plan = promise.planned(method, held, epsilon=2.0, delta=1e-5)
+    plan = promise.planned(method, held.facts(epsilon=2.0, delta=1e-5))
     assert streams_drawn_once(lambda: promise.train(method, held, plan, rng=seeded(0))) is None
 
 
@@ -204,7 +204,7 @@ BUGS = (
         plant=rewritten(sampling.PoissonSampler, "indices", ('self._rng.child("sample", step)', '__import__("privet").noise.seeded(0).child("sample", step)')),
         check=quiet(steps.test_coins_come_from_the_source_that_is_given)),
     Bug(bug="21 a resumed secure run is not charged again", kind="price", seen_by=CHARGE,
-        plant=rewritten(charging.Meter, "__init__", ("self._until = start if secret else covered", "self._until = covered")),
+        plant=rewritten(checkpoint.Meter, "__init__", ("self._until = start if secret else covered", "self._until = covered")),
         check=resumed_and_charged),
     Bug(bug="22 relevance from class means with next to no noise", kind="not paid", seen_by=CHARGE,
         plant=rewritten(shaped_training.RelevanceShapedTraining, "_shape",

@@ -17,6 +17,7 @@ from privet.data.records import Records
 from privet.data.rows import Domain, Kind
 from privet.estimators import base
 from privet.guarantee import Unit
+from privet.ledger._chain import Terms
 from privet.mechanisms.base import OnGrid
 from privet.methods import conforming, contract, promise, replay
 from privet.methods.adaptive_laplace import OneShotMoments, moments
@@ -158,7 +159,7 @@ BUGS = (
     Bug(bug="N09 one of two releases is charged", kind="charge", seen_by=PAYMENT, check=conforms("adaptive-laplace"), plant=one_shot(("spending.charge(what=", "spending.charge(plan.first.loss, what="))),
     Bug(bug="N10 charged after the release", kind="charge", seen_by=PAYMENT, check=conforms("adaptive-laplace"), plant=one_shot((CHARGED, "pass\n"), (RETURN, CHARGED + "    " + RETURN))),
     Bug(bug="N11 a ledger of another unit is taken", kind="charge", seen_by=PAYMENT, check=conforms("adaptive-laplace"),
-            plant=both(rewritten(promise, "check_terms", ("right = ledger.unit is plan.unit and ledger.protects is plan.protects", "right = True")),
+            plant=both(rewritten(Terms, "refuse_other", ("right = self.unit is unit and self.protects is protects", "right = True")),
                        rewritten(contract.Spending, "scope", ("unit=plan.unit", "unit=self.ledger.unit")))),
     Bug(bug="N12 a refusal of the ledger is swallowed", kind="charge", seen_by=PAYMENT, check=charges,
             plant=both(*(rewritten(user, "train", ("if not resume and not ledger.affords(plan.loss):", "if False:")) for user in (promise, replay, base)),

@@ -10,11 +10,11 @@ import numba
 import numpy as np
 import pytest
 
-from privet.noise import ziggurat
+from privet.noise import tensor
 from privet.noise.layers import NORMAL, layers
 from privet.noise.rounded import at_word, judge, split
 from privet.noise.stream import Words
-from privet.noise.ziggurat import compiled
+from privet.noise.tensor import compiled
 
 STACK = layers(NORMAL)
 SAFE = 1 << 10 | 500
@@ -54,7 +54,7 @@ def filled(words: list[int], spare: list[int], ratio: float, bulk: Any) -> np.nd
     """What the loops make of these words, eight at a time."""
     table = np.array([*words, *[SAFE] * (-len(words) % 8)], dtype=np.uint64)
     out, open_ = np.empty(len(table)), np.empty(len(table), dtype=np.bool_)
-    ziggurat.fill(table, np.array(spare, dtype=np.uint64), out, open_, ratio=ratio, bulk=bulk)
+    tensor.fill(table, np.array(spare, dtype=np.uint64), out, open_, ratio=ratio, bulk=bulk)
     assert not open_.any()
     return out[: len(words)]
 

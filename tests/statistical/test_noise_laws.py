@@ -20,8 +20,7 @@ from privet.mechanisms import Gaussian, Laplace
 from privet.noise import Source, grid, secure, seeded
 from privet.noise.continuous import BLOCK, unit
 from privet.noise.layers import LAYERS, NORMAL, layers
-from privet.noise.tensor import add_gaussian_, gaussian_
-from privet.noise.ziggurat import fill
+from privet.noise.tensor import add_gaussian_, fill, gaussian_
 
 pytestmark = pytest.mark.slow
 ALARM = 1e-6

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, final
 
-from privet._files import number_to_json
 from privet._words import number, small_table
+from privet.guarantee import number_to_json
 
 
 class Verdict(Enum):

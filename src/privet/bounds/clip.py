@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
+from privet._check import Checked, checked, non_negative_or_infinite
 from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
-from privet.noise.grid import power_of_two_below
 
 _BITS = 26
 _LARGEST = 2**53
@@ -28,16 +29,11 @@ _UP = 1.0 + 2.0**-50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Checked):
     """How far a value can move between neighbours, in the L1 and the L2 norm; may be infinite."""
 
-    l1: float
-    l2: float
-
-    def __post_init__(self) -> None:
-        for name, x in (("l1", self.l1), ("l2", self.l2)):
-            if x != math.inf:
-                _check.non_negative(name, x)
+    l1: float = checked(non_negative_or_infinite)
+    l2: float = checked(non_negative_or_infinite)
 
     def scaled(self, factor: float) -> Sensitivity:
         """The sensitivity after multiplication by a public constant."""
@@ -80,7 +76,6 @@ class Bounded:
         value.setflags(write=False)
         object.__setattr__(self, "value", value)
         if self.spacing != 0.0:
-            _check.positive("spacing", self.spacing)
             if math.frexp(self.spacing)[0] != 0.5:
                 raise InvalidArgument("spacing", self.spacing, "a power of two, or 0 for none")
             if not np.all(np.rint(value / self.spacing) * self.spacing == value):
@@ -238,14 +233,14 @@ def _box(side: float, d: int) -> Sensitivity:
 
 
 def _bound(bound: float) -> float:
-    c = _check.positive("bound", bound)
-    if not 1e-200 <= c <= 1e200:
-        raise InvalidArgument("bound", bound, "between 1e-200 and 1e200")
-    return c
+    if not (isinstance(bound, SupportsFloat) and 1e-200 <= bound <= 1e200):
+        raise InvalidArgument("bound", bound, "a number above 0, between 1e-200 and 1e200")
+    return float(bound)
 
 
 def _spacing(c: float) -> float:
-    return math.ldexp(power_of_two_below(c), -_BITS)
+    """A power of two: 2^-26 of the largest that is at most c."""
+    return math.ldexp(0.5, math.frexp(c)[1] - _BITS)
 
 
 def _finite_rows(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], int, int]:

@@ -38,11 +38,11 @@ class Attacked:
 
 def attacked_run(run: Run, folder: Path | None) -> Attacked:
     """The run with its data, its released model and its recipe."""
+    from privet.cli._options import method_of
     from privet.data.records import Records, to_unit
     from privet.methods.catalogue import method_type
     from privet.methods.promise import planned, train
     from privet.noise import seeded
-    from privet.runs.training import method_of
 
     config = run.config
     if "seed" not in config:
@@ -73,7 +73,7 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
 
     def train_reference(places: Any, y: Any, seed: int) -> Callable[[Any], Any]:
         records = Records(rows=rows.part(places), targets=np.asarray(y), outputs=outputs)
-        plan = planned(method, records, epsilon=config["epsilon"], delta=config["delta"])
+        plan = planned(method, records.facts(epsilon=config["epsilon"], delta=config["delta"]))
         model = train(method, records, plan, rng=seeded(seed)).model
         return lambda asked: model.outputs(rows.part(asked))
 

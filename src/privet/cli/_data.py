@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privet.errors import InvalidArgument
-
 if TYPE_CHECKING:
     from privet.data import Dataset
     from privet.methods.contract import Files
@@ -21,27 +19,7 @@ Bounds = Annotated[
     typer.Option(help="JSON file that declares ranges, categories and classes of your file."),
 ]
 Folder = Annotated[Path | None, typer.Option(help="Where data sets lie.")]
-SUFFIXES = (".csv", ".npz")
 DECLARATION = "declaration.json"
-
-
-def dataset(
-    data: str,
-    folder: Path | None,
-    label: str | None = None,
-    bounds: Path | None = None,
-    user: str | None = None,
-) -> Dataset:
-    """A data set by its name, or the file it names."""
-    from privet.data import load
-    from privet.data.declared import load_declared
-
-    path = Path(data)
-    if path.suffix in SUFFIXES or path.is_dir():
-        return load_declared(path, label=label, declaration=bounds, user=user)
-    if user is not None:
-        raise InvalidArgument("--user", user, "left out: only a CSV file has such a column")
-    return load(data, folder)
 
 
 def remembered(
@@ -59,9 +37,14 @@ def remembered(
 
 def of_run(run: Path, config: dict[str, Any], folder: Path | None) -> Dataset:
     """The data that a run was trained on."""
+    from privet.data import load
+
     name = str(config["data"])
     part = re.fullmatch(r"(.*)\[:(\d+)\]", name)
     source = config.get("file") or (name if part is None else part[1])
     declared = run / DECLARATION
-    found = dataset(str(source), folder, config.get("label"), declared, config.get("user"))
+    found = load(
+        str(source), folder, label=config.get("label"), declaration=declared,
+        user=config.get("user"),
+    )  # fmt: skip
     return found if part is None else found.subset(int(part[2]))

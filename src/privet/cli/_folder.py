@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from privet.ledger import Ledger
+    pass
 
 
 OWN_LEDGER = "run.ledger"
@@ -48,24 +48,3 @@ def make(out: Path) -> None:
         raise InvalidArgument("--out", str(out), "a folder that can be made", str(e)) from None
     if not os.access(out, os.W_OK):
         raise InvalidArgument("--out", str(out), "a folder that can be written to")
-
-
-def ledger_of(
-    path: Path | None, out: Path, epsilon: float, delta: float, *, purpose: str = "", **terms: Any
-) -> Ledger:
-    """The ledger named, or one of the run's own whose cap is its budget; charged for `purpose`."""
-    ledger = _opened(path, out, epsilon, delta, **terms)
-    ledger.purpose = purpose or None
-    return ledger
-
-
-def _opened(path: Path | None, out: Path, epsilon: float, delta: float, **terms: Any) -> Ledger:
-    from privet.ledger import Ledger
-
-    if path is not None:
-        return Ledger.open(path)
-    own = out / OWN_LEDGER
-    if own.exists():
-        return Ledger.open(own)
-    out.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(own, cap_epsilon=epsilon, cap_delta=delta, **terms)

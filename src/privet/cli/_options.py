@@ -1,4 +1,4 @@
-"""Options of a command from the fields of a method: names, types, defaults and help."""
+"""Settings of a method as words: the options of a command, and what config.json keeps of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from privet.errors import InvalidArgument
-from privet.runs.training import from_plain, options_of
+from privet.methods.catalogue import method_type
 
 
 def parameters_of(kind: type[Any]) -> list[inspect.Parameter]:
@@ -81,3 +81,28 @@ def _read(name: str, hint: Any, value: Any) -> Any:
             except ValueError:
                 raise InvalidArgument(option, value, "numbers with commas between") from None
     return value
+
+
+def method_of(name: str, settings: dict[str, Any], **more: Any) -> Any:
+    """A method from its name and settings as config.json has them."""
+    kind = method_type(name)
+    hints = typing.get_type_hints(kind)
+    given = {k: from_plain(hints[k], v) for k, v in settings.items() if k in hints}
+    return kind(**given, **more)
+
+
+def from_plain(hint: Any, value: Any) -> Any:
+    """A setting from JSON: enums by their value, lists as tuples."""
+    if value is None:
+        return None
+    for part in options_of(hint):
+        if isinstance(part, type) and issubclass(part, Enum):
+            return part(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def options_of(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, or the type itself."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)

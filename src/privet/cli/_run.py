@@ -56,11 +56,22 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much is done, and of how much."""
+
+
 @contextlib.contextmanager
-def progress_bar(*, show: bool = True) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal, told what is being done, how much is done, and of how much."""
+def progress_bar(*, show: bool = True) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere what is told is lost."""
+    with watched(show=show) as progress:
+        yield progress or (lambda what, done, of: None)
+
+
+@contextlib.contextmanager
+def watched(*, show: bool = True) -> Iterator[Progress | None]:
+    """A bar on a terminal; None where nobody would see it."""
     if not (show and sys.stderr.isatty()):
-        yield lambda what, done, of: None
+        yield None
         return
     from rich import progress as parts
     from rich.console import Console

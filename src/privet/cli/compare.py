@@ -11,7 +11,7 @@ import typer
 from privet import _check
 from privet._files import write_json
 from privet.cli import _folder
-from privet.cli._data import Bounds, Folder, Label, dataset
+from privet.cli._data import Bounds, Folder, Label
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
@@ -65,13 +65,14 @@ def compare(
     """
     from privet import compare as comparison
     from privet.compare.sweep import EXPORTS
-    from privet.methods.enough import Signal, check_enough, linear_numbers
+    from privet.data import load
+    from privet.methods.contract import Signal, check_enough, linear_numbers
     from privet.report import page
 
     epsilons = _budgets(epsilon)
     if export is not None and export.suffix not in EXPORTS:
         raise InvalidArgument("--export", str(export), f"a file ending in {', '.join(EXPORTS)}")
-    chosen = dataset(data, folder, label, bounds)
+    chosen = load(data, folder, label=label, declaration=bounds)
     if chosen.target_bounds is not None:
         raise InvalidArgument(
             "--data", data, "data with classes", "numbers go through privet train"

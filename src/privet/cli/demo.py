@@ -66,7 +66,7 @@ def _release(console: Console, out: Path) -> Ledger:
     import numpy as np
 
     from privet.bounds import categories, clip_range
-    from privet.data.builtin import breast_cancer
+    from privet.data.named import breast_cancer
     from privet.ledger import Ledger, fingerprint
     from privet.mechanisms import DiscreteLaplace, Gaussian
     from privet.noise import secure

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
-from privet._files import number_to_json
 from privet.cli._ledger_lines import draw
 from privet.cli._run import one_line_errors, print_json
 from privet.errors import InvalidArgument, LedgerError
-from privet.guarantee import Adjacency, Unit
+from privet.guarantee import Adjacency, Unit, number_to_json
 
 if TYPE_CHECKING:
     from privet.ledger import Ledger

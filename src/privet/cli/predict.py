@@ -153,9 +153,8 @@ def _of_run(
 
 def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> list[Row]:
     """A run whose method reads files in its own way."""
-    from privet.cli._options import given_settings
+    from privet.cli._options import given_settings, method_of
     from privet.methods.catalogue import method_type
-    from privet.runs.training import method_of
 
     kind: Any = method_type(found.method).files
     told = {k: ",".join(v) if isinstance(v, list) else v for k, v in found.config["files"].items()}

@@ -6,9 +6,8 @@ A method is a word of this command by being in the catalogue; its options are it
 from __future__ import annotations
 
 import inspect
-import math
 import time
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,16 +16,17 @@ from typer.core import TyperGroup
 
 from privet import _check
 from privet.cli import _folder
-from privet.cli._data import Bounds, Folder, Label, dataset, remembered
-from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+from privet.cli._data import Bounds, Folder, Label, remembered
+from privet.cli._run import Json, one_line_errors, print_json, watched
 from privet.errors import InvalidArgument, MissingFile, PrivetError
 from privet.methods.catalogue import method_names, method_type
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.methods.contract import Files, Method, Plan
+    from privet.methods.contract import Files, Method
     from privet.methods.promise import Trained
     from privet.runs import Given
+    from privet.runs.training import Task
 
 
 class MethodGroup(TyperGroup):
@@ -193,66 +193,64 @@ def train(
     _folder_is_right(out, resume)
 
     from privet._threads import threads as threads_of
-    from privet.estimators import source_of
-    from privet.methods.enough import check_enough
-    from privet.methods.promise import train as trained_by
-    from privet.nets.features.base import Watched
+    from privet.data import load
+    from privet.ledger import Ledger
     from privet.runs import Given
-    from privet.runs.training import domain_of, plan_of, records_of
-    from privet.runs.weights import class_offsets, read_weights
+    from privet.runs.training import task_of
+    from privet.runs.weights import read_weights
 
     method = kind(**settings)
     if files is None or not files.takes(Path(data)):
-        files, found = None, dataset(data, folder, label, bounds, user)
+        files, found = None, load(data, folder, label=label, declaration=bounds, user=user)
     else:
         method, found = files.training(Path(data), bounds, method)
     if records is not None:
         found = found.subset(_check.count("--records", records))
     _can_predict(kind, found)
-    weights = read_weights(class_weights)
-    class_offsets(weights, found.classes)
-    domain = domain_of(found, method.front, features=features, cache=cache)
+    weights = None if class_weights is None else read_weights(class_weights)
     own = bounds is not None or files is not None
-    asked, questions = _questions(type(method), found, public, own=own)
-    method = replace(method, **questions).for_domain(domain)  # type: ignore[type-var]
-    numbers = len(found.x_train) * math.prod(domain.row_shape)
-    with threads_of(threads, numbers=numbers), progress_bar(show=not as_json) as progress:
-        watched = domain
-        if domain.features is not None:
-            watched = replace(domain, features=Watched(domain.features, progress))
-        rows = records_of(found, watched, n_public=n_public, public=asked)
+    task = task_of(
+        method, found, features=features, cache=cache, public=public, own=own, class_weight=weights
+    )
+    busy = partial(threads_of, threads, numbers=task.numbers)
+    with busy(), watched(show=not as_json) as progress:
+        rows = task.records(n_public=n_public, progress=progress)
     if epsilon is None:
         epsilon = method.fixed_epsilon(rows.facts(epsilon=1.0, delta=delta).units, delta)
     if epsilon is None:
         raise InvalidArgument("--epsilon", None, "a budget", "no setting here fixes the noise")
-    rows, plan = plan_of(method, rows, epsilon=epsilon, delta=delta, anyway=anyway)
-    if not anyway:
-        check_enough(plan.signal, epsilon=epsilon, delta=delta, hint="--anyway trains all the same")
-    busy = threads_of(threads, numbers=numbers)
-    with _folder.begun(out), busy, progress_bar(show=not as_json) as progress:
-        terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects}
-        account = _folder.ledger_of(ledger, out, epsilon, delta, purpose=purpose, **terms)
+    plan = task.plan(rows, epsilon=epsilon, delta=delta, anyway=anyway)
+    with _folder.begun(out), busy(), watched(show=not as_json) as progress:
+        account = out / _folder.OWN_LEDGER if ledger is None else Ledger.open(ledger)
         try:
-            done = trained_by(
-                method, rows, plan, rng=source_of(seed), ledger=account, progress=progress,
-                folder=out, resume=resume,
+            done = task.train(
+                rows, plan, rng=seed, ledger=account, progress=progress, folder=out,
+                resume=resume, purpose=purpose,
             )  # fmt: skip
         except KeyboardInterrupt:
             raise PrivetError(_interrupted(out)) from None
+    here = {} if not own else remembered(out, data, label, bounds, files)
+    target: dict[str, Any] = {"classes": list(found.classes)}
+    if found.target_bounds is not None:
+        target = {"target_bounds": list(found.target_bounds)}
     config = {
+        "method": done.told["method"],
+        "settings": done.told["settings"],
+        **target,
+        "noise": "secure" if seed is None else "seeded",
         "data": found.name,
         "epsilon": epsilon,
         "delta": delta,
         "seed": seed,
         "features": features,
-        **({"public": asked} if asked else {}),
+        **({"public": task.public} if task.public else {}),
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),
+        "plan": done.told["plan"],
     }
     given = Given(purpose=purpose, curator=curator, region=region)
-    _leave(out, method, done, plan, found, domain, config, given,
-           remembered(out, data, label, bounds, files), begun, as_json)  # fmt: skip
+    _leave(out, task, done, config, given, here, begun, as_json)
 
 
 def _interrupted(out: Path) -> str:
@@ -286,38 +284,10 @@ def _folder_is_right(out: Path, resume: bool) -> None:
         raise MissingFile(path, "there is no run to resume")
 
 
-def _questions(
-    kind: type[Method[Any]], found: Dataset, public: int | None, *, own: bool
-) -> tuple[int, dict[str, Any]]:
-    """How many of the last training inputs are public questions, and they themselves.
-
-    Those of a benchmark that everybody has are public anyhow; those of a file of the user's own
-    only where the user says so.
-    """
-    if kind.questions is None:
-        if public is not None:
-            raise InvalidArgument("--public", public, f"left out: {kind.name} asks no questions")
-        return 0, {}
-    n = len(found.x_train)
-    if public is None and own:
-        raise InvalidArgument(
-            "--public", None, "how many of the last training inputs are public",
-            "the student learns from inputs that depend on no private record",
-        )  # fmt: skip
-    asked = max(100, min(1000, n // 10)) if public is None else _check.count("--public", public)
-    if asked + 2 > n:
-        raise InvalidArgument("--public", asked, f"fewer than the {n} training records")
-    labels = {} if kind.known is None else {kind.known: found.y_train[n - asked :]}
-    return asked, {kind.questions: found.x_train[n - asked :], **labels}
-
-
 def _leave(
     out: Path,
-    method: Method[Any],
+    task: Task,
     done: Trained,
-    plan: Plan,
-    found: Dataset,
-    domain: Any,
     config: dict[str, Any],
     given: Given,
     here: dict[str, Any],
@@ -325,52 +295,25 @@ def _leave(
     as_json: bool,
 ) -> None:
     """Write the folder and say what came out."""
-    from privet.guarantee import Standing
-    from privet.methods.contract import settings_of
-    from privet.report.measures import in_words, measures_of
     from privet.runs.folder import write_run
-    from privet.runs.weights import class_offsets
 
-    outputs = done.model.outputs(domain.rows(found.x_test))
-    offsets = class_offsets(config.get("class_weight"), found.classes)
     metrics: dict[str, Any] = {
-        **measures_of(
-            outputs if offsets is None else outputs + offsets, found.y_test,
-            classes=found.classes, target_bounds=found.target_bounds,
-        ),
+        **task.measure(done),
         "seconds": time.perf_counter() - begun,
         "steps": done.steps,
-        "stopped_early": done.steps < plan.steps,
-    }  # fmt: skip
-    target: dict[str, Any] = {"classes": list(found.classes)}
-    if found.target_bounds is not None:
-        target = {"target_bounds": list(found.target_bounds)}
+        "stopped_early": done.steps < done.told["steps"],
+    }
     answer = write_run(
-        out,
-        done,
-        domain=domain,
-        config={
-            "method": method.name,
-            "settings": settings_of(method),
-            **target,
-            "noise": "secure" if config["seed"] is None else "seeded",
-            **config,
-            "plan": plan.summary(),
-        },
-        metrics=metrics,
-        given=given,
-        here=here,
-        fingerprint=found.fingerprint,
-    )
+        out, done, domain=task.domain, config=config, metrics=metrics, given=given, here=here,
+        fingerprint=task.dataset.fingerprint,
+    )  # fmt: skip
     if as_json:
         print_json(answer)
         return
-    claim = done.claim
-    is_claim = claim is not None and claim.standing is Standing.CLAIMED
-    claimed = f"; {claim}" if is_claim else ""
-    typer.echo(f"{out}: {in_words(metrics)}, {done.guarantee}{claimed}")
+    typer.echo(f"{out}: {task.told(done, metrics)}")
     if metrics["stopped_early"]:
         typer.echo(
-            f"it ended at its budget after {done.steps} of {plan.steps} steps, some of which were "
-            "paid for twice; for all of them train again in a new --out with what is left"
+            f"it ended at its budget after {done.steps} of {done.told['steps']} steps, "
+            "some of which were paid for twice; for all of them train again in a new --out with "
+            "what is left"
         )

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from privet._files import number_to_json
 from privet.compare.bench import Bench
 from privet.compare.entrants import Entrant
 from privet.errors import LedgerError
+from privet.guarantee import number_to_json
 from privet.ledger import Entry, Ledger
 
 

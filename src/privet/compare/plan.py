@@ -19,7 +19,7 @@ import numpy as np
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.methods.enough import Signal, check_enough
+from privet.methods.contract import Signal, check_enough
 
 KINDS = ("pictures", "table")
 COMMAND = "python -m benchmarks.plan"

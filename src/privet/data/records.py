@@ -16,7 +16,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
+from privet import premises
+from privet._check import Checked, checked, count, delta_or_zero, positive
 from privet.bounds import UserWeights, user_weights
 from privet.bounds.users import owners
 from privet.data.rows import Array, Domain, Kind, Rows
@@ -34,18 +35,18 @@ class UnprotectedDiagnostic(UserWarning):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PublicFacts:
+class PublicFacts(Checked):
     """All that a plan may look at: sizes and a budget, never records.
 
     `records` is the number of places. Where it was declared (`declared`), it is nominal, and the
     true number may be a secret (add-remove); where it was counted it is public (zero-out).
     """
 
-    records: int
+    records: int = checked(count)
     features: int
     outputs: int
-    epsilon: float
-    delta: float
+    epsilon: float = checked(positive)
+    delta: float = checked(delta_or_zero)
     shape: tuple[int, ...] = ()
     """Of one row, () for a flat one."""
     declared: bool = True
@@ -104,14 +105,14 @@ class Records:
             raise InvalidArgument(
                 "epsilon", epsilon, f"at most {LARGEST_EPSILON:g}", "it is no budget"
             )
-        n = len(self) if self.n_public is None else _check.count("n_public", self.n_public)
+        n = len(self) if self.n_public is None else self.n_public
         size = premises.counted_size if self.n_public is None else premises.declared_size
         return PublicFacts(
-            records=_check.count("records", n),
+            records=n,
             features=int(np.prod(self.rows.shape)),
             outputs=self.outputs,
-            epsilon=_check.positive("epsilon", epsilon),
-            delta=_check.delta_or_zero("delta", delta),
+            epsilon=epsilon,
+            delta=delta,
             shape=self.rows.shape,
             declared=self.n_public is not None,
             unit=Unit.RECORD if self.groups is None else Unit.USER,
@@ -135,8 +136,13 @@ class Records:
         declared: bool = True,
         groups: Any = None,
         n_public: int | None = None,
+        column: str = "groups",
+        split: str = "",
     ) -> Self:
-        """Records with labels; `classes` is the sorted public list, `declared` or read from y."""
+        """Records with labels; `classes` is the sorted public list, `declared` or read from y.
+
+        `column` names what told `groups`; `split`, how they were told from test records.
+        """
         rows, numbers = domain.rows(x), class_numbers(np.asarray(y), classes)
         unknown = np.any((numbers < 0).reshape(len(numbers), -1), axis=1)  # of maps: in any voxel
         if len(numbers) and unknown.all():
@@ -150,6 +156,8 @@ class Records:
             outputs=len(classes),
             groups=groups,
             n_public=n_public,
+            column=column,
+            split=split,
             stated=(
                 domain.premise,
                 premises.DECLARED_CLASSES if declared else premises.READ_CLASSES,
@@ -166,6 +174,8 @@ class Records:
         target_bounds: tuple[float, float],
         groups: Any = None,
         n_public: int | None = None,
+        column: str = "groups",
+        split: str = "",
     ) -> Self:
         """Records with a number each, brought to [-1, 1] by its declared bounds."""
         rows, y = domain.rows(x), np.asarray(y, dtype=np.float64)
@@ -177,6 +187,8 @@ class Records:
             outputs=1,
             groups=groups,
             n_public=n_public,
+            column=column,
+            split=split,
             stated=(domain.premise,),
         )
 
@@ -201,19 +213,26 @@ class Records:
         groups: Any,
         n_public: int | None,
         stated: Sequence[Premise],
+        column: str = "groups",
+        split: str = "",
     ) -> Self:
         people = premises.ONE_RECORD_EACH
         numbered = None
         if groups is not None:
             numbered = owners(groups, records=len(rows))
-            people = premises.one_group_each("groups")
+            people = premises.one_group_each(column)
         return cls(
             rows=rows,
             targets=targets,
             outputs=outputs,
             groups=numbered,
             n_public=n_public,
-            premises=(*stated, people, premises.OWN_MAP),
+            premises=(
+                *stated,
+                people,
+                premises.OWN_MAP,
+                *((premises.split(split),) if split else ()),
+            ),
         )
 
 

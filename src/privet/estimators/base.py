@@ -130,7 +130,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
         plan = planned(
-            method, records, epsilon=self.epsilon, delta=self.delta, anyway=self.anyway,
+            method, records.facts(epsilon=self.epsilon, delta=self.delta), anyway=self.anyway,
             stated=preparation(self),
         )  # fmt: skip
         with threads(None, numbers=plan.facts.records * max(1, plan.facts.features)):

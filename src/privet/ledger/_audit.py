@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from privet._files import number_to_json
 from privet._words import chance, number, small_table
 from privet.errors import LedgerError, LedgerTampered
-from privet.ledger._book import Book, priced, stated
+from privet.guarantee import number_to_json
+from privet.ledger._book import Book, stated
 from privet.ledger._store import FORMAT
 
 SHOWN = 10
@@ -56,7 +56,7 @@ def verify(book: Book, head: str | None) -> Verification:
         since = len(hashes) - 1 - hashes.index(head)
     spent = book.exact(tally, terms.cap_delta)
     if not spent <= terms.cap_epsilon:  # the sum part by part can be tighter
-        spent = min(spent, stated(tally.account.replayed(priced(e.loss) for e in entries)))
+        spent = min(spent, stated(tally.account.replayed(e.priced for e in entries)))
     if not spent <= terms.cap_epsilon:
         raise LedgerError(
             name,

@@ -8,32 +8,42 @@ the lock. An entry names the head that it follows, and is appended only if that 
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, final
 
-from privet._files import canonical, number_to_json
-from privet.errors import LedgerError, LedgerTampered, PrivetError, TokenReused
+from privet.errors import (
+    BudgetExceeded,
+    LedgerError,
+    LedgerLocked,
+    LedgerTampered,
+    PrivetError,
+    TokenReused,
+)
+from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import _store
-from privet.ledger._chain import Entry, Scope, Terms, digest
-from privet.loss import PrivacyLoss, compose
+from privet.ledger._chain import (
+    Entry,
+    Scope,
+    Terms,
+    digest,
+    priced,
+    privet_version,
+    utc_now,
+    whoami,
+    words,
+)
+from privet.loss import PrivacyLoss
 from privet.loss.growing import Growing
 
 
 def stated(epsilon: float) -> float:
     """epsilon to the twelve digits that ledgers state."""
     return float(f"{epsilon:.12g}")
-
-
-def priced(loss: PrivacyLoss) -> PrivacyLoss:
-    """The same loss under the relation that losses of several relations are composed in."""
-    common = loss.neighbours.of_losses
-    if loss.neighbours is common:
-        return loss
-    parts: list[Any] = list(loss.parts)
-    return compose([replace(part, adjacency=common) for part in parts], adjacency=common)
 
 
 @final
@@ -51,7 +61,7 @@ class Charged:
         """What its token stands for from now on."""
         return cls(
             sequence=entry.sequence,
-            loss=canonical(entry.loss.to_dict()),
+            loss=entry.cost,
             scope=entry.scope,
             dataset=entry.dataset,
         )
@@ -78,9 +88,7 @@ class Tally:
     @classmethod
     def start(cls, ledger: str, genesis: str, terms: Terms) -> Tally:
         """Before the first entry."""
-        account = Growing(
-            adjacency=terms.adjacency.of_losses, delta=terms.cap_delta, cap=terms.cap_epsilon
-        )
+        account = Growing(adjacency=terms.common, delta=terms.cap_delta, cap=terms.cap_epsilon)
         return cls(ledger=ledger, head=genesis, account=account)
 
     def walk(self, rows: Iterable[tuple[Any, Any, Any]]) -> list[Entry]:
@@ -93,7 +101,7 @@ class Tally:
             entries.append(entry)
         if entries:  # all or nothing: a tally never counts an entry without its loss
             for entry in entries:
-                self.account.add(priced(entry.loss))
+                self.account.add(entry.priced)
             self.count, self.head = self.count + len(entries), head
             self.seeded += sum(e.scope is not None and e.scope.secret is False for e in entries)
             self.tokens.update((e.token, Charged.of(e)) for e in entries if e.token is not None)
@@ -152,6 +160,26 @@ class Book:
         self._exact: dict[tuple[str, float], float] = {}
         self.refresh()
 
+    @classmethod
+    def in_memory(cls, **terms: Any) -> Self:
+        """A new one that ends with this process."""
+        body, store = Terms.new(**terms).body(), _store.MemoryStore()
+        with store.transaction(write=True) as connection:
+            _store.write_new(connection, body, digest(body))
+        return cls(store)
+
+    @classmethod
+    def create(cls, path: Path, timeout: float, **terms: Any) -> Self:
+        """A new one in a file, which must not exist."""
+        body = Terms.new(**terms).body()
+        _store.create_file(path.resolve(), body, digest(body))
+        return cls.open(path, timeout)
+
+    @classmethod
+    def open(cls, path: Path, timeout: float) -> Self:
+        """The one in this file."""
+        return cls(_store.FileStore(path.resolve(), timeout))
+
     def refresh(self) -> Tally:
         """Take in what others wrote since we last looked."""
         with _store.GUARD:
@@ -177,6 +205,86 @@ class Book:
         with self.store.transaction(write=False) as connection:
             return Entry.from_body(_store.read_rows(connection, sequence, sequence)[0][1])
 
+    def charge(
+        self,
+        loss: PrivacyLoss,
+        *,
+        what: str,
+        scope: Scope,
+        who: str | None,
+        run: str | None,
+        purpose: str | None,
+        dataset: str | None,
+        token: str | None,
+    ) -> Entry:
+        """Write the cost of a release if it fits under the cap; see `Ledger.charge`."""
+        what = words("what", what)
+        token = None if token is None else words("token", token)
+        who = whoami() if who is None else words("who", who)
+        run = None if run is None else words("run", run)
+        dataset, terms = self._for_this_data(dataset), self.terms
+        loss, cost = terms.accepted(loss, scope)
+        for _ in self._attempts():
+            with _store.GUARD:
+                earlier = self.tally.charged(token, cost, scope, dataset)
+                sequence, previous = self.tally.count + 1, self.tally.head
+            if earlier is not None:
+                return self.entry(earlier)
+            would_be = self.would_be(loss)
+            if not would_be <= terms.cap_epsilon:  # NaN is refused too
+                if self.refresh().head != previous:  # others charged meanwhile
+                    continue
+                raise BudgetExceeded(
+                    cap_epsilon=terms.cap_epsilon,
+                    would_be=would_be,
+                    delta=terms.cap_delta,
+                    what=what,
+                )
+            entry = Entry.sealed(
+                sequence=sequence,
+                what=what,
+                loss=loss,
+                scope=scope,
+                spent=would_be,
+                run=run,
+                purpose=purpose,
+                dataset=dataset,
+                token=token,
+                who=who,
+                process=os.getpid(),
+                when=utc_now(),
+                version=privet_version(),
+                previous=previous,
+            )
+            if self.append(entry):
+                return entry
+        raise LedgerLocked(
+            self.store.name,
+            "others kept charging it while we computed",
+            "try again, or charge less often",
+        )
+
+    def refuse_other(self, relation: Adjacency, unit: Unit, protects: Protects) -> None:
+        """Raise unless a training that promises this may be charged here."""
+        self.terms.refuse_other(relation, unit, protects)
+
+    def affords(self, loss: PrivacyLoss) -> bool:
+        """Whether `loss` would fit under the cap now."""
+        loss, _ = self.terms.accepted(loss, None)
+        self.refresh()
+        return self.would_be(loss) <= self.terms.cap_epsilon
+
+    def epsilon_after(self, loss: PrivacyLoss) -> float:
+        """What would be spent in all after one more `loss`, exactly."""
+        loss, _ = self.terms.accepted(loss, None)
+        return stated((self.total + priced(loss)).epsilon(self.terms.cap_delta))
+
+    @property
+    def total(self) -> PrivacyLoss:
+        """Everything charged so far, composed."""
+        with _store.GUARD:
+            return self.refresh().account.total
+
     def append(self, entry: Entry) -> bool:
         """Write `entry` if it still follows the last one; otherwise take in what came between."""
         body = entry.body()
@@ -197,7 +305,7 @@ class Book:
         key = (tally.head, delta)
         if key not in self._exact:
             with _store.GUARD:
-                total = tally.account.sums.total
+                total = tally.account.total
             self._exact = {k: v for k, v in self._exact.items() if k[0] == tally.head}
             self._exact[key] = stated(total.epsilon(delta))
         return self._exact[key]
@@ -210,8 +318,7 @@ class Book:
             "in_memory": not isinstance(self.store, _store.FileStore),
             "head": tally.head,
             "count": tally.count,
-            "cap": {"epsilon": number_to_json(terms.cap_epsilon), "delta": terms.cap_delta},
-            "spent": number_to_json(self.exact(tally, terms.cap_delta)),
+            **terms.against(self.exact(tally, terms.cap_delta)),
         }
 
     def would_be(self, loss: PrivacyLoss) -> float:
@@ -225,16 +332,28 @@ class Book:
             bound = stated(account.epsilon_with(loss))
             if math.isfinite(bound) and bound <= self.terms.cap_epsilon:
                 return bound
-            total = account.sums.total
+            total = account.total
         return stated((total + loss).epsilon(self.terms.cap_delta))
 
-    def attempts(self) -> Iterator[None]:
+    def _attempts(self) -> Iterator[None]:
         """Again and again, for as long as we would wait for a lock; once at least."""
         patience = self.store.timeout if isinstance(self.store, _store.FileStore) else math.inf
         deadline = time.monotonic() + patience
         yield
         while time.monotonic() < deadline:
             yield
+
+    def _for_this_data(self, dataset: str | None) -> str | None:
+        own = self.terms.dataset
+        if dataset is None:
+            return own
+        if own not in (None, words("dataset", dataset)):
+            raise LedgerError(
+                self.store.name,
+                f"keeps the budget of data set {own}, not of {dataset}",
+                "each data set has its own ledger",
+            )
+        return dataset
 
     def _since(
         self, connection: sqlite3.Connection, count: int

@@ -6,7 +6,6 @@ import functools
 import getpass
 import hashlib
 import json
-import math
 import os
 import socket
 import uuid
@@ -15,12 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, final
 
-from privet import _check
 from privet import loss as losses
-from privet._files import canonical, number_to_json
+from privet._check import Checked, checked, delta_or_zero, positive_or_infinite
+from privet._files import canonical
 from privet.errors import Incomparable, InvalidArgument, LedgerTampered
-from privet.guarantee import Adjacency, Protects, Unit
-from privet.loss import PrivacyLoss
+from privet.guarantee import Adjacency, Protects, Unit, number_to_json
+from privet.loss import PrivacyLoss, compose
 
 
 def digest(body: bytes) -> str:
@@ -67,6 +66,15 @@ def restore_loss(body: bytes) -> PrivacyLoss:
     return losses.from_dict(json.loads(body))
 
 
+def priced(loss: PrivacyLoss) -> PrivacyLoss:
+    """The same loss under the relation that losses of several relations are composed in."""
+    common = loss.adjacency.of_losses
+    if loss.adjacency is common:
+        return loss
+    parts: list[Any] = list(loss.parts)
+    return compose([replace(part, adjacency=common) for part in parts], adjacency=common)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Scope:
@@ -103,9 +111,9 @@ class Scope:
         numbers; not the other way round. Units and protected parts must be the same: a bound for
         one record is none for a user, and no conversion is free.
         """
-        relation = self.adjacency or loss.neighbours
-        if not loss.neighbours.covers(relation):
-            raise Incomparable(relation.value, loss.neighbours.value, "adjacency of scope and loss")
+        relation = self.adjacency or loss.adjacency
+        if not loss.adjacency.covers(relation):
+            raise Incomparable(relation.value, loss.adjacency.value, "adjacency of scope and loss")
         if not relation.covers(adjacency):
             raise Incomparable(adjacency.value, relation.value, "adjacency of ledger and charge")
         if self.unit is not unit:
@@ -142,11 +150,11 @@ PER_RECORD = Scope()
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(Checked):
     """What a ledger promises, fixed when it is created: the start of its chain."""
 
-    cap_epsilon: float
-    cap_delta: float
+    cap_epsilon: float = checked(positive_or_infinite)
+    cap_delta: float = checked(delta_or_zero)
     adjacency: Adjacency
     unit: Unit
     protects: Protects
@@ -174,11 +182,9 @@ class Terms:
             raise InvalidArgument("unit", unit, "a Unit")
         if not isinstance(protects, Protects):
             raise InvalidArgument("protects", protects, "a Protects")
-        if cap_epsilon != math.inf:
-            cap_epsilon = _check.positive("cap_epsilon", cap_epsilon)
         return cls(
             cap_epsilon=cap_epsilon,
-            cap_delta=_check.delta_or_zero("cap_delta", cap_delta),
+            cap_delta=cap_delta,
             adjacency=adjacency,
             unit=unit,
             protects=protects,
@@ -187,6 +193,26 @@ class Terms:
             created=utc_now(),
             who=whoami(),
             version=privet_version(),
+        )
+
+    @property
+    def common(self) -> Adjacency:
+        """The relation that its losses, of several relations perhaps, are composed in."""
+        return self.adjacency.of_losses
+
+    def refuse_other(self, relation: Adjacency, unit: Unit, protects: Protects) -> None:
+        """Raise unless a training that promises this may be charged under these terms."""
+        right = self.unit is unit and self.protects is protects
+        if relation.covers(self.adjacency) and right:
+            return
+        hint = ""
+        if relation is Adjacency.ZERO_OUT and self.adjacency is Adjacency.ADD_REMOVE:
+            hint = "declare the number of records (n_public, --n-public) for add-remove"
+        raise InvalidArgument(
+            "ledger",
+            f"one for {self.adjacency.value}, one per {self.unit.value}",
+            f"one for {relation.value} neighbours, one per {unit.value}",
+            hint,
         )
 
     def accepted(self, loss: PrivacyLoss, scope: Scope | None) -> tuple[PrivacyLoss, bytes]:
@@ -203,6 +229,11 @@ class Terms:
         if canonical(stored.to_dict()) != cost:
             raise InvalidArgument("loss", loss, "a loss that survives to_dict and from_dict")
         return stored, cost
+
+    def against(self, spent: float) -> dict[str, Any]:
+        """The cap, and what was spent of it; JSON-ready."""
+        cap = {"epsilon": number_to_json(self.cap_epsilon), "delta": self.cap_delta}
+        return {"cap": cap, "spent": number_to_json(spent)}
 
     def body(self) -> bytes:
         """What is stored, and hashed as the start of the chain."""
@@ -291,6 +322,16 @@ class Entry:
             "previous": self.previous,
             "hash": self.hash,
         }
+
+    @property
+    def cost(self) -> bytes:
+        """Its loss as it is written."""
+        return canonical(self.loss.to_dict())
+
+    @property
+    def priced(self) -> PrivacyLoss:
+        """Its loss as it is composed with others."""
+        return priced(self.loss)
 
     def body(self) -> bytes:
         """What is stored and hashed: the canonical JSON of every field but `hash`."""

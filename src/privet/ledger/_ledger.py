@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from privet import _check
-from privet.errors import (
-    BudgetExceeded,
-    LedgerError,
-    LedgerLocked,
-)
+from privet.errors import LedgerError
 from privet.guarantee import Adjacency, Guarantee, Protects, Unit
-from privet.ledger import _book, _chain, _store
+from privet.ledger import _store
 from privet.ledger._audit import Verification, as_html, export, verify
-from privet.ledger._book import priced, stated
-from privet.ledger._chain import PER_RECORD, Entry, Scope, Terms, digest, words
+from privet.ledger._book import Book
+from privet.ledger._chain import PER_RECORD, Entry, Scope, Terms
 from privet.ledger._promise import Odometer, at_the_cap, share_of_delta, so_far
 from privet.loss import PrivacyLoss
 
@@ -51,9 +47,9 @@ class Ledger:
     False
     """
 
-    def __init__(self, store: _store.Store) -> None:
+    def __init__(self, book: Book) -> None:
         """Use `in_memory`, `create` or `open`."""
-        self._book = _book.Book(store)
+        self._book = book
         self.purpose: str | None = None
         """What is charged through this object from now on is for, unless a charge says so."""
 
@@ -71,11 +67,11 @@ class Ledger:
         dataset: str | None = None,
     ) -> Self:
         """A ledger for this process only; a cap of `math.inf` records without refusing."""
-        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, protects, dataset).body()
-        store = _store.MemoryStore()
-        with store.transaction(write=True) as connection:
-            _store.write_new(connection, body, digest(body))
-        return cls(store)
+        book = Book.in_memory(
+            cap_epsilon=cap_epsilon, cap_delta=cap_delta, adjacency=adjacency, unit=unit,
+            protects=protects, dataset=dataset,
+        )  # fmt: skip
+        return cls(book)
 
     @classmethod
     def create(
@@ -91,15 +87,16 @@ class Ledger:
         timeout: float = 30.0,
     ) -> Self:
         """A new ledger file; refuses to touch a file that exists."""
-        body = Terms.new(cap_epsilon, cap_delta, adjacency, unit, protects, dataset).body()
-        _store.create_file(Path(path).resolve(), body, digest(body))
-        return cls.open(path, timeout=timeout)
+        book = Book.create(
+            Path(path), timeout, cap_epsilon=cap_epsilon, cap_delta=cap_delta, adjacency=adjacency,
+            unit=unit, protects=protects, dataset=dataset,
+        )  # fmt: skip
+        return cls(book)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
         """An existing ledger file, its chain checked; `timeout` is how long to wait for a lock."""
-        timeout = _check.non_negative("timeout", timeout)
-        return cls(_store.FileStore(Path(path).resolve(), timeout))
+        return cls(Book.open(Path(path), timeout))
 
     # Copies: one ledger is one budget
 
@@ -188,6 +185,12 @@ class Ledger:
 
     # Spending
 
+    def refuse_other(
+        self, adjacency: Adjacency, unit: Unit, protects: Protects = Protects.RECORD
+    ) -> None:
+        """Raise unless a training that promises this may be charged here."""
+        self._book.refuse_other(adjacency, unit, protects)
+
     def charge(
         self,
         loss: PrivacyLoss,
@@ -214,71 +217,25 @@ class Ledger:
         adjacency, unit or protected part, `LedgerLocked` when another process holds the file for
         longer than the timeout.
         """
-        what = words("what", what)
-        token = None if token is None else words("token", token)
-        who = _chain.whoami() if who is None else words("who", who)
-        run = None if run is None else words("run", run)
-        dataset = self._for_this_data(dataset)
-        loss, cost = self._terms.accepted(loss, scope)
-        for _ in self._book.attempts():
-            with _store.GUARD:
-                tally = self._book.tally
-                earlier = tally.charged(token, cost, scope, dataset)
-                sequence, previous = tally.count + 1, tally.head
-            if earlier is not None:
-                return self._book.entry(earlier)
-            would_be = self._book.would_be(loss)
-            if not would_be <= self.cap_epsilon:  # NaN is refused too
-                if self._book.refresh().head != previous:  # others charged meanwhile
-                    continue
-                raise BudgetExceeded(
-                    cap_epsilon=self.cap_epsilon,
-                    would_be=would_be,
-                    delta=self.cap_delta,
-                    what=what,
-                )
-            entry = Entry.sealed(
-                sequence=sequence,
-                what=what,
-                loss=loss,
-                scope=scope,
-                spent=would_be,
-                run=run,
-                purpose=self.purpose or None,
-                dataset=dataset,
-                token=token,
-                who=who,
-                process=os.getpid(),
-                when=_chain.utc_now(),
-                version=_chain.privet_version(),
-                previous=previous,
-            )
-            if self._book.append(entry):
-                return entry
-        raise LedgerLocked(
-            self.name,
-            "others kept charging it while we computed",
-            "try again, or charge less often",
-        )
+        return self._book.charge(
+            loss, what=what, scope=scope, who=who, run=run, purpose=self.purpose or None,
+            dataset=dataset, token=token,
+        )  # fmt: skip
 
     def epsilon_after(self, loss: PrivacyLoss) -> float:
         """What would be spent in all after one more `loss`; nothing is written."""
-        loss, _ = self._terms.accepted(loss, None)
-        return stated((self.total + priced(loss)).epsilon(self.cap_delta))
+        return self._book.epsilon_after(loss)
 
     def affords(self, loss: PrivacyLoss) -> bool:
         """Whether `loss` would fit under the cap now; another process may still be faster."""
-        loss, _ = self._terms.accepted(loss, None)
-        self._book.refresh()
-        return self._book.would_be(loss) <= self.cap_epsilon
+        return self._book.affords(loss)
 
     # What was spent
 
     @property
     def total(self) -> PrivacyLoss:
         """Everything charged so far, composed."""
-        with _store.GUARD:
-            return self._book.refresh().account.sums.total
+        return self._book.total
 
     @property
     def head(self) -> str:
@@ -369,17 +326,6 @@ class Ledger:
     @property
     def _terms(self) -> Terms:
         return self._book.terms
-
-    def _for_this_data(self, dataset: str | None) -> str | None:
-        if dataset is None:
-            return self.dataset
-        if self.dataset not in (None, words("dataset", dataset)):
-            raise LedgerError(
-                self.name,
-                f"keeps the budget of data set {self.dataset}, not of {dataset}",
-                "each data set has its own ledger",
-            )
-        return dataset
 
 
 def _reopen(path: str, timeout: float) -> Ledger:

@@ -14,8 +14,7 @@ from typing import Any, final
 
 from privet import loss as losses
 from privet import premises
-from privet._files import number_to_json
-from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
+from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit, number_to_json
 from privet.ledger._chain import Terms
 from privet.loss import Part
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 import threading
@@ -10,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, SupportsFloat, final
 
-from privet.errors import LedgerError, LedgerLocked, LedgerTampered, NotALedger
+from privet.errors import InvalidArgument, LedgerError, LedgerLocked, LedgerTampered, NotALedger
 from privet.ledger._lock import WRITABLE, whole_file
 
 Row = tuple[Any, Any, Any]
@@ -95,6 +96,8 @@ class FileStore:
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
+        if not (isinstance(timeout, SupportsFloat) and 0.0 <= timeout < math.inf):
+            raise InvalidArgument("timeout", timeout, "a finite number of at least 0")
         self.path, self.timeout = path, timeout
 
     @property

@@ -67,10 +67,17 @@ class PrivacyLoss(ABC):
     def parts(self) -> tuple[Part, ...]:
         """The independent parts that this loss is the sum of."""
 
+    adjacency: Adjacency
+    """The neighbouring relation that the loss is stated for."""
+
     @property
-    @abstractmethod
     def neighbours(self) -> Adjacency:
-        """The neighbouring relation that the loss is stated for."""
+        """The same by another name."""
+        return self.adjacency
+
+    def suprema(self, direction: Direction) -> list[float]:
+        """The largest loss that each part can have."""
+        return [part.supremum(direction) for part in self.parts]
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at which this loss is known to be (epsilon, delta)-private."""
@@ -106,7 +113,7 @@ class PrivacyLoss(ABC):
         return Guarantee(
             epsilon=epsilon,
             delta=delta,
-            adjacency=self.neighbours,
+            adjacency=self.adjacency,
             unit=unit,
             standing=Standing.PROVED if math.isfinite(epsilon) else Standing.NONE,
             theorem=theorem or "composition of " + ", ".join(type(p).__name__ for p in self.parts),
@@ -118,7 +125,7 @@ class PrivacyLoss(ABC):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready description; `privet.loss.from_dict` reads it back."""
         return {
-            "adjacency": self.neighbours.value,
+            "adjacency": self.adjacency.value,
             "parts": [{"kind": type(p).__name__, **p.fields()} for p in self.parts],
         }
 
@@ -139,23 +146,13 @@ class Composed(PrivacyLoss):
     def parts(self) -> tuple[Part, ...]:
         return self.members
 
-    @property
-    def neighbours(self) -> Adjacency:
-        return self.adjacency
-
 
 class Part(PrivacyLoss):
     """A loss that is not a sum of others; frozen dataclasses with a field `adjacency`."""
 
-    adjacency: Adjacency
-
     @property
     def parts(self) -> tuple[Part, ...]:
         return (self,)
-
-    @property
-    def neighbours(self) -> Adjacency:
-        return self.adjacency
 
     @abstractmethod
     def merge(self, other: Part) -> Part | None:
@@ -258,10 +255,10 @@ def compose(losses: Iterable[PrivacyLoss], *, adjacency: Adjacency | None = None
     merged: list[Part] = []
     for loss in losses:
         if adjacency is None:
-            adjacency = loss.neighbours
-        elif loss.neighbours is not adjacency:
+            adjacency = loss.adjacency
+        elif loss.adjacency is not adjacency:
             raise Incomparable(
-                adjacency.value, loss.neighbours.value, "losses of different adjacency"
+                adjacency.value, loss.adjacency.value, "losses of different adjacency"
             )
         for part in loss.parts:
             if part.free:

@@ -37,9 +37,11 @@ def closed_form_epsilon(ratio: float, delta: float) -> float:
     >>> round(closed_form_epsilon(0.01 * 100 / 4, 1e-5), 4)
     1.1355
     """
-    u = _check.non_negative("ratio", ratio)
-    c = float(erfcinv(_check.open_unit("delta", delta)))
-    return u * u / 2.0 + math.sqrt(2.0) * c * u
+    return _stated(_check.non_negative("ratio", ratio), _check.open_unit("delta", delta))
+
+
+def _stated(u: float, delta: float) -> float:
+    return u * u / 2.0 + math.sqrt(2.0) * float(erfcinv(delta)) * u
 
 
 def closed_form_ratio(epsilon: float, delta: float) -> float:
@@ -116,15 +118,17 @@ def closed_form_claim(loss: PrivacyLoss, delta: float) -> Guarantee:
     >>> print(closed_form_claim(loss, 1e-5))
     (1.136, 1e-05)-DP per record, add-remove, claimed
     """
+    if delta == 0.0:
+        raise InvalidArgument("delta", delta, "a number in (0, 1)")
     proved = unsampled(loss)
     sampled_pairs = any(isinstance(p, SampledGaussian) for p in loss.parts)
     rests_on = [premises.EVERY_RATE_ONE if proved else premises.NO_SAMPLING_COST]
-    if loss.neighbours is Adjacency.REPLACE_ONE and sampled_pairs:
+    if loss.adjacency is Adjacency.REPLACE_ONE and sampled_pairs:
         rests_on.append(premises.DOUBLED)
     return Guarantee(
-        epsilon=closed_form_epsilon(effective_ratio(loss), delta),
+        epsilon=_stated(effective_ratio(loss), delta),
         delta=delta,
-        adjacency=loss.neighbours,
+        adjacency=loss.adjacency,
         standing=Standing.PROVED if proved else Standing.CLAIMED,
         theorem=THEOREM,
         premises=tuple(rests_on),

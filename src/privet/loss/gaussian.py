@@ -16,6 +16,7 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from privet import _check
+from privet._check import Checked, checked
 from privet.guarantee import Adjacency
 from privet.loss.base import Array, Direction, Part, Quadrature
 from privet.loss.intervals import Intervals, Line
@@ -87,8 +88,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(gaussian_mu(1.0, 1e-5), 1e-5), 9)
     1.0
     """
-    mu = _check.non_negative("mu", mu)
-    target = math.log(_check.open_unit("delta", delta))
+    return epsilon_of(_check.non_negative("mu", mu), _check.open_unit("delta", delta))
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """`gaussian_epsilon` of numbers that are known to be right."""
+    target = math.log(delta)
     if mu == 0.0 or log_delta(mu, 0.0) <= target:
         return 0.0
     if mu > 1e6:  # delta <= Phi(a) <= e^(-a^2/2), within 1e-6 of exact here
@@ -115,7 +120,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     while log_delta(low, epsilon) > target:
         low /= 2.0
     root = _root(lambda m: target - log_delta(m, epsilon), low, high)
-    return _nudge(root, 1.0 / _GROW, lambda m: gaussian_epsilon(m, delta) <= epsilon)
+    return _nudge(root, 1.0 / _GROW, lambda m: epsilon_of(m, delta) <= epsilon)
 
 
 def _root(
@@ -152,7 +157,7 @@ def _nudge(x: float, factor: float, safe: Callable[[float], bool]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Part):
+class Gaussian(Checked, Part):
     """The loss of Gaussian releases with sum of (sensitivity / noise)^2 equal to mu^2.
 
     **Guarantee**: exact for any number of adaptively chosen releases (Dong, Roth and Su 2019).
@@ -163,11 +168,8 @@ class Gaussian(Part):
     1.9931
     """
 
-    mu: float
+    mu: float = checked(_check.non_negative)
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-
-    def __post_init__(self) -> None:
-        _check.non_negative("mu", self.mu)
 
     def merge(self, other: Part) -> Part | None:
         if isinstance(other, Gaussian):

@@ -14,17 +14,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import final
 
 import numpy as np
 
 from privet.guarantee import Adjacency
 from privet.loss import contour
-from privet.loss.base import Array, Direction, Part, PrivacyLoss, Quadrature, compose
-from privet.loss.gaussian import Gaussian
+from privet.loss.base import Array, Direction, Part, PrivacyLoss, Quadrature
 from privet.loss.many import Sums
-from privet.loss.pure import ZCDP
 
 _ORDERS = np.geomspace(0.02, 2e4, 72)
 _ALIAS = math.log(1e6)
@@ -118,11 +115,11 @@ class Growing:
     below, within a few percent of the epsilon that the line was planned for. inf where nothing is
     known.
 
-    >>> from privet.loss import Pure
+    >>> from privet.loss import Gaussian, Pure
     >>> growing = Growing(adjacency=Adjacency.ADD_REMOVE, delta=1e-5, cap=2.0)
     >>> for size in (0.1, 0.2, 0.3):
     ...     growing.add(Pure(epsilon_each=size)); growing.add(Gaussian(mu=size))
-    >>> exact = growing.sums.total.epsilon(1e-5)
+    >>> exact = growing.total.epsilon(1e-5)
     >>> exact <= growing.epsilon <= 1.02 * exact
     True
     """
@@ -130,9 +127,6 @@ class Growing:
     def __init__(self, *, adjacency: Adjacency, delta: float, cap: float) -> None:
         self.sums = Sums(adjacency)
         self.delta, self.cap = delta, cap
-        self._suprema = {d: Fraction(0) for d in Direction}
-        self._unbounded: set[Direction] = set()
-        self._survive = 0.0
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
         self._planned_at = -9
@@ -147,6 +141,11 @@ class Growing:
         for loss in losses:
             growing.add(loss)
         return growing
+
+    @property
+    def total(self) -> PrivacyLoss:
+        """Everything added so far, composed."""
+        return self.sums.total
 
     @property
     def epsilon(self) -> float:
@@ -165,14 +164,6 @@ class Growing:
             if self._latest is not None and self._latest[0] == loss:  # epsilon only grows
                 found = self._latest[1]
                 self._floor = 0.98 * found if math.isfinite(found) else self._floor
-        for part in loss.parts:
-            self._survive += math.log1p(-part.failure)
-            for direction in Direction:
-                supremum = part.supremum(direction)
-                if math.isinf(supremum):
-                    self._unbounded.add(direction)
-                else:
-                    self._suprema[direction] += Fraction(supremum)
         self.sums.add(loss)
 
     def replayed(self, losses: Iterable[PrivacyLoss]) -> float:
@@ -192,29 +183,8 @@ class Growing:
         return again.epsilon
 
     def _epsilon(self, loss: PrivacyLoss | None) -> float:
-        parts = () if loss is None else loss.parts
-        ceiling = self._ceiling(parts)
-        survive = self._survive + math.fsum(math.log1p(-p.failure) for p in parts)
-        failure = -math.expm1(survive) * (1.0 + 1e-10)
-        if self.delta == 0.0 or self.delta <= failure:
-            return math.inf if failure > 0.0 else ceiling
-        delta = (self.delta - failure) / (1.0 - failure)
-        kinds: set[type[Part]] = {*self.sums.kinds, *(type(p) for p in parts)}
-        closed: tuple[set[type[Part]], ...] = ({Gaussian}, {ZCDP}, set())
-        if kinds in closed:
-            return compose([self.sums.total, *parts], adjacency=self.sums.adjacency).epsilon(delta)
-        return min(ceiling, self._on_the_line(loss, delta))
-
-    def _ceiling(self, parts: Iterable[Part]) -> float:
-        """The largest loss that can occur at all."""
-        parts = tuple(parts)
-        found = 0.0
-        for direction in Direction:
-            more = [p.supremum(direction) for p in parts]
-            if direction in self._unbounded or math.inf in more:
-                return math.inf
-            found = max(found, float(self._suprema[direction] + sum(map(Fraction, more))))
-        return found
+        known, left = self.sums.bound(loss, self.delta)
+        return known if left is None else min(known, self._on_the_line(loss, left))
 
     def _on_the_line(self, loss: PrivacyLoss | None, delta: float) -> float:
         before = self._line, self._values, self._planned_at, self._floor

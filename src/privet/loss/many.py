@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Self, final
 
 import numpy as np
@@ -34,6 +35,8 @@ _FEW = 32
 """Up to so many distinct pure losses are listed one by one."""
 _ROWS = 256
 """Losses at a time, which bounds the memory."""
+_CLOSED: tuple[set[type[Part]], ...] = ({Gaussian}, {ZCDP}, set())
+"""Kinds whose sum is one part with a formula."""
 
 
 @final
@@ -124,7 +127,10 @@ class Sums:
         self.count = 0
         self.releases = 0
         self.kinds: set[type[Part]] = set()
-        self._merged: dict[type[Part], Part] = {}
+        self._suprema = {d: Fraction(0) for d in Direction}
+        self._unbounded: set[Direction] = set()
+        self._survive = 0.0
+        self._merged: dict[type[Part], PrivacyLoss] = {}
         self._repeated: dict[Part, int] = {}
         self._sampled: dict[type[Sampled], list[Sampled]] = {}
         self._other: list[Part] = []
@@ -134,16 +140,21 @@ class Sums:
         """One more release."""
         self.count += 1
         self._total = None
+        for direction in Direction:
+            for supremum in loss.suprema(direction):
+                if math.isinf(supremum):
+                    self._unbounded.add(direction)
+                else:
+                    self._suprema[direction] += Fraction(supremum)
         for part in loss.parts:
+            self._survive += math.log1p(-part.failure)
             if part.free:
                 continue
             self.releases += part.releases
             self.kinds.add(type(part))
             if isinstance(part, Gaussian | ZCDP):
                 before = self._merged.get(type(part))
-                both = part if before is None else before.merge(part)
-                assert both is not None
-                self._merged[type(part)] = both
+                self._merged[type(part)] = part if before is None else compose([before, part])
             elif isinstance(part, Pure | Laplace | ApproximateDP):
                 once = replace(part, times=1)
                 self._repeated[once] = self._repeated.get(once, 0) + part.times
@@ -152,11 +163,38 @@ class Sums:
             else:
                 self._other.append(part)
 
+    def bound(self, loss: PrivacyLoss | None, delta: float) -> tuple[float, float | None]:
+        """epsilon with one more loss, as far as formulas know it.
+
+        With None it is the answer; otherwise it is the largest loss that can occur at all, and the
+        second number what is left of `delta` for losses that are bounded.
+        """
+        parts = () if loss is None else loss.parts
+        survive = self._survive + math.fsum(math.log1p(-p.failure) for p in parts)
+        failure = -math.expm1(survive) * (1.0 + 1e-10)
+        if delta == 0.0 or delta <= failure:
+            return (math.inf if failure > 0.0 else self._ceiling(loss)), None
+        left = (delta - failure) / (1.0 - failure)
+        kinds: set[type[Part]] = {*self.kinds, *(type(p) for p in parts)}
+        if kinds in _CLOSED:
+            return compose([self.total, *parts], adjacency=self.adjacency).epsilon(left), None
+        return self._ceiling(loss), left
+
+    def _ceiling(self, loss: PrivacyLoss | None) -> float:
+        """The largest loss that can occur at all."""
+        found = 0.0
+        for direction in Direction:
+            more = [] if loss is None else loss.suprema(direction)
+            if direction in self._unbounded or math.inf in more:
+                return math.inf
+            found = max(found, float(self._suprema[direction] + sum(map(Fraction, more))))
+        return found
+
     @property
     def total(self) -> PrivacyLoss:
         """Everything composed."""
         if self._total is None:
-            parts: list[Part] = list(self._merged.values())
+            parts = [part for merged in self._merged.values() for part in merged.parts]
             repeated = [once.repeat(times) for once, times in self._repeated.items()]
             parts += repeated if len(repeated) <= _FEW else [Many.of(repeated)]
             for kind, members in self._sampled.items():

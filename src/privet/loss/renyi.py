@@ -177,7 +177,7 @@ def _proved(loss: PrivacyLoss, delta: float, epsilon: float, theorem: str) -> Gu
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
-        adjacency=loss.neighbours,
+        adjacency=loss.adjacency,
         standing=Standing.PROVED if math.isfinite(epsilon) else Standing.NONE,
         theorem=theorem,
     )

@@ -16,7 +16,7 @@ from privet.loss import contour
 from privet.loss import lattice_plan as lattice
 from privet.loss.base import Direction, Part, PrivacyLoss, compose
 from privet.loss.contour import Found
-from privet.loss.gaussian import Gaussian, _nudge, _root, gaussian_delta, gaussian_epsilon
+from privet.loss.gaussian import Gaussian, _nudge, _root, epsilon_of, gaussian_delta
 from privet.loss.orders import Renyi
 
 _FEW = 64
@@ -36,7 +36,7 @@ def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
 def _simplest(loss: PrivacyLoss) -> tuple[Part, ...]:
     """The parts, with steps at rate 1 taken for the plain Gaussian releases that they are."""
     parts = [simple for part in loss.parts for simple in part.simplest()]
-    return compose(parts, adjacency=loss.neighbours).parts
+    return compose(parts, adjacency=loss.adjacency).parts
 
 
 def _only(parts: Sequence[Part]) -> Part | None:
@@ -54,7 +54,7 @@ def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
     low, high = _bounds(parts, delta)
     simpler = tuple(p.dominated() for p in parts)
     if simpler != parts:  # the interval above is that of parts that dominate these
-        low = _bounds(compose(simpler, adjacency=loss.neighbours).parts, delta)[0]
+        low = _bounds(compose(simpler, adjacency=loss.adjacency).parts, delta)[0]
     return min(low, high), high
 
 
@@ -80,7 +80,7 @@ def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
         ceiling = max(_ceiling(parts, d) for d in _directions(parts))
         return ceiling * (1.0 - 1e-12), ceiling
     if isinstance(only, Gaussian):
-        value = gaussian_epsilon(only.mu, delta)
+        value = epsilon_of(only.mu, delta)
         return value * (1.0 - 1e-9), value
     low, worst, how = 0.0, 0.0, None
     for direction in _directions(parts):
@@ -195,7 +195,7 @@ def delta_bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:
     low, high = _delta_bounds(parts, epsilon)
     simpler = tuple(p.dominated() for p in parts)
     if simpler != parts:
-        low = _delta_bounds(compose(simpler, adjacency=loss.neighbours).parts, epsilon)[0]
+        low = _delta_bounds(compose(simpler, adjacency=loss.adjacency).parts, epsilon)[0]
     return min(low, high), high
 
 

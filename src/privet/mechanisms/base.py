@@ -118,17 +118,16 @@ class Mechanism(ABC):
             )
         if not isinstance(rng, Source):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
-        loss = self.loss(bounded, adjacency=adjacency)
+        sensitivity = self.sensitivity(bounded, adjacency=adjacency)  # refuses an infinite one
         if ledger is not None:
+            loss = self.loss(bounded, adjacency=adjacency)
             scope = Scope(unit=bounded.unit, secret=rng.secret)
             ledger.charge(loss, what=what or type(self).__name__, scope=scope)
         noisy = self._perturb(bounded.value, rng)
+        if transcript.now.get() is None:
+            return noisy
         return transcript.note(
-            self,
-            bounded.value,
-            noisy,
-            sensitivity=self.sensitivity(bounded, adjacency=adjacency),
-            log_ratio=self.log_ratio,
+            self, bounded.value, noisy, sensitivity=sensitivity, log_ratio=self.log_ratio
         )
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:

@@ -96,7 +96,8 @@ class Transcript:
         return replace(release, noisy=then.noisy)
 
 
-_now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
+now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
+"""Who looks; nobody, mostly, and then nothing is asked and no exact value is copied."""
 
 
 @contextmanager
@@ -116,19 +117,13 @@ def replayed(
 
 
 def _with(transcript: Transcript) -> Iterator[Transcript]:
-    token = _now.set(transcript)
+    token = now.set(transcript)
     try:
         yield transcript
     except AllReleased:
         pass
     finally:
-        _now.reset(token)
-
-
-def included() -> int | None:
-    """The place of a record that a replay puts into every sample."""
-    transcript = _now.get()
-    return None if transcript is None else transcript.included
+        now.reset(token)
 
 
 def note(
@@ -141,7 +136,7 @@ def note(
     rate: float = 1.0,
 ) -> Array:
     """What every release passes through on its way out; costs nothing where nobody looks."""
-    transcript = _now.get()
+    transcript = now.get()
     if transcript is None:
         return noisy
     return transcript.take(
@@ -154,11 +149,6 @@ def note(
             rate=rate,
         )
     )
-
-
-def watched() -> bool:
-    """Whether somebody looks: an exact value need not be copied otherwise."""
-    return _now.get() is not None
 
 
 def log_ratio(present: Transcript, absent: Transcript) -> float:

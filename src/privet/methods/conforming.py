@@ -226,7 +226,7 @@ def promise_problems(method: Method[Any], plan: Plan, records: Records) -> list[
                 found.append("the ledger is told of another unit")
             elif scope.secret is not rng.secret:
                 found.append("the ledger is told another thing about the key")
-            elif (scope.adjacency or entry.loss.neighbours) is not plan.relation:
+            elif (scope.adjacency or entry.loss.adjacency) is not plan.relation:
                 found.append("the ledger is told of other neighbours")
     return list(dict.fromkeys(found))
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
 from privet.errors import InvalidArgument, Unattainable
 
 BITS = 26
@@ -47,9 +47,8 @@ def spacing(scale: float, *, bits: int = BITS) -> float:
     >>> spacing(1.0) == spacing(1.9) == 2.0**-26
     True
     """
-    scale = _check.positive("scale", scale)
-    if not 2.0**-900 <= scale <= 2.0**900:
-        raise InvalidArgument("scale", scale, "between 2**-900 and 2**900")
+    if not (isinstance(scale, SupportsFloat) and 2.0**-900 <= scale <= 2.0**900):
+        raise InvalidArgument("scale", scale, "a finite number above 0, within 2**-900 and 2**900")
     return math.ldexp(power_of_two_below(scale), -bits)
 
 
@@ -113,8 +112,9 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     >>> noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=10**6) / 2.0 - 1.0 < 1e-4
     True
     """
-    z = _check.positive("noise_multiplier", noise_multiplier)
-    c = _check.positive("sensitivity", sensitivity)
+    z, c = noise_multiplier, sensitivity
+    if not (isinstance(z, SupportsFloat) and isinstance(c, SupportsFloat) and z > 0.0 and c > 0.0):
+        raise InvalidArgument("noise_multiplier or sensitivity", (z, c), "finite numbers above 0")
 
     def needed(scale: float) -> float:
         # the tensor path rounds halves to even, for which one coordinate has no better bound

@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from fractions import Fraction
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +41,12 @@ class Source:
     True
     """
 
-    __slots__ = ("stream",)
+    __slots__ = ("secret", "stream")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-
-    @property
-    def secret(self) -> bool:
+        self.secret = stream.secret
         """Whether nobody can know the key, as a release needs."""
-        return self.stream.secret
 
     @property
     def premise(self) -> Premise:
@@ -104,7 +101,7 @@ class Source:
 
     def bernoulli(self, shape: Shape, p: float | Fraction) -> NDArray[np.bool_]:
         """Coins that are true with probability exactly p (as a float64 number or a fraction)."""
-        _check.unit("p", p)
+        _probability(p)
         size, dims = _size(shape)
         return continuous.bernoulli(self.stream, size, Fraction(p)).reshape(dims)
 
@@ -113,7 +110,7 @@ class Source:
 
         The same law as that of `bernoulli`, from fewer words where p is small.
         """
-        _check.unit("p", p)
+        _probability(p)
         return continuous.members(self.stream, _check.count("n", n, minimum=0), Fraction(p))
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
@@ -182,6 +179,11 @@ def _whole(name: str, value: int, *, minimum: int) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < minimum:
         raise InvalidArgument(name, value, f"a whole number of at least {minimum}")
     return int(value)
+
+
+def _probability(p: float | Fraction) -> None:
+    if not (isinstance(p, SupportsFloat) and 0 <= p <= 1):
+        raise InvalidArgument("p", p, "a number in [0, 1]")
 
 
 def _size(shape: Shape) -> tuple[int, tuple[int, ...]]:

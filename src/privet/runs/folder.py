@@ -16,7 +16,6 @@ from privet import premises
 from privet._files import replacing, write_json, write_whole
 from privet.data.rows import Domain
 from privet.errors import InvalidArgument
-from privet.methods.contract import settings_of
 from privet.methods.promise import Trained
 from privet.report.card import card, run_page
 from privet.runs.record import GUARANTEE, Given, Record, describe, file_digest, sealed
@@ -46,7 +45,7 @@ def save(estimator: Any, folder: Path, *, given: Given) -> Path:
     method, trained = estimator._method(), estimator.trained_
     config = {
         "method": method.name,
-        "settings": settings_of(method),
+        "settings": method.settings_to_dict(),
         "data": "records of your own",
         "epsilon": trained.plan.facts.epsilon,
         "delta": trained.plan.facts.delta,

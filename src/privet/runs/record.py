@@ -20,9 +20,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, final
 
-from privet._files import canonical, number_to_json
+from privet._files import canonical
 from privet.errors import InvalidArgument, MissingFile
-from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit
+from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit, number_to_json
 from privet.loss import Gaussian, PrivacyLoss
 from privet.loss import from_dict as loss_from_dict
 

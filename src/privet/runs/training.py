@@ -1,25 +1,26 @@
-"""From a data set to what a method trains on: features, records, and a method of its settings."""
+"""From a data set to a trained model and how good it is: features, records, plan, measures."""
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from enum import Enum
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privet import premises
+from privet import _check, premises
 from privet.data.dataset import FIXED_SPLIT, Dataset
 from privet.data.records import Records
 from privet.data.rows import Domain
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
-from privet.methods.catalogue import method_type
+from privet.guarantee import Standing
 from privet.methods.contract import Front, Method, Plan
-from privet.methods.promise import planned
+from privet.methods.promise import Trained, planned, train
 from privet.nets.features import Features
+from privet.nets.features.base import Watched
+from privet.report.measures import in_words, measures_of
+from privet.runs.weights import class_offsets
 
 MANY, FEW = 1000, 500
 """More features than the first are projected to the second where their square is released."""
@@ -38,7 +39,9 @@ def domain_of(dataset: Dataset, front: Front, *, features: str, cache: bool = Fa
         from privet.nets.features import Cached
 
         extractor = Cached(extractor)
-    return Domain(shape=dataset.shape, bounds=(dataset.low, dataset.high), features=extractor)
+    return Domain(
+        shape=dataset.x_train.shape[1:], bounds=(dataset.low, dataset.high), features=extractor
+    )
 
 
 def extractor_of(dataset: Dataset, features: str) -> Features | None:
@@ -47,17 +50,18 @@ def extractor_of(dataset: Dataset, features: str) -> Features | None:
 
     if features not in FRONTS:
         raise InvalidArgument("--features", features, f"one of {', '.join(FRONTS)}")
-    drawn = len(dataset.shape) >= 2
+    shape = dataset.x_train.shape[1:]
+    drawn = len(shape) >= 2
     if features == "auto":
-        large = drawn and min(dataset.shape[:2]) >= 16
+        large = drawn and min(shape[:2]) >= 16
         features = "scattering" if large else "plain"
     if features == "plain":
         return None
     if not drawn:
         raise InvalidArgument("--features", features, "plain for data that are not pictures")
-    if features == "strokes" and dataset.shape != (28, 28):
+    if features == "strokes" and shape != (28, 28):
         raise InvalidArgument("--features", features, "for pictures of 28x28 grey pixels")
-    return handwriting() if features == "strokes" else pictures(dataset.shape)
+    return handwriting() if features == "strokes" else pictures(shape)
 
 
 def records_of(
@@ -66,62 +70,113 @@ def records_of(
     """The training records, without the last `public` ones, whose inputs are asked about."""
     end = len(dataset.x_train) - public
     x, y = dataset.x_train[:end], dataset.y_train[:end]
-    groups = None if dataset.groups is None else dataset.groups[:end]
+    told: dict[str, Any] = {
+        "domain": domain,
+        "n_public": n_public,
+        "groups": None if dataset.groups is None else dataset.groups[:end],
+        "column": dataset.user or "groups",
+        "split": dataset.split_assumes,
+    }
     if dataset.target_bounds is not None:
-        found = Records.measured(
-            x, y, domain=domain, target_bounds=dataset.target_bounds, n_public=n_public,
-            groups=groups,
+        return Records.measured(x, y, target_bounds=dataset.target_bounds, **told)
+    return Records.classified(x, y, classes=np.arange(len(dataset.classes)), **told)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A method and the data that it will be trained on; make one with `task_of`."""
+
+    method: Any
+    dataset: Dataset
+    domain: Domain
+    public: int
+    """How many of the last training inputs are public questions."""
+    offsets: NDArray[np.float64] | None
+    """What class weights add to logits."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the training rows hold."""
+        return len(self.dataset.x_train) * math.prod(self.domain.row_shape)
+
+    def records(self, *, n_public: int | None, progress: Any) -> Records:
+        """What is trained on; `progress` is told how many features are made."""
+        domain = self.domain
+        if domain.features is not None and progress is not None:
+            domain = replace(domain, features=Watched(domain.features, progress))
+        return records_of(self.dataset, domain, n_public=n_public, public=self.public)
+
+    def plan(self, records: Records, *, epsilon: float, delta: float, anyway: bool) -> Plan:
+        """What will be done; a record that is replaced may change sides: a premise then."""
+        told = any(p.about == "split" for p in records.premises)
+        return planned(
+            self.method, records.facts(epsilon=epsilon, delta=delta), anyway=anyway,
+            replaced=() if told else (premises.split(FIXED_SPLIT),),
+            hint="--anyway trains all the same",
         )  # fmt: skip
-    else:
-        names = np.arange(dataset.n_classes)
-        found = Records.classified(
-            x, y, domain=domain, classes=names, n_public=n_public, groups=groups
+
+    def train(self, records: Records, plan: Plan, **how: Any) -> Trained:
+        """Train as planned; see `promise.train`."""
+        return train(self.method, records, plan, **how)
+
+    def measure(self, trained: Trained) -> dict[str, Any]:
+        """How good the model is on the test records: exact, not private."""
+        found = self.dataset
+        outputs = trained.model.outputs(self.domain.rows(found.x_test))
+        if self.offsets is not None:
+            outputs = outputs + self.offsets
+        return measures_of(
+            outputs, found.y_test, classes=found.classes, target_bounds=found.target_bounds
         )
-    if dataset.user is not None:
-        named = tuple(p for p in found.premises if p.about != "people")
-        people = premises.one_group_each(dataset.user)
-        found = dataclasses.replace(found, premises=(*named, people))
-    if not dataset.split_assumes:
-        return found
-    return dataclasses.replace(
-        found, premises=(*found.premises, premises.split(dataset.split_assumes))
-    )
+
+    def told(self, trained: Trained, metrics: dict[str, Any]) -> str:
+        """What came out, in a line."""
+        claim = trained.claim
+        is_claim = claim is not None and claim.standing is Standing.CLAIMED
+        return f"{in_words(metrics)}, {trained.guarantee}{f'; {claim}' if is_claim else ''}"
 
 
-def plan_of(
-    method: Method[Any], records: Records, *, epsilon: float, delta: float, anyway: bool = False
-) -> tuple[Records, Plan]:
-    """The plan; a record that is replaced may change sides, so the split is then a premise."""
-    plan = planned(method, records, epsilon=epsilon, delta=delta, anyway=anyway)
-    told = any(p.about == "split" for p in records.premises)
-    if plan.adjacency is Adjacency.REPLACE_ONE and not told:
-        fixed = (*records.premises, premises.split(FIXED_SPLIT))
-        records = dataclasses.replace(records, premises=fixed)
-        plan = planned(method, records, epsilon=epsilon, delta=delta, anyway=anyway)
-    return records, plan
+def task_of(
+    method: Any,
+    dataset: Dataset,
+    *,
+    features: str,
+    cache: bool,
+    public: int | None,
+    own: bool,
+    class_weight: Any,
+) -> Task:
+    """What is to be done, refused where it cannot be; nothing but public facts is looked at."""
+    offsets = None if class_weight is None else class_offsets(class_weight, dataset.classes)
+    domain = domain_of(dataset, method.front, features=features, cache=cache)
+    asked = 0
+    if method.questions is not None or public is not None:
+        asked, questions = _questions(type(method), dataset, public, own=own)
+        method = replace(method, **questions).for_domain(domain)
+    return Task(method=method, dataset=dataset, domain=domain, public=asked, offsets=offsets)
 
 
-def method_of(name: str, settings: dict[str, Any], **more: Any) -> Method[Any]:
-    """A method from its name and settings as config.json has them."""
-    kind = method_type(name)
-    hints = typing.get_type_hints(kind)
-    given = {k: from_plain(hints[k], v) for k, v in settings.items() if k in hints}
-    found: Method[Any] = kind(**given, **more)
-    return found
+def _questions(
+    kind: type[Method[Any]], found: Dataset, public: int | None, *, own: bool
+) -> tuple[int, dict[str, Any]]:
+    """How many of the last training inputs are public questions, and they themselves.
 
-
-def from_plain(hint: Any, value: Any) -> Any:
-    """A setting from JSON: enums by their value, lists as tuples."""
-    if value is None:
-        return None
-    for part in options_of(hint):
-        if isinstance(part, type) and issubclass(part, Enum):
-            return part(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def options_of(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, or the type itself."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return typing.get_args(hint)
-    return (hint,)
+    Those of a benchmark that everybody has are public anyhow; those of a file of the user's own
+    only where the user says so.
+    """
+    if kind.questions is None:
+        if public is not None:
+            raise InvalidArgument("--public", public, f"left out: {kind.name} asks no questions")
+        return 0, {}
+    n = len(found.x_train)
+    if public is None and own:
+        raise InvalidArgument(
+            "--public", None, "how many of the last training inputs are public",
+            "the student learns from inputs that depend on no private record",
+        )  # fmt: skip
+    asked = max(100, min(1000, n // 10)) if public is None else _check.count("--public", public)
+    if asked + 2 > n:
+        raise InvalidArgument("--public", asked, f"fewer than the {n} training records")
+    labels = {} if kind.known is None else {kind.known: found.y_train[n - asked :]}
+    return asked, {kind.questions: found.x_train[n - asked :], **labels}

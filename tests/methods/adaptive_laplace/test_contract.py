@@ -82,7 +82,9 @@ def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
 @pytest.mark.parametrize("n_public", [None, 600])
 def test_premises_say_what_was_run_and_each_thing_once(method, rng, n_public) -> None:
     held = records(n_public=n_public)
-    told = train(method, held, planned(method, held, epsilon=2.0, delta=1e-5), rng=rng).guarantee
+    told = train(
+        method, held, planned(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
+    ).guarantee
     about = [p.about for p in told.premises]
     assert len(about) == len(set(about))
     size = premises.counted_size(600) if n_public is None else premises.declared_size(600)
@@ -139,7 +141,7 @@ def test_a_ledger_that_cannot_afford_it_is_not_charged(method) -> None:
     ledger = Ledger.in_memory(
         cap_epsilon=1.0, cap_delta=1e-5, adjacency=method.plan(facts(declared=False)).relation
     )
-    plan = planned(method, records(), epsilon=2.0, delta=1e-5)
+    plan = planned(method, records().facts(epsilon=2.0, delta=1e-5))
     with pytest.raises(BudgetExceeded):
         train(method, records(), plan, rng=seeded(0), ledger=ledger)
     assert not list(ledger.entries())
@@ -161,7 +163,7 @@ def check_replay(method, plan, worst) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_charges_come_first_and_noise_is_drawn_once(method) -> None:
-    plan = planned(method, records(), epsilon=2.0, delta=1e-5)
+    plan = planned(method, records().facts(epsilon=2.0, delta=1e-5))
     assert charge_problems(method, plan, records()) == []
     assert stream_problems(method, plan, records()) == []
     assert streams_drawn_once(lambda: train(method, records(), plan, rng=seeded(5))) is None

@@ -79,7 +79,9 @@ def test_premises_say_what_was_run_and_each_thing_once(rng, n_public, streamed) 
         held = StreamedRecords(
             stream=stream, domain=DOMAIN, classes=CLASSES, records=600, n_public=n_public
         )
-    told = train(method, held, planned(method, held, epsilon=2.0, delta=1e-5), rng=rng).guarantee
+    told = train(
+        method, held, planned(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
+    ).guarantee
     about = [p.about for p in told.premises]
     assert len(about) == len(set(about))
     size = premises.counted_size(600) if n_public is None else premises.declared_size(600)

@@ -112,7 +112,7 @@ def test_a_memory_map_is_read_in_blocks(tmp_path) -> None:
     domain = Domain(shape=(8,), bounds=(0, 1))
     records = StreamedRecords(stream=Stream.of(mapped), domain=domain, records=3000)
     method = AutoencoderStack(layers=(3, 2))
-    plan = planned(method, records, epsilon=1.0, delta=1e-5)
+    plan = planned(method, records.facts(epsilon=1.0, delta=1e-5))
     train(method, records, plan, rng=seeded(0), progress=lambda *seen: told.append(seen))
     assert [of for what, of, _ in told if what == "layer 1"] == [2048, 3000]
     assert {what for what, _, _ in told} == {"layer 1", "layer 2"}

@@ -11,8 +11,8 @@ import torch
 import privet
 from privet import mechanisms
 from privet.methods.contract import Spending
-from privet.methods.dpsgd import LinearDPSGD, confidence
-from privet.methods.dpsgd.linear import on_the_grid
+from privet.methods.dpsgd import LinearDPSGD
+from privet.methods.dpsgd.linear import confidence_rows, on_the_grid
 from privet.methods.replay import small_facts
 from privet.noise import secure
 
@@ -27,11 +27,11 @@ def test_no_record_is_longer_than_1_and_none_depends_on_the_others(outputs: int)
     y = torch.randint(outputs, (5000,), generator=draw)
     scales[:2] = torch.tensor([0.0, np.nan])
     examples = rows, y, squares, scales
-    v = confidence.unit_rows(weight, examples)
+    v = confidence_rows(weight, examples)
     assert not v[:2].any() and float(v.norm(dim=1).max()) <= 1.0 + 1e-12
     assert float(v.norm(dim=1).max()) > 0.9  # the length is not given away
     for i in (2, 17, 4095, 4096, 4999):
-        alone = confidence.unit_rows(weight, tuple(t[i : i + 1] for t in examples))
+        alone = confidence_rows(weight, tuple(t[i : i + 1] for t in examples))
         assert torch.equal(alone[0], v[i])  # bit for bit
 
 

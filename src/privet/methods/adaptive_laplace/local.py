@@ -26,8 +26,16 @@ from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Premise
 from privet.mechanisms import Laplace, RandomisedResponse
 from privet.methods.adaptive_laplace.solve import ClassMeans, Objective, Solver
-from privet.methods.contract import Front, Method, Plan, Spending, Worst, lone_record, setting
-from privet.methods.enough import Signal
+from privet.methods.contract import (
+    Front,
+    Method,
+    Plan,
+    Signal,
+    Spending,
+    Worst,
+    lone_record,
+    setting,
+)
 from privet.methods.models import LinearModel, leading
 from privet.noise import Source, grid
 

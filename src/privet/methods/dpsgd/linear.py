@@ -1,4 +1,4 @@
-"""Linear heads: the clipped sum in closed form, exact on every processor.
+"""Linear heads: the clipped sum in closed form, exact on every processor; and how sure they may be.
 
 For logits W x the gradient of example i is r_i x_i^T with r_i = softmax(W x_i) - e_{y_i} (or the
 residual of a regression), so its norm is ||r_i|| ||x_i|| and the clipped sum is one product.
@@ -10,7 +10,7 @@ rounds in one way only. So the contribution of a record is a function of that re
 sum of the contributions is their sum. docs/theory/summation.md has the proof.
 
 Library exponentials and reductions differ by processor and by place (their vectors, their tails,
-their order), so both are written out at the end of this file. **Assumes** float64 with rounding to
+their order), so both are written out in this file. **Assumes** float64 with rounding to
 nearest, operation by operation: torch evaluates one at a time, so nothing is contracted.
 
 Symbols: row_i = s_i x_i with a power of two s_i and ||x_i|| <= 1 on the grid 2^-18; h_i = w_i s_i
@@ -20,10 +20,14 @@ r_i on the grid C' 2^-b, where C' is the power of two at or above C and b = 35 -
 from __future__ import annotations
 
 import math
+from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet import chosen
 from privet.errors import InvalidArgument
 from privet.nets.per_example.clipping import SLACK
 
@@ -43,7 +47,7 @@ class LinearHead(nn.Module):
     """W (x - m, c): a linear map of centred rows with a constant last feature.
 
     `mean` is public or was released privately; the weights start at zero. `confidence` is released
-    after the steps (confidence.py), not a number before, and infinite while it is drawn.
+    after the steps (`confidence_rows`), not a number before, and infinite while it is drawn.
     """
 
     mean: Tensor
@@ -194,3 +198,80 @@ def power_of_two_above(t: Tensor) -> Tensor:
     """
     exponent = torch.frexp(t).exponent.to(torch.int64)
     return _two_to(exponent.masked_fill(t == 0, 0))
+
+
+# How sure a linear head may be: a temperature from five noisy numbers. Clipping makes logits too
+# large: where a share p of like records has a label, clipped gradients balance at a probability far
+# beyond p. Noise makes them too large too, and few steps too small. So what is right is measured:
+# for each record whether the head is right, and its confidence at four temperatures, each less the
+# middle of its range, so that their vector v has a public length. The sum of v over records is
+# released, with a quarter of what the mean of the rows cost alone. Where mean confidence meets
+# accuracy lies the temperature. With few records both are uncertain: the answer is the most likely
+# one under a prior that generated tables gave (`chosen`).
+
+TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
+_SOME = 4096
+_GRID = np.linspace(math.log(0.25), math.log(8.0), 121)
+_SHAPE = 0.01
+"""How far straight lines between four temperatures may be off, as a standard deviation."""
+
+
+def confidence_length(outputs: int) -> float:
+    """The longest v: 1/2 for being right, and half of 1 - 1/K for each confidence."""
+    return math.hypot(0.5, *[_half(outputs)] * len(TEMPERATURES))
+
+
+def _half(outputs: int) -> float:
+    return 0.5 * (1.0 - 1.0 / outputs)
+
+
+@torch.no_grad()
+def confidence_rows(weight: Tensor, examples: Examples) -> Tensor:
+    """v over its length for each row, a function of that row alone; zero for a null one (s_i = 0).
+
+    A row that is not finite has logits that are not, and is zero as well.
+    """
+    parts = zip(*(t.split(_SOME) for t in examples), strict=True)
+    return torch.cat([_confidence_part(weight, part) for part in parts])
+
+
+def _confidence_part(weight: Tensor, some: Examples) -> Tensor:
+    y, scales = some[1], some[3]
+    logits = exact_logits(weight, some)
+    shifted = logits - logits.amax(0)
+    right = shifted[y, torch.arange(len(y))] == 0.0
+    middle = 1.0 - _half(len(logits))
+    sure = [1.0 / total(exp(shifted / t)) - middle for t in TEMPERATURES]
+    v = torch.stack([right.double() - 0.5, *sure], dim=1) / confidence_length(len(logits))
+    return v.masked_fill((scales == 0.0)[:, None] | ~v.isfinite().all(1, keepdim=True), 0.0)
+
+
+def temperature(mean: NDArray[np.float64], *, outputs: int, noise: float) -> float:
+    """What to divide logits by, from the mean of `confidence_rows` with this noise on each number.
+
+    Records that count for nothing pull both means to their middles; there should be few.
+
+    >>> v = [0.75 - 0.5, 0.99 - 0.75, 0.9 - 0.75, 0.75 - 0.75, 0.6 - 0.75]
+    >>> round(temperature(np.array(v) / confidence_length(2), outputs=2, noise=0.0), 1)
+    2.0
+    >>> round(temperature(np.array(v) / confidence_length(2), outputs=2, noise=10.0), 1)
+    1.8
+    """
+    right, *sure = mean * confidence_length(outputs) + [
+        0.5,
+        *[1.0 - _half(outputs)] * len(TEMPERATURES),
+    ]
+    at = partial(_through, np.log(TEMPERATURES), np.array(sure))
+    off = np.clip(at(_GRID), 1.0 / outputs, 1.0) - min(max(right, 1.0 / outputs), 1.0)
+    variance = 2.0 * (noise * confidence_length(outputs)) ** 2 + _SHAPE**2
+    far = (_GRID - chosen.CONFIDENCE_PRIOR[0]) / chosen.CONFIDENCE_PRIOR[1]
+    return float(np.exp(_GRID[np.argmin(off**2 / variance + far**2)]))
+
+
+def _through(
+    x: NDArray[np.float64], y: NDArray[np.float64], at: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Straight lines through points, with half the last slope beyond them."""
+    first, last = (y[1] - y[0]) / (x[1] - x[0]), (y[-1] - y[-2]) / (x[-1] - x[-2])
+    beyond = first * np.minimum(at - x[0], 0.0) + last * np.maximum(at - x[-1], 0.0)
+    return np.asarray(np.interp(at, x, y) + 0.5 * beyond)

@@ -24,19 +24,21 @@ from privet.ledger import fingerprint
 from privet.loss import Gaussian
 from privet.methods.contract import Front, Method, Spending, setting
 from privet.methods.dpsgd import checkpoint as saved
-from privet.methods.dpsgd import confidence
-from privet.methods.dpsgd.charging import Meter
 from privet.methods.dpsgd.distributed import current
-from privet.methods.dpsgd.linear import Examples, LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.linear import (
+    Examples,
+    LinearHead,
+    add_softmax,
+    add_squares,
+    confidence_rows,
+    temperature,
+)
 from privet.methods.dpsgd.network_method import fit_network
-from privet.methods.dpsgd.plan import DPSGDPlan
-from privet.methods.dpsgd.release import release_sum_
+from privet.methods.dpsgd.plan import DPSGDPlan, DPSGDSettings
+from privet.methods.dpsgd.release import make_ready, release_sum_
 from privet.methods.dpsgd.sampling import PoissonSampler
-from privet.methods.dpsgd.schedule import Schedule
-from privet.methods.dpsgd.settings import DPSGDSettings
 from privet.methods.models import LinearModel
 from privet.noise import Source
-from privet.noise.tensor import make_ready
 
 PART = 4096
 """Examples at a time: it bounds the memory, and sums are exact in any parts."""
@@ -80,19 +82,18 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         is proportional to the bound.
         """
         fixed = self.fixed_schedule(facts, bound=chosen.LINEAR_BOUND)
-        signal = max(facts.mu * facts.units, 1.0)
+        signal = max(self.signal(facts), 1.0)
         ruled = int(min(400, max(5, math.ceil(chosen.LINEAR_STEPS * signal**chosen.LINEAR_POWER))))
         steps = fixed.steps if fixed else self.steps or ruled
         rule = max(0.1, chosen.LINEAR_RATE * signal / steps)
         rate = self.learning_rate or (rule if facts.outputs > 1 else chosen.SQUARES_RATE)
         centred = self.centre > 0.0 and facts.unit is Unit.RECORD and fixed is None
         centre_mu = facts.mu * math.sqrt(self.centre) if centred else 0.0
-        schedule = fixed or Schedule.for_budget(
-            epsilon=facts.epsilon,
-            delta=facts.delta,
+        schedule = fixed or self.schedule_for(
+            facts,
             steps=steps,
-            sample_rate=self.sample_rate or 1.0,
-            clipping_bound=self.clipping_bound or chosen.LINEAR_BOUND,
+            sample_rate=1.0,
+            bound=chosen.LINEAR_BOUND,
             beside=Gaussian(mu=centre_mu) if centre_mu else None,
         )
         own = self.table_rates(fixed)
@@ -120,7 +121,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         y = plan.targets(records)
         examples = head.examples(x, y.clamp(min=0) if classified else y)
         rows, _, squares, scales = examples
-        null = torch.from_numpy(records.null)
+        null = torch.from_numpy(records.rows.null)
         rows[null], squares[null], scales[null] = 0.0, 0.0, 0.0  # a null record has no gradient
         add = add_softmax if classified else add_squares
         finish = partial(self._confidence, head, examples, plan, spending)
@@ -145,8 +146,8 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         if spending.rng.secret:
             head.confidence.fill_(math.inf)
             save()
-        rows = confidence.unit_rows(head.linear.weight, examples)
-        mean = _noisy_mean(rows, plan, plan.confidence_scale, spending.rng.child("confidence"))
+        rows = confidence_rows(head.linear.weight, examples)
+        mean = _noisy_mean(rows, plan, plan.confidence_scale, spending.noise("confidence"))
         head.confidence.copy_(mean)
 
     def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:
@@ -154,7 +155,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         if bool(head.confidence.isfinite().all()):
             noise = plan.confidence_scale(len(head.confidence)) / plan.facts.records
             mean, outputs = head.confidence.numpy(), plan.facts.outputs
-            weight = weight / confidence.temperature(mean, outputs=outputs, noise=noise)
+            weight = weight / temperature(mean, outputs=outputs, noise=noise)
         intercept = weight[:, -1] * plan.constant - weight[:, :-1] @ head.mean.double()
         return LinearModel(
             weights=weight[:, :-1].T.numpy().copy(), intercept=intercept.numpy(), view="ball"
@@ -177,7 +178,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         if found is not None:
             head.mean.copy_(found[0]["model/mean"])
             return
-        head.mean.copy_(_noisy_mean(x, plan, plan.centre_scale, spending.rng.child("mean")))
+        head.mean.copy_(_noisy_mean(x, plan, plan.centre_scale, spending.noise("mean")))
 
 
 def _noisy_mean(
@@ -220,7 +221,7 @@ def descend(
         [weight], lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
     )
     kept = saved.Kept(model=head, optimizer=optimizer)
-    make_ready()
+    make_ready(spending.noise("ready"))
     done, releasing, before = 0, False, None
     if checkpoints is not None:
         same = saved.sameness(
@@ -244,7 +245,7 @@ def descend(
             checkpoints.write(tensors, told | {"run": spending.run, "step": done, "same": same})
 
     save()
-    meter = Meter(
+    meter = saved.Meter(
         ledger=spending.ledger,
         sampler=sampler,
         noise_multipliers=schedule.noise_multipliers,
@@ -267,7 +268,7 @@ def descend(
                 total.view(-1),
                 sensitivity=bound,
                 noise_multiplier=float(schedule.noise_multipliers[t]),
-                source=rng.child("noise", t),
+                source=spending.noise("noise", t),
                 rate=float(schedule.rates[t]),
             )
             weight.grad = (total / sampler.expected_batch(t)).to(weight.dtype)

@@ -24,7 +24,7 @@ from privet.ledger import Ledger
 from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.agreement import AgreementCheck, evaluating, weights_of
 from privet.methods.dpsgd.averaging import Average
-from privet.methods.dpsgd.charging import Meter
+from privet.methods.dpsgd.checkpoint import Meter
 from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
 from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
 from privet.methods.dpsgd.mixing import Company, MixingCheck

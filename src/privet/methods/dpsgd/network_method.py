@@ -18,10 +18,9 @@ from privet.errors import InvalidArgument
 from privet.methods.contract import Method, Spending, setting
 from privet.methods.dpsgd.checkpoint import Checkpoints, kept_by
 from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.plan import DPSGDPlan
+from privet.methods.dpsgd.plan import DPSGDPlan, DPSGDSettings
 from privet.methods.dpsgd.private import private
-from privet.methods.dpsgd.schedule import Schedule, values
-from privet.methods.dpsgd.settings import DPSGDSettings
+from privet.methods.dpsgd.schedule import values
 from privet.methods.models import NetworkModel
 from privet.nets.networks import SmallCNN, SmallMLP
 
@@ -57,12 +56,8 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
         fixed = self.fixed_schedule(facts, bound=chosen.NETWORK_BOUND)
         steps = fixed.steps if fixed else self.steps or max(20, round(min(40.0, epochs) / q))
-        schedule = fixed or Schedule.for_budget(
-            epsilon=facts.epsilon,
-            delta=facts.delta,
-            steps=steps,
-            sample_rate=q,
-            clipping_bound=self.clipping_bound or chosen.NETWORK_BOUND,
+        schedule = fixed or self.schedule_for(
+            facts, steps=steps, sample_rate=q, bound=chosen.NETWORK_BOUND
         )
         rate = self.learning_rate or chosen.NETWORK_RATE
         own = self.table_rates(fixed)

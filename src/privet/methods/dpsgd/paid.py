@@ -12,7 +12,7 @@ from privet.guarantee import Guarantee
 from privet.ledger import Entry
 from privet.loss import Gaussian, PrivacyLoss, SampledGaussian, from_dict
 from privet.loss.closed_form import closed_form_claim
-from privet.methods.dpsgd.charging import Meter
+from privet.methods.dpsgd.checkpoint import Meter
 from privet.methods.dpsgd.distributed import Processes
 from privet.methods.dpsgd.plan import PREMISES, clipped
 from privet.methods.dpsgd.records import Records

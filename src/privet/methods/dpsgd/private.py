@@ -20,6 +20,7 @@ from privet.methods.dpsgd.distributed import Processes, current, leave_sums_to_u
 from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment, records_of
+from privet.methods.dpsgd.release import make_ready
 from privet.methods.dpsgd.run import MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
 from privet.methods.dpsgd.schedule import Schedule, Values, values
@@ -29,7 +30,6 @@ from privet.nets.per_example import wide
 from privet.nets.per_example.choice import KernelChoice
 from privet.nets.per_example.layers import Rule
 from privet.noise import Source
-from privet.noise.tensor import make_ready
 
 
 def flat_clipping(bound: float) -> Clipping:
@@ -203,7 +203,7 @@ def private(
         model, kernel_choice=how, wide=shifts, layers=layers, through_func=through_func
     )
     engine.prepare()
-    make_ready()
+    make_ready(rng.child("ready"))
     wide.make_ready()
     return Training(
         model=model,

@@ -13,8 +13,8 @@ from privet.bounds import Bounded
 from privet.bounds.clip import Sensitivity
 from privet.mechanisms import Gaussian, transcript
 from privet.methods.dpsgd.summing import EngineSummation
-from privet.noise import Source, grid
-from privet.noise.tensor import add_gaussian_
+from privet.noise import Source
+from privet.noise.tensor import add_gaussian_, add_noise_
 
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
@@ -33,11 +33,10 @@ def release_sum_(
     a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
     the rounding of the sum; docs/theory/summation.md proves both.
     """
-    scale = grid.noise_scale(
-        sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()
+    exact = flat.double().numpy().copy() if transcript.now.get() else None
+    scale = add_noise_(
+        flat, sensitivity=sensitivity, noise_multiplier=noise_multiplier, source=source
     )
-    exact = flat.double().numpy().copy() if transcript.watched() else None
-    add_gaussian_(flat, scale, source)
     if exact is not None:
         out = transcript.note(
             "clipped sum",
@@ -49,6 +48,12 @@ def release_sum_(
         )
         flat.copy_(torch.from_numpy(out))
     return scale
+
+
+def make_ready(source: Source) -> None:
+    """Compile the loops now, so that what can fail there fails before a budget is charged."""
+    for dtype in (torch.float32, torch.float64):
+        add_gaussian_(torch.zeros(8, dtype=dtype), 1.0, source)
 
 
 def release_count(within: int, examples: int, *, scale: float, source: Source) -> float:

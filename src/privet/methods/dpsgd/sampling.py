@@ -99,6 +99,8 @@ def poisson_loss(
     rates: NDArray[np.float64],
     noise_multipliers: NDArray[np.float64],
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    *,
+    beside: Sequence[PrivacyLoss] = (),
 ) -> PrivacyLoss:
     """The cost of Gaussian releases on Poisson samples: exact where nothing is sampled (q = 1).
 
@@ -109,7 +111,7 @@ def poisson_loss(
     1.0
     """
     full = rates >= 1.0
-    losses: list[PrivacyLoss] = []
+    losses = list(beside)
     if np.any(full):
         per_record = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
         mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * (1 + 2.0**-50)
@@ -165,16 +167,17 @@ class PoissonSampler(Sampler):
         unit: Unit = Unit.RECORD,
     ) -> None:
         self.unit = unit
-        self.n = _check.count("n", n, minimum=0)
-        self.n_public = self.n if n_public is None else _check.count("n_public", n_public)
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise InvalidArgument("n", n, "a whole number of at least 0")
+        self.n, self.n_public = n, n
+        if n_public is not None:
+            self.n_public = _check.count("n_public", n_public)
         self._declared = n_public is not None
         q = np.array(rates, dtype=np.float64)
         if q.ndim != 1 or len(q) == 0:
             raise InvalidArgument("rates", q.shape, "one rate for each step, at least one")
-        for value in q:
-            _check.unit("rates", value)
-        if np.any(q <= 0.0):
-            raise InvalidArgument("rates", float(q.min()), "numbers in (0, 1]")
+        if (wrong := q[~((q > 0.0) & (q <= 1.0))]).size:
+            raise InvalidArgument("rates", float(wrong[0]), "numbers in (0, 1]")
         q.flags.writeable = False
         self._rates, self._rng = q, rng
         self.steps = len(q)
@@ -202,13 +205,17 @@ class PoissonSampler(Sampler):
         return Adjacency.ZERO_OUT if counted else self.adjacency
 
     def indices(self, step: int) -> Indices:
-        source, q = self._rng.child("sample", step), float(self._rates[step])
+        q = float(self._rates[step])
+        if q >= 1.0:  # everybody, and no coin
+            return np.arange(self.n, dtype=np.int64)
+        source = self._rng.child("sample", step)
         if self.n >= _MANY:
             chosen = source.members(self.n, q)
         else:
             chosen = np.flatnonzero(source.bernoulli(self.n, q)).astype(np.int64)
-        if (place := transcript.included()) is not None:  # an audit asks what it would have done
-            chosen = np.union1d(chosen, [place])
+        seen = transcript.now.get()
+        if seen is not None and seen.included is not None:  # an audit asks what it would have done
+            chosen = np.union1d(chosen, [seen.included])
         return chosen
 
     def expected_batch(self, step: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self, final
 
@@ -33,6 +33,8 @@ def values(name: str, given: Values, steps: int) -> Array:
     >>> values("rate", lambda t: 1 / (t + 1), 3).round(3).tolist()
     [1.0, 0.5, 0.333]
     """
+    if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
+        raise InvalidArgument("steps", steps, "a whole number of at least 1")
     if callable(given):
         out = np.array([float(given(t)) for t in range(steps)], dtype=np.float64)
     else:
@@ -155,16 +157,20 @@ class Schedule:
     sample_rate: Values
     noise_multiplier: Values
     clipping_bound: Values | AdaptiveBound = 1.0
+    adaptive: AdaptiveBound | None = field(init=False, repr=False)
+    """The rule of the bound, if it follows a private quantile."""
 
     def __post_init__(self) -> None:
-        _check.count("steps", self.steps)
-        for q in self.rates:
-            if not 0.0 < q <= 1.0:
-                raise InvalidArgument("sample_rate", float(q), "a number in (0, 1]")
-        for z in self.noise_multipliers:
-            _check.positive("noise_multiplier", z)
-        for c in self.bounds:
-            _check.positive("clipping_bound", c)
+        given = self.clipping_bound
+        object.__setattr__(self, "adaptive", given if isinstance(given, AdaptiveBound) else None)
+        if (wrong := self.rates[~((self.rates > 0.0) & (self.rates <= 1.0))]).size:
+            raise InvalidArgument("sample_rate", float(wrong[0]), "a number in (0, 1]")
+        for name, x in (
+            ("noise_multiplier", self.noise_multipliers),
+            ("clipping_bound", self.bounds),
+        ):
+            if (wrong := x[~((x > 0.0) & np.isfinite(x))]).size:
+                raise InvalidArgument(name, float(wrong[0]), "a finite number above 0")
 
     @cached_property
     def rates(self) -> Array:
@@ -183,14 +189,17 @@ class Schedule:
         start = given.initial if isinstance(given, AdaptiveBound) else given
         return values("clipping_bound", start, self.steps)
 
-    @property
-    def adaptive(self) -> AdaptiveBound | None:
-        """The rule of the bound, if it follows a private quantile."""
-        return self.clipping_bound if isinstance(self.clipping_bound, AdaptiveBound) else None
+    def loss(
+        self,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        *,
+        beside: Sequence[PrivacyLoss] = (),
+    ) -> PrivacyLoss:
+        """The cost of it all under Poisson sampling (to plan with; a run asks its sampler).
 
-    def loss(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> PrivacyLoss:
-        """The cost of it all under Poisson sampling (to plan with; a run asks its sampler)."""
-        return poisson_loss(self.rates, self.noise_multipliers, adjacency)
+        `beside`: what else is released with it, and paid for.
+        """
+        return poisson_loss(self.rates, self.noise_multipliers, adjacency, beside=beside)
 
     @classmethod
     def absolute(
@@ -231,8 +240,6 @@ class Schedule:
         >>> round(float(s.noise_multipliers[0]), 3), s.loss().epsilon(1e-5) <= 1.0
         (18.653, True)
         """
-        steps = _check.count("steps", steps)
-        epsilon, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
         q = values("sample_rate", sample_rate, steps)
         shape = values("noise_shape", noise_shape, steps)
 

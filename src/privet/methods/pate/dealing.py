@@ -18,8 +18,7 @@ from privet.data.records import PublicFacts, Records
 from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
-from privet.methods.contract import Front, Model, Plan, Spending, Worst, setting
-from privet.methods.enough import Signal
+from privet.methods.contract import Front, Model, Plan, Signal, Spending, Worst, setting
 from privet.methods.pate.asking import Cluster, Shard, ask_teachers
 from privet.methods.pate.learners import Learner, as_learner
 from privet.methods.pate.students import student_model

@@ -190,6 +190,7 @@ def taught_by_sites(labels: Labels, model: Model, domain: Domain) -> Trained:
         entries=(entry,),
         run=entry.run or f"student-{secrets.token_hex(8)}",
         account=dict(paid["account"]),
+        loss=entry.loss,
     )
 
 

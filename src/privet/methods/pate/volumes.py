@@ -16,8 +16,7 @@ from privet.data.nifti import decathlon, load_images, nifti_files
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
-from privet.methods.contract import Files, Front, Method, Model, Spending, Worst, setting
-from privet.methods.enough import Signal
+from privet.methods.contract import Files, Front, Method, Model, Signal, Spending, Worst, setting
 from privet.methods.pate.aggregate import unit_noise
 from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
 from privet.methods.pate.dealing import Dealt, DealtPlan

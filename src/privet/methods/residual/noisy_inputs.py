@@ -26,8 +26,7 @@ from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Premise, Protects
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import ratio_up
-from privet.methods.contract import Method, Plan, Spending, Worst, setting
-from privet.methods.enough import Signal
+from privet.methods.contract import Method, Plan, Signal, Spending, Worst, setting
 from privet.methods.models import EnsembleModel
 from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.training import Training

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from privet.nets.per_example import device
 from privet.nets.per_example.device import on_host
-from privet.noise.ziggurat import compiled
+from privet.noise.tensor import compiled
 
 _LANES = 64
 _COLUMNS = 2048

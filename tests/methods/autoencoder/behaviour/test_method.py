@@ -47,7 +47,7 @@ def panel() -> Panel:
 def test_series_teach_what_examples_teach(panel: Panel, method: Behaviour) -> None:
     """The same releases as of the predictor on examples: to the rounding of float32 rows."""
     found, records = method.on(panel)
-    plan = planned(found, records, epsilon=4.0, delta=1e-5)
+    plan = planned(found, records.facts(epsilon=4.0, delta=1e-5))
     with recorded() as made:
         train(found, records, plan, rng=seeded(0))
     own = BehaviourPredictor(
@@ -65,7 +65,7 @@ def test_series_teach_what_examples_teach(panel: Panel, method: Behaviour) -> No
 
 def test_what_friends_did_is_read_when_asked_and_never_in_training(panel: Panel) -> None:
     method, records = Behaviour().on(panel)
-    plan = planned(method, records, epsilon=50.0, delta=1e-5)
+    plan = planned(method, records.facts(epsilon=50.0, delta=1e-5))
     model = train(method, records, plan, rng=seeded(0)).model
     values = records.rows.values.copy()
     values[..., -1] = 1.0  # as if all friends had been active
@@ -90,7 +90,7 @@ def worst_of(panel: Panel, method: Behaviour, user: int) -> Worst:
 def test_played_back_without_any_user(panel: Panel, method: Behaviour) -> None:
     few = panel.sample(np.arange(25))
     found, records = method.on(few)
-    plan = planned(found, records, epsilon=4.0, delta=1e-5)
+    plan = planned(found, records.facts(epsilon=4.0, delta=1e-5))
     for user in range(0, 25, 3):
         assert replay.replay(found, plan, worst_of(few, found, user)).problems() == []
 

@@ -46,7 +46,7 @@ class Behaviour(Method[BehaviourPlan]):
     >>> from privet.noise import seeded
     >>> panel = health_network(users=120, days=40, seed=0).panel
     >>> method, records = Behaviour().on(panel)
-    >>> plan = planned(method, records, epsilon=4.0, delta=1e-5)
+    >>> plan = planned(method, records.facts(epsilon=4.0, delta=1e-5))
     >>> print(train(method, records, plan, rng=seeded(0)).guarantee)
     (4, 1e-05)-DP per user, zero-out, proved; EXPERIMENT, NOT A RELEASE
 

@@ -16,8 +16,7 @@ from privet.mechanisms.base import ratio_up
 from privet.methods.autoencoder.behaviour.influence import Influence
 from privet.methods.autoencoder.behaviour.layers import noise_edge
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
-from privet.methods.contract import Plan
-from privet.methods.enough import Signal
+from privet.methods.contract import Plan, Signal
 from privet.noise.grid import smallest_scale
 
 SECOND, CROSS = 0.5, 1.0

@@ -1,13 +1,21 @@
-"""Data sets that need no files: two from scikit-learn and a generated one."""
+"""Data sets by name: two of scikit-learn's and a generated one, which need no files, and others."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data import cifar, pictures
+from privet.data.adult import adult
 from privet.data.dataset import Dataset
+from privet.data.declared import load_declared
+from privet.data.files import data_folder
+from privet.data.idc import idc
+from privet.errors import InvalidArgument
 
 _SPLIT_SEED = 20240229
 
@@ -84,3 +92,55 @@ def _split(x: NDArray[Any], y: NDArray[Any]) -> dict[str, Any]:
     cut = len(x) - len(x) // 5
     train, test = order[:cut], order[cut:]
     return {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
+
+
+_BUILT_IN = {
+    "digits": digits,
+    "breast_cancer": breast_cancer,
+    "blobs": blobs,
+}
+_IN_FILES = {
+    "mnist": pictures.mnist,
+    "cifar10": cifar.cifar10,
+    "cifar100": cifar.cifar100,
+    "adult": adult,
+    "breastmnist": pictures.breastmnist,
+    "idc": idc,
+}
+SUFFIXES = (".csv", ".npz")
+NAMES = (*_BUILT_IN, *_IN_FILES)
+
+
+def load(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    download: bool = False,
+    label: str | None = None,
+    declaration: Path | None = None,
+    user: str | None = None,
+) -> Dataset:
+    """A data set by name, see `NAMES`; or a file of your own, as `declaration` says of it.
+
+    `digits`, `breast_cancer` and `blobs` need no files. The others are read from `folder`, else
+    from `$PRIVET_DATA`, else from ~/.cache/privet/data. Nothing is downloaded unless
+    `download=True`, which fetches MNIST.
+    """
+    path = Path(name)
+    own = path.is_dir() and (name not in NAMES or declaration is not None)
+    if own or path.suffix in SUFFIXES:
+        return load_declared(path, label=label, declaration=declaration, user=user)
+    if user is not None:
+        raise InvalidArgument("--user", user, "left out: only a CSV file has such a column")
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]()
+    if name not in _IN_FILES:
+        raise InvalidArgument(
+            "name",
+            name,
+            f"one of {', '.join(NAMES)}",
+            "a file of your own must end in .csv or .npz (load_csv, load_npz)",
+        )
+    if download and name == "mnist":
+        pictures.download_mnist()
+    return _IN_FILES[name](data_folder(folder))
