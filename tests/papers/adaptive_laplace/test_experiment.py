@@ -146,6 +146,11 @@ def test_t_tests_tell_a_difference_from_chance():
     assert clear["difference"] == pytest.approx(10.0)
     assert t_tests(rows(0.1)) == []  # one seed is no test
     assert t_tests(rows(0.1, 0.1))[0]["p"] is None
+    # over two budgets one seed is a test, as the paper has it; other budgets do not count
+    both = [r | {"epsilon": e} for e, g in ((0.5, 0.1), (2.0, 0.12), (1e6, -0.9)) for r in rows(g)]
+    (over,) = t_tests(both, (0.5, 2.0))
+    assert over["epsilon"] is None and over["seeds"] == 2 and over["p"] < 0.05
+    assert over["difference"] == pytest.approx(11.0)
 
 
 def test_noise_against_signal_is_what_draws_show():

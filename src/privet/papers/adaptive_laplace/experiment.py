@@ -226,7 +226,8 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
         rows, audits = found[:trained], found[trained:]
         network = str(self.bench.network(0)).splitlines()
         return {
-            "rows": rows, "audits": audits, "summary": summary(rows), "t_tests": t_tests(rows),
+            "rows": rows, "audits": audits, "summary": summary(rows),
+            "t_tests": t_tests(rows, self.settings.epsilons),
             "lemma_7": lemma_seven(self.bench.data.n_classes), "network": network,
             "noise_against_signal": list(self._noise_against_signal()),
         }  # fmt: skip
@@ -263,7 +264,7 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
             for found in results["audits"]
         ]
         lines += [
-            f"t-test, {t['better']} above {t['worse']} at epsilon {t['epsilon']:g}: by "
+            f"t-test, {t['better']} above {t['worse']} {_where(t['epsilon'])}: by "
             f"{t['difference']:.2f} points, p = {_rounded(t['p'])}; the paper says {t['printed']}"
             for t in results["t_tests"]
         ]
@@ -279,6 +280,10 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
             f"right {lemma['right']:.4f}"
         )
         return "\n".join(lines)
+
+
+def _where(epsilon: float | None) -> str:
+    return "over all budgets" if epsilon is None else f"at epsilon {epsilon:g}"
 
 
 def _needed(found: Row) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,35 +36,44 @@ def summary(rows: list[Row]) -> list[Row]:
     return out
 
 
-def t_tests(rows: list[Row]) -> list[Row]:
-    """Paired over seeds, one-sided, at each budget where both were run with two seeds or more.
+def t_tests(rows: list[Row], budgets: Sequence[float] = ()) -> list[Row]:
+    """Paired and one-sided: over seeds at each budget, and over seeds and all `budgets` together.
 
-    The p-value is None where the differences do not vary at all.
+    The latter is the paper's, which speaks of means over budgets; its `epsilon` is None. A test
+    needs two pairs. The p-value is None where the differences do not vary at all.
     """
-    from scipy import stats
-
     found = []
     for better, worse, printed in T_TESTS:
-        for epsilon in dict.fromkeys(r["epsilon"] for r in rows):
-            one, two = (
-                {
-                    r["seed"]: 100.0 * r["accuracy"]
-                    for r in rows
-                    if (r["method"], r["epsilon"]) == (method, epsilon)
-                }
-                for method in (better, worse)
-            )
-            seeds = sorted(set(one) & set(two))
-            gaps = np.array([one[s] - two[s] for s in seeds])
-            if len(gaps) < 2:
-                continue
-            test = partial(stats.ttest_1samp, gaps, 0.0, alternative="greater")
-            p = float(test().pvalue) if np.ptp(gaps) > 0.0 else None
-            found.append({
-                "better": better, "worse": worse, "epsilon": epsilon, "seeds": len(gaps),
-                "difference": float(gaps.mean()), "p": p, "printed": printed,
-            })  # fmt: skip
+        gaps = _gaps(rows, better, worse)
+        each: list[tuple[float | None, list[float]]] = [
+            (epsilon, [gap for at, gap in gaps if at == epsilon])
+            for epsilon in dict.fromkeys(at for at, _ in gaps)
+        ]
+        if len(budgets) > 1:
+            each.append((None, [gap for at, gap in gaps if at in budgets]))
+        found += [
+            {"better": better, "worse": worse, "epsilon": epsilon, "seeds": len(some),
+             "difference": float(np.mean(some)), "p": _one_sided(some), "printed": printed}
+            for epsilon, some in each if len(some) > 1
+        ]  # fmt: skip
     return found
+
+
+def _gaps(rows: list[Row], better: str, worse: str) -> list[tuple[float, float]]:
+    """(budget, points by which one is above the other), where both were run with one seed."""
+    one, two = (
+        {(r["epsilon"], r["seed"]): 100.0 * r["accuracy"] for r in rows if r["method"] == method}
+        for method in (better, worse)
+    )
+    return [(key[0], one[key] - two[key]) for key in one if key in two]
+
+
+def _one_sided(gaps: list[float]) -> float | None:
+    from scipy import stats
+
+    if np.ptp(gaps) == 0.0:
+        return None
+    return float(stats.ttest_1samp(gaps, 0.0, alternative="greater").pvalue)
 
 
 def lemma_seven(classes: int) -> dict[str, float]:
