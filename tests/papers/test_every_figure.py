@@ -30,11 +30,13 @@ PRINTED = {
         "Fig. 1", "Fig. 2", "Fig. 3", "Fig. 4a", "Fig. 4b", "Fig. 4c", "Fig. 5a", "Fig. 5b",
         "Fig. 5c", "t-tests, section IV", "Lemma 7",
     ],
-    "autoencoder": ["Figure 1", "Figure 2", "Figure 3"],
+    "autoencoder": [
+        "Figure 1", *(f"Figure {n}, {how}" for n in (2, 3) for how in ("daily", "weekly")),
+    ],
     "pate": ["Figure 1", "Figure 2", "Results"],  # its numbers stand in the running text
     "residual": [
         *(f"Table {n}" for n in ("I", "II", "III", "IV", "V")),
-        *(f"Fig. {n}" for n in range(1, 13)),
+        *(f"Fig. {n}" for n in range(1, 13)), "IV-D, skip connections",
         *(f"IV-F, {what}" for what in ("Theorem 1", "DPSGD", "lower bounds of epsilon")),
     ],
     "tight-privacy-cost": ["Figure 1"],
@@ -44,17 +46,17 @@ TINY: dict[str, dict[str, Any]] = {
     "adaptive-laplace": {
         "records": 160, "epochs": 1, "released_epochs": 1, "pretraining_epochs": 1,
         "psgd_steps": 2, "batch_size": 80,
-        "maps": (2, 2), "wide": (2, 3), "kernel": (3, 3), "hidden": 4, "epsilons": (2.0,), "larger": (1e6,),
-        "curves": (2.0,), "audit_trials": 400, "seeds": 2, "methods": ("AdLM", "ILM", "pSGD"),
+        "maps": (2, 2), "wide": (2, 3), "kernel": (3, 3), "hidden": 4, "epsilons": (2.0, 8.0), "larger": (1e6,),
+        "curves": (2.0,), "audit_trials": 400, "seeds": 1, "methods": ("AdLM", "ILM", "pSGD"),
     },
     "autoencoder": {
-        "data": ("health",), "models": ("dPAH", "dPAH as published", "FM", "SctRBM", "dA"),
-        "epsilons": (1.0,), "rates": (0.5, 1.0), "seeds": 1, "users": 30, "days": 30, "steps": 8,
+        "data": ("health", "weekly"), "models": ("dPAH", "dPAH as published", "FM", "SctRBM", "dA"),
+        "epsilons": (1.0,), "rates": (0.5, 1.0), "seeds": 1, "users": 30, "days": 84, "steps": 8,
         "hidden": 8, "published_steps": 4,
     },
     "pate": {"data": "spheres", "seeds": 1, "teachers": 2, "shard": 2, "public": 3, "test": 2,
              "few": (), "sweep": (2.0,), "channels": (4, 8), "steps": 2, "patch": 8, "folds": 2,
-             "reducer_steps": 2, "dimension": 2, "widths": (4,),
+             "reducer_steps": 2, "plain_epochs": 1, "dimension": 2, "widths": (4,),
              "dpsgd_as_printed": PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5,
                                                learning_rate=1e-2, bound=4.0, variance=6.0),
              **{name: PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5, learning_rate=1e-2)

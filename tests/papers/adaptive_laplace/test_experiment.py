@@ -13,7 +13,12 @@ from privet.papers.adaptive_laplace import audit_record, figures
 from privet.papers.adaptive_laplace.cells import METHODS, PROVED, Bench
 from privet.papers.adaptive_laplace.experiment import QUICK, AdaptiveLaplaceExperiment
 from privet.papers.adaptive_laplace.features import sound_rows
-from privet.papers.adaptive_laplace.findings import summary, t_tests
+from privet.papers.adaptive_laplace.findings import noise_against_signal, summary, t_tests
+from privet.papers.adaptive_laplace.noise import (
+    CROSS_ENTROPY,
+    perturb_coefficients,
+    perturb_records,
+)
 
 TINY = replace(
     QUICK, data="digits", records=400, epochs=1, released_epochs=1, pretraining_epochs=1, psgd_steps=3,
@@ -143,6 +148,43 @@ def test_t_tests_tell_a_difference_from_chance():
     assert clear["difference"] == pytest.approx(10.0)
     assert t_tests(rows(0.1)) == []  # one seed is no test
     assert t_tests(rows(0.1, 0.1))[0]["p"] is None
+    # over two budgets one seed is a test, as the paper has it; other budgets do not count
+    both = [r | {"epsilon": e} for e, g in ((0.5, 0.1), (2.0, 0.12), (1e6, -0.9)) for r in rows(g)]
+    (over,) = t_tests(both, (0.5, 2.0))
+    assert over["epsilon"] is None and over["seeds"] == 2 and over["p"] < 0.05
+    assert over["difference"] == pytest.approx(11.0)
+
+
+def test_noise_against_signal_is_what_draws_show():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 2000)
+    x = np.clip(rng.uniform(size=(2000, 12)) + 0.2 * (y[:, None] == np.arange(12) % 3), 0.0, 1.0)
+    b, s = 3.0, 1.5
+    found = noise_against_signal(
+        x, y, classes=3, loss=CROSS_ENTROPY, feature_scale=b, label_scale=s
+    )
+
+    def covariances(records, coefficients):
+        phi = coefficients[:, :, 1] - coefficients[:, :, 1].mean(axis=0)
+        return phi.T @ (records - records.mean(axis=0)) / len(x)
+
+    exact = CROSS_ENTROPY.coefficients(y, 3)
+    true = covariances(x, exact)
+    off = []
+    for k in range(40):
+        own = seeded(k)
+        noisy_x = perturb_records(x, np.full(12, b), own.child("x"))
+        noisy_phi = perturb_coefficients(exact, s, own.child("phi"))
+        off.append(np.sum((covariances(noisy_x, noisy_phi) - true) ** 2))
+    drawn = np.linalg.norm(true) / np.sqrt(np.mean(off))
+    assert found["ratio"] == pytest.approx(drawn, rel=0.08)
+    # twice the records, the same law: half of what is needed is there
+    again = noise_against_signal(
+        np.tile(x, (2, 1)), np.tile(y, 2), classes=3, loss=CROSS_ENTROPY, feature_scale=b,
+        label_scale=s,
+    )  # fmt: skip
+    assert again["records_needed"] == pytest.approx(found["records_needed"])
+    assert again["ratio"] == pytest.approx(np.sqrt(2.0) * found["ratio"])
 
 
 def test_the_papers_settings_are_the_papers():

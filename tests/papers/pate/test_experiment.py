@@ -71,7 +71,8 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     assert all(0.0 <= d <= 1.0 and len(r["dice"]) == 2 for r in by.values() for d in r["dice"])
     for method in (
         "autoencoded PATE", "PCA-PATE", "autoencoded PATE about a public network",
-        "autoencoded PATE, then public labels", "DP-SGD by shard",
+        "autoencoded PATE, then public labels", "DP-SGD by shard", "PCA-PATE of logits",
+        "Algorithm 2 as printed",
     ):  # fmt: skip
         stated = by[method, 8.0]["guarantee"]
         assert stated["epsilon"] <= 8.0 and stated["delta"] == 1e-3
@@ -84,6 +85,11 @@ def test_everything_runs_once_and_is_kept(tmp_path):
         "non-private on everything",
     ):  # fmt: skip
         assert by[method, "inf"]["guarantee"] is None
+    plain = by["Algorithm 2 as printed", 8.0]
+    assert plain["claimed"] == 8.0 > plain["guarantee"]["epsilon"] > 6.0  # more noise than needed
+    assert plain["noise"] > by["autoencoded PATE", 8.0]["noise"]
+    assert "| Algorithm 2 as printed | 8 claimed, " in (tmp_path / "tables.md").read_text()
+    assert [e["of"] for e in first["equation_7"]] == ["probabilities", "logits"]
     assert by["autoencoded PATE", 2.0]["noise"] > by["autoencoded PATE", 8.0]["noise"] > 0.0
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["summary"] == json.loads(json.dumps(first["summary"]))

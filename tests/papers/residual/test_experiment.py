@@ -21,7 +21,7 @@ from privet.papers.residual.experiment import (
     networks,
 )
 from privet.papers.residual.networks import Bench
-from privet.papers.residual.printed import PRINTED, budgets
+from privet.papers.residual.printed import PRINTED, budgets, lower_bounds
 
 TINY = ResidualSettings(
     data="made up", records=160, test_records=40, epochs=3, batch_size=16, gamma=0.5,
@@ -57,6 +57,11 @@ def test_all_rows_and_pictures_are_made_and_nothing_is_trained_twice(tmp_path, m
         assert 0.0 <= row["shadow_auc"] <= 1.0 and 0.0 <= row["test_accuracy"] <= 1.0
         assert ("lira_auc" in row) == ("adapted_auc" in row) == (row["name"] in names[:2])
         assert len(row["seeds"][0]["shadow"]["thresholds"]) == 4
+    assert [b["of"] for b in results["lower_bounds"]] == names[:3]
+    assert results["skips"] == [{
+        "gamma": 0.5, "members": 1, "with": results["rows"][1]["test_accuracy"],
+        "without": next(r for r in results["rows"] if not r["skip"])["test_accuracy"],
+    }]  # fmt: skip
     assert {p.name for p in tmp_path.glob("*.png")} == {
         "strategy-1.png", "strategy-2.png", "roc-1.png", "roc-2.png", "ensembles.png",
         "pictures.png", "inversion.png",
@@ -88,6 +93,30 @@ def test_networks_depend_on_their_settings(tmp_path):
     assert one.settings.facts() == more.settings.facts()
     jobs = networks(one.bench)
     assert len({str(one.bench._key(j)) for j in jobs}) == len(jobs)
+
+
+def test_printed_rows_are_rows_of_the_run():
+    """Each printed number stands beside a row that the quick run has (Table V has no gamma)."""
+    for data, printed in PRINTED.items():
+        made = {name for name, *_ in kinds(QUICK[data])}
+        assert {n for n in printed if n not in made} <= {"Strategy II, En1", "Strategy II, En5"}
+
+
+def test_lower_bounds_stand_beside_the_printed_ones():
+    rows = [
+        {"name": "ResNet8", "lower_bound": 2.0, "lira_auc": 0.6},
+        {"name": "En1 ResNet8, gamma 4.5", "lower_bound": 0.5, "lira_auc": 0.5},
+        {"name": "ResNet8 (DPSGD)", "lower_bound": 0.0},
+        {"name": "En5 ResNet8, gamma 4.5", "lower_bound": 0.1},
+    ]
+    found = lower_bounds("cifar10", rows)
+    assert [(b["found"], b["printed"]) for b in found] == [(2, None), (0.5, 0.1055), (0, 0.1558)]
+    assert all(b["printed"] is None for b in lower_bounds("mnist", rows))
+
+
+def test_training_together_leaves_single_networks_as_they_are(tmp_path):
+    apart, joint = (replace(TINY, joint=j) for j in (False, True))
+    assert apart.facts() == joint.facts()  # what is kept for one is kept for the other
 
 
 def test_members_may_be_trained_together(tmp_path):

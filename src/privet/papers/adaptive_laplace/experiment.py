@@ -28,7 +28,12 @@ from privet.papers.adaptive_laplace.cells import (
     Bench,
     cell,
 )
-from privet.papers.adaptive_laplace.findings import lemma_seven, summary, t_tests
+from privet.papers.adaptive_laplace.findings import (
+    lemma_seven,
+    noise_against_signal,
+    summary,
+    t_tests,
+)
 from privet.papers.experiment import (
     Cell,
     Experiment,
@@ -221,9 +226,22 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
         rows, audits = found[:trained], found[trained:]
         network = str(self.bench.network(0)).splitlines()
         return {
-            "rows": rows, "audits": audits, "summary": summary(rows), "t_tests": t_tests(rows),
+            "rows": rows, "audits": audits, "summary": summary(rows),
+            "t_tests": t_tests(rows, self.settings.epsilons),
             "lemma_7": lemma_seven(self.bench.data.n_classes), "network": network,
+            "noise_against_signal": list(self._noise_against_signal()),
         }  # fmt: skip
+
+    def _noise_against_signal(self) -> Iterator[Row]:
+        """For AdLM and ILM at each budget, all features alike (AdLM's ratios are not)."""
+        bench = self.bench
+        for method, epsilon in self._budgets():
+            if method in ("AdLM", "ILM", WIDE):
+                made, plan = bench.published(method, epsilon, 0)
+                yield {"method": method, "epsilon": epsilon} | noise_against_signal(
+                    bench.rows, bench.labels, classes=bench.data.n_classes, loss=made.loss,
+                    feature_scale=plan.feature_scale, label_scale=plan.label_scale,
+                )  # fmt: skip
 
     def draw(self, results: Row) -> list[Path]:
         """Figs. 1, 3 and 4 (5 on CIFAR-10)."""
@@ -246,16 +264,33 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
             for found in results["audits"]
         ]
         lines += [
-            f"t-test, {t['better']} above {t['worse']} at epsilon {t['epsilon']:g}: by "
+            f"t-test, {t['better']} above {t['worse']} {_where(t['epsilon'])}: by "
             f"{t['difference']:.2f} points, p = {_rounded(t['p'])}; the paper says {t['printed']}"
             for t in results["t_tests"]
         ]
         lemma = results["lemma_7"]
+        lines += [
+            f"{n['method']}, epsilon {n['epsilon']:g}: noise of scale {n['feature_scale']:.3g} on "
+            f"features in [0, 1], {n['label_scale']:.3g} on label coefficients; covariances of the "
+            f"two are {n['ratio']:.2g} times as long as their noise{_needed(n)}"
+            for n in results["noise_against_signal"]
+        ]
         lines.append(
             f"Lemma 7, error of order 2 for |z| <= 1: printed {lemma['printed']:.3f}, "
             f"right {lemma['right']:.4f}"
         )
         return "\n".join(lines)
+
+
+def _where(epsilon: float | None) -> str:
+    return "over all budgets" if epsilon is None else f"at epsilon {epsilon:g}"
+
+
+def _needed(found: Row) -> str:
+    """What would help, where noise is longer than the signal."""
+    if found["records_needed"] is None or found["ratio"] >= 1.0:
+        return ""
+    return f"; {found['records_needed']:.2g} records would make them as long"
 
 
 def _rounded(p: float | None) -> str:

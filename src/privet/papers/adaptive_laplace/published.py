@@ -61,6 +61,7 @@ class PublishedPlan:
     epsilons: tuple[float, float, float]
     """eps_1 for relevance (0 for ILM), eps_2 for features, eps_3 for labels."""
     h0: int
+    batch_size: int
     first_layer_sensitivity: float
     loss_sensitivity: float
     local_features: float
@@ -71,6 +72,16 @@ class PublishedPlan:
     def relevance_scale(self) -> float:
         """Delta_R / eps_1 = 2 d / (|D| eps_1) (lines 4-6)."""
         return 2.0 * self.facts.features / (self.facts.records * self.epsilons[0])
+
+    @property
+    def feature_scale(self) -> float:
+        """Delta_h0 / (|L| eps_2): of a feature with an equal share, and of the bias (line 14)."""
+        return self.first_layer_sensitivity / (self.batch_size * self.epsilons[1])
+
+    @property
+    def label_scale(self) -> float:
+        """Delta_F / (|L| eps_3): of each label coefficient (lines 18-19)."""
+        return self.loss_sensitivity / (self.batch_size * self.epsilons[2])
 
 
 @final
@@ -145,6 +156,7 @@ class Published:
             facts=facts,
             epsilons=(e1, e2, e3),
             h0=self.h0,
+            batch_size=self.batch_size,
             first_layer_sensitivity=first,
             loss_sensitivity=second,
             local_features=noise.local_feature_epsilon(
@@ -204,19 +216,16 @@ class Published:
         proved = self.guarantee(plan)
         entry = self._charge(proved, ledger, rng)
         ratios = self._ratios(rows, labels, plan, rng)  # lines 1-7, 10-11
-        _, e2, e3 = plan.epsilons
         scales = noise.feature_scales(
             ratios,
-            epsilon=e2,
+            epsilon=plan.epsilons[1],
             sensitivity=plan.first_layer_sensitivity,
-            batch_size=self.batch_size,
+            batch_size=plan.batch_size,
         )
-        constant = plan.first_layer_sensitivity / (self.batch_size * e2)
         self.network.first.constant.fill_(
-            1.0 + float(rng.child("bias").laplace(1, constant)[0])  # line 14
+            1.0 + float(rng.child("bias").laplace(1, plan.feature_scale)[0])  # line 14
         )
-        label_scale = plan.loss_sensitivity / (self.batch_size * e3)
-        batches = self._batches(rows, labels, scales, label_scale, rng)
+        batches = self._batches(rows, labels, scales, plan.label_scale, rng)
         rebuilt = (x for k in range(self.rebuilding_epochs) for x, _ in batches(k))
         rebuild(self.network, rebuilt, self.learning_rate)
         self._train(batches)

@@ -46,8 +46,8 @@ class AutoencoderSettings(Settings):
     """All of a run. `users` and `days` are those of the generated network."""
 
     data: tuple[str, ...] = setting(
-        ("health", "copenhagen"),
-        help="health or weekly (generated), copenhagen, or a CSV file; health and copenhagen.",
+        DATA,
+        help="health or weekly (generated), copenhagen, or a CSV file; the first three.",
         picks=True,
     )
     bounds: str = setting("", help="JSON file that declares the columns of a CSV file.")
@@ -145,14 +145,15 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     name = "autoencoder"
     quick: ClassVar = {"all": AutoencoderSettings()}
     paper: ClassVar = {
-        "all": AutoencoderSettings(
-            data=DATA, steps=10_000, published_steps=4_000, published_seeds=5
-        )
+        "all": AutoencoderSettings(steps=10_000, published_steps=4_000, published_seeds=5)
     }
     shows: ClassVar = (
         Shown(of="Figure 1", rows="architecture"),
-        Shown(of="Figure 2", picture="health-accuracy-against-cardinality", rows="rows"),
-        Shown(of="Figure 3", picture="health-accuracy-against-epsilon", rows="rows"),
+        *(
+            Shown(of=f"Figure {k}, {how}", picture=f"{data}-accuracy-against-{what}", rows="rows")
+            for k, what in ((2, "cardinality"), (3, "epsilon"))
+            for how, data in (("daily", "health"), ("weekly", "weekly"))
+        ),
     )
 
     @cached_property

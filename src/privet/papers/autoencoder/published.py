@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -87,8 +88,14 @@ class Perturbation:
         """
         linear = weight * ((0.5 - targets).T @ hidden) + self.linear
         curved = weights @ (hidden.T @ hidden) * (weight / 8.0)
-        noise = (self.quadratic @ weights[:, :, None])[:, :, 0]
-        return ((linear + curved + noise) * weights).sum()
+        held = weights.detach()
+        slope = (self._both_triangles @ held[:, :, None])[:, :, 0]  # of noise(W) = slope . W / 2
+        return ((linear + curved) * weights + slope * (weights - 0.5 * held)).sum()
+
+    @cached_property
+    def _both_triangles(self) -> Tensor:
+        """Q + Q^T. It is the largest array of a step, so its product is made once, by hand."""
+        return self.quadratic + self.quadratic.mT
 
 
 @final

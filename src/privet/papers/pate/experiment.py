@@ -21,6 +21,7 @@ import torch
 
 from privet.data.nifti import Volumes
 from privet.kept import number_to_json
+from privet.methods.pate import CentredLogits
 from privet.nets import segmentation
 from privet.papers.experiment import (
     Cell,
@@ -44,7 +45,7 @@ from privet.papers.pate.rows import (
     WITH_PUBLIC,
     made_row,
 )
-from privet.papers.pate.sensitivity import largest_code
+from privet.papers.pate.sensitivity import largest_code, worth_their_noise
 from privet.papers.pate.settings import GENERATED, PAPER, PATESettings, load
 from privet.papers.pate.trial import Trial
 
@@ -71,14 +72,14 @@ class PATEExperiment(Experiment[PATESettings]):
         return replace(settings, data=folder)
 
     def expected_seconds(self) -> float:
-        """From a step of a teacher: 33 networks a seed, and 22 for each of `few`."""
+        """From a step of a teacher: 37 networks a seed, and 22 for each of `few`."""
         s = self.settings
         trial = self.trial(0)
         few = segmentation.soft_targets(trial.known.labels[:2], trial.classes).numpy()
         volumes, maps = segmentation.volumes_of(trial.known.images[:2]), torch.from_numpy(few)
         recipe, net = replace(s.recipe, steps=1), trial.fresh()
         step = seconds_of(lambda: segmentation.train(net, volumes, maps, recipe, seed=0))
-        networks = s.seeds * (s.teachers + 25 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
+        networks = s.seeds * (s.teachers + 29 + 4 * len(s.sweep)) + 22 * len(s.few) * s.few_seeds
         return step * s.steps * networks
 
     @cached_property
@@ -143,12 +144,27 @@ class PATEExperiment(Experiment[PATESettings]):
             "summary": sums,
             "findings": findings(sums, s.epsilon),
             "equation_3": equation_3(self.trial(0).truth, s.teachers),
+            "equation_7": self._equation_7(),
             "few": [
                 {"labelled": n} | row
                 for n in s.few
                 for row in summary([r for r in few if r["labelled"] == n])
             ],
         }  # fmt: skip
+
+    def _equation_7(self) -> list[Row]:
+        """How many components of public maps are worth the printed noise, by what is averaged."""
+        s, truth, logits = self.settings, self.trial(0).truth, CentredLogits()
+        return [
+            {"of": of} | worth_their_noise(
+                maps, width=width, teachers=s.teachers, queries=s.public, epsilon=s.epsilon,
+                delta=s.delta,
+            )
+            for of, maps, width in (
+                ("probabilities", truth, 1.0),
+                ("logits", logits.bounded(truth), 2.0 * logits.limit),
+            )
+        ]  # fmt: skip
 
     def draw(self, results: Row) -> list[Path]:
         """Dice by method and against epsilon, and outlines on slices."""
@@ -169,6 +185,11 @@ class PATEExperiment(Experiment[PATESettings]):
             f"a teacher moves the mean by at most {e['exact']:.4g}; the paper's bound "
             f"{e['bound']:.4g}"
             for e in results["equation_3"]
+        ]
+        lines += [
+            f"eq. 7, {e['of']}: {e['components']} components are worth the printed noise of "
+            f"{e['noise']:.4g}; the first has a spread of {e['largest_spread']:.4g}"
+            for e in results["equation_7"]
         ]
         for n in results["settings"]["few"] if results["few"] else ():
             lines += ["", f"With labels for {n} public volumes, the others asked about:", ""]

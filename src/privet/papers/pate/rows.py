@@ -11,7 +11,7 @@ from torch import nn
 
 from privet.guarantee import Guarantee
 from privet.kept import number_to_json
-from privet.methods.pate import Reducer
+from privet.methods.pate import NoisyAnswers, Reducer
 from privet.papers.pate.trial import Trial
 
 Row = dict[str, Any]
@@ -19,6 +19,7 @@ Earlier = Callable[[str], Row]
 """The row of another method at the same budget, made first if it is missing."""
 MEAN_TEACHER, ENSEMBLE = "mean teacher", "ensemble without noise"
 AUTOENCODED, PCA = "autoencoded PATE", "PCA-PATE"
+ALGORITHM_2, PCA_LOGITS = "Algorithm 2 as printed", "PCA-PATE of logits"
 ABOUT_PUBLIC = "autoencoded PATE about a public network"
 MEAN_MAP, GUESS = "mean public map, no teacher", "public network's labels, no teacher"
 CONTROL, WITH_PUBLIC = "public labels only", "autoencoded PATE, then public labels"
@@ -75,6 +76,18 @@ def _pca(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _student(trial, PCA, epsilon, trial.pca(epsilon))
 
 
+def _pca_of_logits(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
+    return _student(trial, PCA_LOGITS, epsilon, trial.pca_of_logits(epsilon))
+
+
+def _algorithm_2(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
+    """The paper's autoencoder of whole maps under the paper's noise; its epsilon is a claim."""
+    reducer = trial.plain_autoencoder(epsilon)
+    found = trial.noisy_as_printed(ALGORITHM_2, reducer, epsilon)
+    labels = reducer.decode(found.codes, noise=found.noise)
+    return _taught(trial, ALGORITHM_2, epsilon, reducer, labels, found) | {"claimed": epsilon}
+
+
 def _autoencoded(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
     return _student(trial, AUTOENCODED, epsilon, trial.autoencoder(epsilon, trial.mean_map))
 
@@ -85,6 +98,14 @@ def _about_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
 
 def _student(trial: Trial, method: str, epsilon: float, reducer: Reducer) -> Row:
     labels, release = trial.noisy(method, reducer, epsilon)
+    return _taught(trial, method, epsilon, reducer, labels, release)
+
+
+def _taught(
+    trial: Trial, method: str, epsilon: float, reducer: Reducer, labels: Any,
+    release: NoisyAnswers | None,
+) -> Row:  # fmt: skip
+    """A student of these labels; None where they came without noise."""
     network = trial.student(f"{method} {epsilon:g}", labels)
     return {
         "dice": trial.score(network),
@@ -166,7 +187,9 @@ METHODS: dict[str, tuple[Callable[[Trial, float, Earlier], Row], bool]] = {
     MEAN_TEACHER: (_mean_teacher, False),
     ENSEMBLE: (_ensemble, False),
     AUTOENCODED: (_autoencoded, True),
+    ALGORITHM_2: (_algorithm_2, True),
     PCA: (_pca, True),
+    PCA_LOGITS: (_pca_of_logits, True),
     MEAN_MAP: (_mean_map, False),
     ABOUT_PUBLIC: (_about_public, True),
     GUESS: (_guess, False),

@@ -1,4 +1,4 @@
-"""Eq. 3 of the paper solved: the farthest that one teacher can move the l components.
+"""Eq. 3 of the paper solved: the farthest that one teacher can move the l components; and eq. 7.
 
 The paper bounds max ||A y|| over y in [-1, 1]^d by sqrt(d) and notes that the maximum itself can be
 had in polynomial time (Karystinos and Liavas 2010). A convex function is largest at a corner, so y
@@ -8,6 +8,7 @@ is a vector of signs; and only those signs matter that some direction u of R^l g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
+from privet.loss.renyi import concentrated_noise
 
 Array = NDArray[Any]
 WORK = 2e7
@@ -39,6 +41,31 @@ def largest_code(basis: Array) -> float:
             "basis", a.shape, f"d^(l - 1) at most {WORK:.0g}, for d columns and l rows"
         )
     return max((float(np.linalg.norm(c, axis=0).max()) for c in _corners(a, a)), default=0.0)
+
+
+def worth_their_noise(
+    targets: Array, *, width: float, teachers: int, queries: int, epsilon: float, delta: float
+) -> dict[str, float]:
+    """Eqs. 5 and 7: the printed noise of targets in a box of this side, and l* = #{lambda > s^2}.
+
+    sigma = width sqrt(N d) (sqrt(log 1/delta + eps) + sqrt(log 1/delta)) / (sqrt(2) K eps).
+
+    >>> y = np.random.default_rng(0).uniform(size=(40, 3)) @ np.ones((3, 4)) / 3
+    >>> told = {"width": 1.0, "queries": 10, "epsilon": 8.0, "delta": 1e-3}
+    >>> [worth_their_noise(y, teachers=k, **told)["components"] for k in (8, 8000)]
+    [0, 1]
+    """
+    flat = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+    noise = concentrated_noise(
+        sensitivity=width * math.sqrt(flat.shape[1]) / teachers, releases=queries,
+        epsilon=epsilon, delta=delta,
+    )  # fmt: skip
+    lengths = np.linalg.svd(flat - flat.mean(axis=0), compute_uv=False)
+    variances = lengths**2 / (len(flat) - 1)
+    return {
+        "noise": noise, "largest_spread": float(np.sqrt(variances[0])),
+        "components": int((variances > noise**2).sum()),
+    }  # fmt: skip
 
 
 def _corners(seen: Array, whole: Array) -> Iterator[Array]:

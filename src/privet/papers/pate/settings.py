@@ -66,6 +66,8 @@ class PATESettings(Settings):
     dimension: int = setting(4, help="Numbers in an autoencoder's code.", least=1)
     widths: tuple[int, ...] = (8, 16, 32)
     reducer_steps: int = 500
+    plain_epochs: int = 20
+    """Of Algorithm 2's own autoencoder, which sees whole maps."""
     folds: int = 5
     """Parts of the public volumes, each labelled by a network that was trained on the others."""
     dpsgd: PrivateRecipe = FRESH
@@ -99,7 +101,7 @@ class PATESettings(Settings):
 GENERATED = PATESettings(
     data="spheres", teachers=4, shard=4, public=6, test=4, channels=(8, 16),
     steps=40, patch=16, sweep=(2.0, math.inf),
-    seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, folds=2, few=(2,),
+    seeds=1, dimension=4, widths=(4, 8), reducer_steps=60, plain_epochs=4, folds=2, few=(2,),
     dpsgd=PrivateRecipe(channels=(4, 8), steps=5, sample_rate=0.5, learning_rate=1e-2),
     dpsgd_from_public=PrivateRecipe(
         channels=(8, 16), steps=5, sample_rate=0.5, learning_rate=1e-2),

@@ -20,7 +20,10 @@ from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.kept import write_whole
 from privet.methods.pate import (
     PATE,
+    Aggregator,
     Answers,
+    AutoencoderReducer,
+    CentredLogits,
     NoisyAnswers,
     PCAReducer,
     Reducer,
@@ -212,6 +215,20 @@ class Trial:
         """Components of the public label maps, as many as are worth their noise."""
         return PCAReducer.fit(self.truth, noise=self.unit_noise(epsilon))
 
+    def pca_of_logits(self, epsilon: float) -> Reducer:
+        """The same of logits, which the paper averages "prior to the softmax layer"; clipped."""
+        return PCAReducer.fit(
+            self.truth, noise=self.unit_noise(epsilon), space=CentredLogits(), folds=5
+        )
+
+    def plain_autoencoder(self, epsilon: float) -> Reducer:
+        """Algorithm 2's own: whole public label maps, under the paper's noise, no centre."""
+        s = self.settings
+        return AutoencoderReducer.fit(
+            self.truth, noise=self.printed(epsilon).noise, dimension=s.dimension, widths=s.widths,
+            epochs=s.plain_epochs, batch_size=8, seed=self.seed,
+        )  # fmt: skip
+
     def autoencoder(self, epsilon: float, centre: Array) -> ShapeReducer:
         """Taught with departures of public label maps from a public centre, under the noise."""
         s = self.settings
@@ -234,18 +251,37 @@ class Trial:
             teachers=s.teachers, queries=len(self.asked), epsilon=epsilon, delta=s.delta
         )
 
-    def noisy(
-        self, method: str, reducer: Reducer, epsilon: float
-    ) -> tuple[Array, NoisyAnswers | None]:
-        """Labels for the public volumes, and the release they come from (None without noise)."""
+    def printed(self, epsilon: float) -> Aggregator:
+        """The noise of Algorithm 2, by Renyi composition: more than the budget needs."""
+        s = self.settings
+        return Aggregator.published(
+            teachers=s.teachers, queries=len(self.asked), epsilon=epsilon, delta=s.delta
+        )
+
+    def sent(self, reducer: Reducer) -> list[Answers]:
+        """What every teacher sends: its clipped codes."""
         name = inputs_name(self.asked.images)
-        sent = [
+        return [
             Answers.clipped(
                 reducer.encode(maps), radius=reducer.radius, site=f"site-{k}",
                 reducer=reducer.name, queries=name,
             )
             for k, maps in enumerate(self.answers)
         ]  # fmt: skip
+
+    def noisy_as_printed(self, method: str, reducer: Reducer, epsilon: float) -> NoisyAnswers:
+        """The mean of codes in the unit ball with the paper's noise."""
+        delta = self.settings.delta
+        return self.printed(epsilon).release(
+            self.sent(reducer), rng=seeded(self.seed).child(method, f"{epsilon:g}"), delta=delta,
+            ledger=shard_ledger(epsilon=epsilon, delta=delta), reducer=reducer.name,
+        )  # fmt: skip
+
+    def noisy(
+        self, method: str, reducer: Reducer, epsilon: float
+    ) -> tuple[Array, NoisyAnswers | None]:
+        """Labels for the public volumes, and the release they come from (None without noise)."""
+        sent = self.sent(reducer)
         if math.isinf(epsilon):
             return reducer.decode(np.mean([a.codes() for a in sent], axis=0)), None
         delta = self.settings.delta

@@ -26,7 +26,7 @@ from privet.papers.experiment import (
 )
 from privet.papers.residual import attacks, figures, inversion_figure
 from privet.papers.residual.networks import DELTA, Bench, Job
-from privet.papers.residual.printed import PRINTED, budgets
+from privet.papers.residual.printed import PRINTED, budgets, lower_bounds
 
 PLAIN = Job(part="target", half=0)
 
@@ -50,7 +50,7 @@ class ResidualSettings(Settings):
     )  # fmt: skip
     pool: int = setting(1, help="Pixels averaged, so many by so many.", least=1)
     noise_multiplier: float = setting(1.1, help="z of DP-SGD; its bound is 1.", least=0.3)
-    joint: bool = setting(False, help="Members of an ensemble trained together.")
+    joint: bool = setting(False, help="Members of an ensemble trained together.", picks=True)
     gamma: float = setting(help="Noise of the main comparison.", least=0, picks=True)
     gammas: tuple[float, ...] = setting(
         help="Further gammas, for the curves.", option="other-gamma", least=0, picks=True
@@ -82,8 +82,8 @@ class ResidualSettings(Settings):
 
 
 _QUICK: dict[str, Any] = {
-    "records": 8_000, "test_records": 2_000, "epochs": 16, "pool": 2, "members": (1, 5), "seeds": 1,
-    "multiplicative": (0.5, 2.0),
+    "records": 8_000, "test_records": 2_000, "epochs": 16, "pool": 2, "seeds": 1,
+    "members": (1, 3, 5), "multiplicative": (0.5, 2.0),
 }  # fmt: skip
 QUICK = {
     "mnist": ResidualSettings(data="mnist", gamma=2.5, gammas=(0.5,), **_QUICK),
@@ -98,7 +98,7 @@ QUICK = {
 """Minutes: a sixth of the records, pictures of half the side, 500 steps; the paper's gammas."""
 
 _SCALE: dict[str, Any] = {
-    "members": (1, 3, 5), "batch_size": 128, "test_records": 10_000, "pool": 1, "seeds": 3,
+    "batch_size": 128, "test_records": 10_000, "pool": 1, "seeds": 3,
 }  # fmt: skip
 _PAPER: dict[str, dict[str, Any]] = {
     "mnist": {"records": 60_000, "epochs": 546, "gammas": (0.5, 1.0)},
@@ -138,9 +138,10 @@ class ResidualExperiment(Experiment[ResidualSettings]):
         Shown(of="Fig. 10", data="cifar10", picture="strategy-2"),
         Shown(of="Fig. 11", data="cifar100", picture="strategy-2"),
         Shown(of="Fig. 12", picture="roc-2"),
+        Shown(of="IV-D, skip connections", data="cifar10", rows="skips"),
         Shown(of="IV-F, Theorem 1", data="cifar10", rows="budgets"),
         Shown(of="IV-F, DPSGD", data="cifar10", rows="budgets"),
-        Shown(of="IV-F, lower bounds of epsilon", data="cifar10", rows="budgets"),
+        Shown(of="IV-F, lower bounds of epsilon", data="cifar10", rows="lower_bounds"),
     )  # fmt: skip
 
     @cached_property
@@ -159,9 +160,12 @@ class ResidualExperiment(Experiment[ResidualSettings]):
     def collect(self, found: list[Any]) -> Row:
         """Attacks on the networks, Theorem 1 beside what is printed, and inversions."""
         inverted, _ = self._inverted
+        rows = list(_rows(self.bench))
         return {
-            "rows": list(_rows(self.bench)),
+            "rows": rows,
             "printed": PRINTED.get(self.settings.data, {}),
+            "skips": _skips(rows),
+            "lower_bounds": lower_bounds(self.settings.data, rows),
             "budgets": budgets(self.settings.data),
             "dpsgd_epsilon": self.bench.dpsgd.epsilon(DELTA),
             "inversion": inverted,
@@ -186,7 +190,7 @@ class ResidualExperiment(Experiment[ResidualSettings]):
         for row in results["rows"]:
             numbers = [f"{row[k]:6.3f}" if k in row else f"{'':6}" for k in keys]
             beside = results["printed"].get(row["name"])
-            shown = "" if beside is None else "  " + " ".join(f"{v:.3f}" for v in beside)
+            shown = "" if beside is None else "  " + " ".join(map(_number, beside))
             lines.append(f"{row['name']:<32} {' '.join(numbers)} {row['lower_bound']:7.3f}{shown}")
         for row in results["inversion"]:
             found = f"{row['psnr']:.1f} dB, SSIM {row['ssim']:.2f}"
@@ -201,9 +205,16 @@ class ResidualExperiment(Experiment[ResidualSettings]):
                 + ", ".join(f"{e:.2g}" for e in stated["theorem_1_by_layer"]),
                 f"DP-SGD at the paper's settings for {stated['of']}: epsilon "
                 f"{stated['dpsgd']:.3g}; the paper prints {stated['dpsgd_as_printed']:g}",
-                f"lower bounds that the paper prints: Strategy I {stated['lower_bound']:g}, "
-                f"DP-SGD {stated['dpsgd_lower_bound']:g}",
             ]
+        lines += [
+            f"lower bound of epsilon, {b['of']}: {b['found']:.3f}{_beside(b['printed'])}"
+            for b in results["lower_bounds"]
+        ]
+        lines += [
+            f"En{k['members']} at gamma {k['gamma']:g}: test accuracy {k['with']:.3f} with skips, "
+            f"{k['without']:.3f} without"
+            for k in results["skips"]
+        ]
         return "\n".join(lines)
 
     def expected_seconds(self) -> float:
@@ -233,6 +244,9 @@ def kinds(settings: ResidualSettings) -> Iterator[tuple[str, Job, int, bool]]:
     for gamma in settings.multiplicative:
         yield f"Strategy II, En1, gamma {gamma:g}", noisy(gamma, strategy=two), 1, False
     yield f"no skips, gamma {settings.gamma:g}", noisy(settings.gamma, skip=False), 1, False
+    for gamma in settings.gammas[-1:]:  # section IV-D
+        k = settings.sizes[-1]
+        yield f"no skips, En{k}, gamma {gamma:g}", noisy(gamma, skip=False), k, False
     for k in settings.sizes[1:]:
         for gamma in (0.0, settings.gamma, *settings.gammas):
             yield f"En{k} ResNet8, gamma {gamma:g}", noisy(gamma), k, False
@@ -278,6 +292,25 @@ def _rows(bench: Bench) -> Iterator[Row]:
             **_means(found),
             "seeds": found,
         }
+
+
+def _skips(rows: list[Row]) -> list[Row]:
+    """Section IV-D: test accuracy of the networks without skips beside that of the same with."""
+    same = ("gamma", "members", "strategy", "dpsgd")
+    return [
+        {"gamma": bare["gamma"], "members": bare["members"], "with": row["test_accuracy"],
+         "without": bare["test_accuracy"]}
+        for bare in rows if not bare["skip"]
+        for row in rows if row["skip"] and all(row[key] == bare[key] for key in same)
+    ]  # fmt: skip
+
+
+def _number(printed: float | None) -> str:
+    return "-" if printed is None else f"{printed:.3f}"
+
+
+def _beside(printed: float | None) -> str:
+    return "" if printed is None else f"; the paper prints {printed:g}"
 
 
 def _means(found: list[Row]) -> dict[str, float]:
