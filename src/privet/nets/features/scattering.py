@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class Scattering(Features):
     ((64, 324), 324)
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(
         self,
         *,
@@ -72,17 +74,8 @@ class Scattering(Features):
                 "groups", groups, f"None or a divisor of the {self.channels} channels"
             )
         self.grid = tuple(side // 2**self.scales for side in self.shape[:2])
+        self.n_features = int(self.channels * self.grid[0] * self.grid[1])
         self._plan: _Plan | None = None
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Channels times positions."""
-        return int(self.channels * self.grid[0] * self.grid[1])
 
     @property
     def recipe(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ class StrokeNet(Features):
     classification by learning priors from random processes" (the idea of such priors).
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(
         self,
         *,
@@ -60,21 +62,12 @@ class StrokeNet(Features):
     ) -> None:
         self.side = _check.count("side", side, minimum=12)
         self.width = _check.count("width", width)
+        self.n_features = 4 * self.width * _GRID**2  # channels of the last layer times positions
         self.steps = _check.count("steps", steps)
         self.batch = _check.count("batch", batch, minimum=2)
         self.seed = int(seed)
         self.folder = cache_folder(folder) / "public"
         self._forward: _Forward | None = None
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Channels of the last layer times positions."""
-        return 4 * self.width * _GRID**2
 
     @property
     def recipe(self) -> str:
