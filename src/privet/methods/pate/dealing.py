@@ -20,7 +20,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Unit
 from privet.methods.contract import Front, Model, Plan, Spending, Worst, setting
 from privet.methods.enough import Signal
-from privet.methods.pate.asking import Cluster, Shard, ask_teachers
+from privet.methods.pate.asking import Shard, ask_teachers
 from privet.methods.pate.learners import Learner, as_learner
 from privet.methods.pate.students import student_model
 
@@ -119,7 +119,8 @@ class Dealt:
             self._public(plan).box().astype(np.float64),
             read,
             sites=[f"teacher {k}" for k in range(plan.teachers)],
-            where=Cluster(backend=self.backend, workers=self.workers),
+            backend=self.backend,
+            n_workers=self.workers,
             watcher=lambda done, of: spending.progress("teachers", done, of),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self, final
 
 import numpy as np
@@ -13,10 +13,16 @@ from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Guarantee
+from privet.ledger import Entry, Ledger
 from privet.mechanisms import Gaussian
-from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger, key_of
+from privet.methods.pate.aggregate import (
+    BELOW,
+    REPLACE_ONE,
+    charge_shards,
+    key_of,
+    shard_promise,
+)
 from privet.noise import Source
 
 Votes = NDArray[np.int64]
@@ -101,14 +107,15 @@ class GNMax:
 
     def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
         """What so many answers promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, self.theorem, rng)
+        rests_on = (premises.ONE_VOTE, self.mechanism.law, key_of(rng))
+        return shard_promise(self.loss(queries), delta, self.theorem, rests_on)
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
     ) -> Election:
         """One label a query from (teachers, queries) class numbers; charged first."""
         counts = count_votes(votes, self.classes)
-        entry = _charge(ledger, self.loss(len(counts)), "votes of teachers", rng)
+        entry = charge_shards(ledger, self.loss(len(counts)), what="votes of teachers", rng=rng)
         noisy = _noisy(counts, self.mechanism, _MOVED, rng)
         return Election(
             labels=noisy.argmax(axis=1),
@@ -185,7 +192,8 @@ class ConfidentGNMax:
 
     def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
         """What so many queries promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, self.theorem, rng)
+        rests_on = (premises.ONE_VOTE, self.mechanism.law, key_of(rng))
+        return shard_promise(self.loss(queries), delta, self.theorem, rests_on)
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
@@ -193,7 +201,8 @@ class ConfidentGNMax:
         """A label for the first `answers` queries that pass the check, -1 for the others."""
         counts = count_votes(votes, self.classes)
         n = len(counts)
-        entry = _charge(ledger, self.loss(n), "votes of teachers, where they agree", rng)
+        what = "votes of teachers, where they agree"
+        entry = charge_shards(ledger, self.loss(n), what=what, rng=rng)
         highest = _noisy(counts.max(axis=1), self.check, 1.0, rng.child("check"))
         chosen = np.flatnonzero(highest >= self.threshold)[: self.answers]
         labels = np.full(n, -1, dtype=np.int64)
@@ -222,27 +231,3 @@ def _noisy(
 ) -> NDArray[np.float64]:
     value = _bounded(counts.astype(np.float64), moved)
     return mechanism.release(value, rng=rng, adjacency=REPLACE_ONE)
-
-
-def _charge(
-    ledger: Ledger | None, loss: losses.PrivacyLoss, what: str, rng: Source
-) -> Entry | None:
-    if ledger is None:
-        return None
-    check_ledger(ledger)
-    return ledger.charge(loss, what=what, scope=Scope(unit=Unit.SHARD, secret=rng.secret))
-
-
-def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str, rng: Source | None) -> Guarantee:
-    stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
-    law = Gaussian(scale=1.0).law
-    return replace(
-        stated,
-        premises=(
-            premises.ONE_VOTE,
-            law,
-            key_of(rng),
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        ),
-    )
