@@ -93,14 +93,7 @@ def train(
     **Guarantee** `Trained.guarantee`. When the ledger cannot afford the plan, `BudgetExceeded` is
     raised with nothing charged and nothing read.
     """
-    if ledger is None:
-        ledger = Ledger.in_memory(
-            cap_epsilon=math.inf,
-            cap_delta=plan.facts.delta,
-            adjacency=plan.relation,
-            unit=plan.unit,
-            protects=plan.protects,
-        )
+    ledger = ledger_for(plan) if ledger is None else ledger
     check_terms(ledger, plan)
     spending = Spending(ledger=ledger, rng=rng, plan=plan, progress=progress, folder=folder)
     if not resume and not ledger.affords(plan.loss):
@@ -142,6 +135,12 @@ def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
         protects=plan.protects,
         premises=(*own, *theirs, *more, key),
     )
+
+
+def ledger_for(plan: Plan, *, cap_epsilon: float = math.inf, **other: Any) -> Ledger:
+    """A ledger in memory of the plan's own terms; without a cap it only records."""
+    terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects, **other}
+    return Ledger.in_memory(cap_epsilon=cap_epsilon, cap_delta=plan.facts.delta, **terms)
 
 
 def check_terms(ledger: Ledger, plan: Plan) -> None:
