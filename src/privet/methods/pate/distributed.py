@@ -153,7 +153,7 @@ class DistributedAggregator:
             source = rng.child("share", h.site, block)
             drawn = source.discrete_gaussian(len(part), self.share / self.step)
             units[start : start + len(part)] += drawn
-        return Answers(about=replace(h, share=self.share), units=units)
+        return Answers(header=replace(h, share=self.share), units=units)
 
     def release(
         self,
