@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,7 +76,6 @@ class Scattering(Features):
             )
         self.grid = tuple(side // 2**self.scales for side in self.shape[:2])
         self.n_features = int(self.channels * self.grid[0] * self.grid[1])
-        self._plan: _Plan | None = None
 
     @property
     def recipe(self) -> str:
@@ -91,7 +91,7 @@ class Scattering(Features):
         pictures = pictures.reshape(-1, *self.shape[:2])
         per_image = self.channels * count // max(len(pictures), 1)
         out = np.empty((len(pictures), per_image, *self.grid), dtype=np.float32)
-        plan = self._planned()
+        plan = self._plan
 
         def run(start: int) -> None:
             out[start : start + _CHUNK] = plan(pictures[start : start + _CHUNK])
@@ -109,10 +109,9 @@ class Scattering(Features):
         rows = self.coefficients(x).reshape(len(x), -1)
         return rows if self.groups is None else group_normalise(rows, self.groups)
 
-    def _planned(self) -> _Plan:
-        if self._plan is None:
-            self._plan = _Plan(self.shape[:2], self.scales, self.angles)
-        return self._plan
+    @cached_property
+    def _plan(self) -> _Plan:
+        return _Plan(self.shape[:2], self.scales, self.angles)
 
 
 class _Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,6 @@ class StrokeBasis(Around):
         if self.n_features > self.screened:
             raise InvalidArgument("n_features", n_features, f"at most screened={self.screened}")
         self.folder = cache_folder(folder) / "public"
-        self._map: tuple[Array, Product] | None = None
 
     @property
     def recipe(self) -> str:
@@ -75,20 +75,19 @@ class StrokeBasis(Around):
         return f"{self.inner.recipe} | stroke-basis-2 {kind} drawn={drawn}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        mean, product = self._fitted()
+        mean, product = self._map
         out = np.empty((len(x), self.n_features), dtype=np.float32)
         for start in range(0, len(x), 4096):
             rows = self.inner.transform(x[start : start + 4096])
             out[start : start + 4096] = product(rows - mean)
         return out
 
-    def _fitted(self) -> tuple[Array, Product]:
+    @cached_property
+    def _map(self) -> tuple[Array, Product]:
         """The mean of the drawn features and the basis."""
-        if self._map is None:
-            path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-            fitted = stored(path, self._fit)
-            self._map = fitted[0], Product(fitted[1:].T)
-        return self._map
+        path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
+        fitted = stored(path, self._fit)
+        return fitted[0], Product(fitted[1:].T)
 
     def _fit(self) -> Array:
         """Row 0: the mean of the drawn features; the rest: the basis, one row a feature."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -67,7 +68,6 @@ class StrokeNet(Features):
         self.batch = _check.count("batch", batch, minimum=2)
         self.seed = int(seed)
         self.folder = cache_folder(folder) / "public"
-        self._forward: _Forward | None = None
 
     @property
     def recipe(self) -> str:
@@ -77,22 +77,20 @@ class StrokeNet(Features):
 
     def _raw(self, x: NDArray[Any]) -> Array:
         pictures = images(x, (self.side, self.side))
-        forward = self._trained()
         out = np.empty((len(pictures), self.n_features), dtype=np.float32)
         for start in range(0, len(pictures), _CHUNK):
-            out[start : start + _CHUNK] = forward(pictures[start : start + _CHUNK])
+            out[start : start + _CHUNK] = self._forward(pictures[start : start + _CHUNK])
         return out
 
-    def _trained(self) -> _Forward:
+    @cached_property
+    def _forward(self) -> _Forward:
         import torch
 
-        if self._forward is None:
-            path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-            weights = stored(path, self._pretrain)
-            body = _network(self.width)
-            torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
-            self._forward = _Forward(body)
-        return self._forward
+        path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
+        weights = stored(path, self._pretrain)
+        body = _network(self.width)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
+        return _Forward(body)
 
     def _pretrain(self) -> Array:
         import torch
