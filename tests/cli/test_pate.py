@@ -177,7 +177,7 @@ def rewritten(path, *, factor=1, **changes):
     note.update(changes)
     if forge:
         known = {k: v for k, v in note.items() if k not in ("format", "checksum")}
-        Answers(about=Header(**known), units=units).write(path)
+        Answers(header=Header(**known), units=units).write(path)
         return
     save_file({"units": units}, path, metadata={"privet": json.dumps(note)})
 

@@ -112,7 +112,7 @@ SAMPLED = (NetworkDPSGD(steps=3, sample_rate=0.5), LinearDPSGD(steps=3, sample_r
 def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
     """The smallest data sets are not sampled by rule."""
     plan = method.plan(replay.small_facts(method))
-    assert conforming.draw_problems(method, plan, conforming.strangers(plan)[1]) == []
+    assert conforming.stream_problems(method, plan, conforming.strangers(plan)[1]) == []
 
 
 @pytest.mark.slow

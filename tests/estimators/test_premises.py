@@ -115,7 +115,7 @@ def test_declared_scaler() -> None:
     one = np.vstack([clone(scaler).fit(frame).transform(frame[k : k + 1]) for k in range(3)])
     assert np.array_equal(one, scaled, equal_nan=True)  # a record by itself gives the same row
     assert scaler.fit(frame).get_feature_names_out().tolist() == ["age", "weight"]
-    for bounds, told in ((None, "two numbers"), ({"age": (0, 1)}, "also for 'weight'")):
+    for bounds, told in ((None, "two numbers"), ({"age": (0, 1)}, "also 'weight'")):
         with pytest.raises(InvalidArgument, match=told):
             privet.DeclaredScaler(bounds=bounds).fit(frame)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.audit.finding import Finding
+from privet.audit.finding import Audit, Finding
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
@@ -21,17 +21,15 @@ Draw = Callable[[int, Source], Scores]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnAudit(ABC):
+class DrawnAudit(Audit, ABC):
     """An audit of a release that is made once: `trials` draws a side, and a bound from them."""
 
     trials: int = 100_000
-    confidence: float = 0.95
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.count("trials", self.trials)
-        _check.open_unit("confidence", self.confidence)
-        _check.delta_or_zero("delta", self.delta)
 
     def run(
         self,
@@ -51,15 +49,13 @@ class DrawnAudit(ABC):
         began = time.perf_counter()
         audited = self.epsilon(with_record, without_record, rng.child("audit"))
         without_noise = self.epsilon(*control, rng.child("control"))
-        return Finding(
+        return self.finding(
             what=what,
             claimed=claimed,
             proved=proved,
             audited=audited,
             ceiling=self.ceiling,
             control=without_noise,
-            delta=self.delta,
-            confidence=self.confidence,
             trials=self.trials,
             method=self.method,
             parametric=self.parametric,
@@ -84,11 +80,6 @@ class DrawnAudit(ABC):
     @abstractmethod
     def parametric(self) -> bool:
         """Whether the bound also assumes the shape of the noise."""
-
-    @property
-    def alpha(self) -> float:
-        """How often the bound may be wrong."""
-        return 1.0 - self.confidence
 
 
 def scores_of(draw: Draw, n: int, rng: Source) -> Scores:

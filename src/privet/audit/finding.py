@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, final
 
+from privet import _check
 from privet._words import number, small_table
 from privet.guarantee import number_to_json
 
@@ -96,23 +97,36 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
+        figures = ("proved", "audited", "ceiling", "control")
         return {
-            "what": self.what,
+            **asdict(self),
             "claimed": None if self.claimed is None else number_to_json(self.claimed),
-            "proved": number_to_json(self.proved),
-            "audited": number_to_json(self.audited),
-            "ceiling": number_to_json(self.ceiling),
-            "control": number_to_json(self.control),
+            **{name: number_to_json(getattr(self, name)) for name in figures},
             "verdict": self.verdict.value,
             "in_words": self.in_words,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "method": self.method,
-            "threat": self.threat,
-            "parametric": self.parametric,
             "seconds": round(self.seconds, 2),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """How sure a lower bound of epsilon has to be, and at which delta: what all audits share."""
+
+    confidence: float = 0.95
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        _check.open_unit("confidence", self.confidence)
+        _check.delta_or_zero("delta", self.delta)
+
+    @property
+    def alpha(self) -> float:
+        """How often the bound may be wrong."""
+        return 1.0 - self.confidence
+
+    def finding(self, **found: Any) -> Finding:
+        """What was found, at this confidence and delta."""
+        return Finding(delta=self.delta, confidence=self.confidence, **found)
 
 
 def _figure(x: float) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from privet import _check
 from privet.audit.drawn import Scores
-from privet.audit.finding import Finding
+from privet.audit.finding import Audit, Finding
 from privet.audit.likelihood_ratio import (
     OneShotAudit,
     clopper_pearson,
@@ -56,7 +56,7 @@ def group_epsilon(p1: float, p0: float, *, copies: int, delta: float) -> float:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ManyRunsAudit:
+class ManyRunsAudit(Audit):
     """A bound from the scores of runs with the canary and of runs without it.
 
     The first half of the runs on either side chooses the threshold, the second is counted.
@@ -73,14 +73,11 @@ class ManyRunsAudit:
     """
 
     copies: int = 1
-    confidence: float = 0.95
-    delta: float = 1e-5
     gaussian: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.count("copies", self.copies)
-        _check.open_unit("confidence", self.confidence)
-        _check.delta_or_zero("delta", self.delta)
 
     def run(
         self,
@@ -96,15 +93,13 @@ class ManyRunsAudit:
     ) -> Finding:
         """From one score a run; `control`: the same of runs without noise."""
         trials = len(inside) - len(inside) // 2
-        return Finding(
+        return self.finding(
             what=what,
             claimed=claimed,
             proved=proved,
             audited=self.epsilon(inside, outside),
             ceiling=self._bound(trials, 0, trials),
             control=self.epsilon(*control),
-            delta=self.delta,
-            confidence=self.confidence,
             trials=2 * trials,
             method=f"{len(inside)} runs with {self.copies} copies of a canary and as many without, "
             + ("normal trade-off curve" if self.gaussian else "Clopper-Pearson limits"),
@@ -124,7 +119,7 @@ class ManyRunsAudit:
         return self._bound(hits_in, hits_out, len(a) - half)
 
     def _bound(self, hits_in: int, hits_out: int, trials: int) -> float:
-        alpha = 1.0 - self.confidence
+        alpha = self.alpha
         if self.gaussian:
             mu = gaussian_mu_bound((hits_in, trials), (hits_out, trials), alpha=alpha)
             return mu_epsilon(mu / self.copies, self.delta)

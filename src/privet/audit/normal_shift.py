@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,26 +116,14 @@ class NormalShiftAudit(DrawnAudit):
     """
 
     delta: float = 1e-5
+    ceiling: ClassVar[float] = math.inf  # no number of draws limits it
+    method: ClassVar[str] = "shift of normal likelihood ratios over their deviation"
+    parametric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.count("trials", self.trials, minimum=100)
         _check.open_unit("delta", self.delta)
-
-    @property
-    def ceiling(self) -> float:
-        """No number of draws limits it."""
-        return math.inf
-
-    @property
-    def method(self) -> str:
-        """How the bound is made, in words."""
-        return "shift of normal likelihood ratios over their deviation"
-
-    @property
-    def parametric(self) -> bool:
-        """The scores must be normal."""
-        return True
 
     def epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
         """The lower bound of epsilon from fresh draws."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
-from privet.audit.finding import Finding
+from privet.audit.finding import Audit, Finding
 from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Protects
@@ -75,7 +75,7 @@ def p_value(epsilon: float, right: int, guesses: int, canaries: int, delta: floa
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneRunAudit:
+class OneRunAudit(Audit):
     """`guesses` of the canaries' coins, half of them "in", half "out", none chosen afterwards.
 
     `guesses_in` says how many are "in" where halves are not best: under sampling few scores speak
@@ -97,18 +97,15 @@ class OneRunAudit:
 
     guesses: int = 100
     guesses_in: int | None = None
-    confidence: float = 0.95
-    delta: float = 1e-5
     rule: Rule = one_run_bound
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.count("guesses", self.guesses, minimum=2)
         if self.guesses_in is None and self.guesses % 2:
             raise InvalidArgument("guesses", self.guesses, "an even number")
         if not 0 <= self.top <= self.guesses:
             raise InvalidArgument("guesses_in", self.top, f"at most {self.guesses}, the guesses")
-        _check.open_unit("confidence", self.confidence)
-        _check.delta_or_zero("delta", self.delta)
 
     @property
     def top(self) -> int:
@@ -130,15 +127,13 @@ class OneRunAudit:
         """Guess by the scores (higher speaks for "in") and count; `control`: without privacy."""
         coins = np.asarray(included, dtype=bool)
         parametric = self.rule is gaussian_one_run_bound
-        return Finding(
+        return self.finding(
             what=what,
             claimed=claimed,
             proved=proved,
             audited=self.bound(scores, coins),
             ceiling=self.ceiling(len(coins)),
             control=self.bound(control, coins),
-            delta=self.delta,
-            confidence=self.confidence,
             trials=len(coins),
             method=f"one run, {len(coins)} canaries, {self.top} guessed in, "
             f"{self.guesses - self.top} out" + (", normal trade-off curve" if parametric else ""),
@@ -165,8 +160,7 @@ class OneRunAudit:
         return self._bound(self.guesses, canaries)
 
     def _bound(self, right: int, canaries: int) -> float:
-        alpha = 1.0 - self.confidence
-        return self.rule(right, self.guesses, canaries, delta=self.delta, alpha=alpha)
+        return self.rule(right, self.guesses, canaries, delta=self.delta, alpha=self.alpha)
 
 
 @final

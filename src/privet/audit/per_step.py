@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
-from privet.audit.finding import Finding
+from privet.audit.finding import Audit, Finding
 from privet.audit.likelihood_ratio import gaussian_mu_bound
 from privet.errors import InvalidArgument
 
@@ -32,7 +32,7 @@ MIDDLE = 0.5
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PerStepAudit:
+class PerStepAudit(Audit):
     """A bound from what steps with a canary and steps without it released on its coordinate.
 
     **Guarantee** `Finding.audited` exceeds the true epsilon with probability at most
@@ -45,11 +45,8 @@ class PerStepAudit:
     True
     """
 
-    confidence: float = 0.95
-    delta: float = 1e-5
-
     def __post_init__(self) -> None:
-        _check.open_unit("confidence", self.confidence)
+        super().__post_init__()
         _check.open_unit("delta", self.delta)
 
     def run(
@@ -66,16 +63,14 @@ class PerStepAudit:
     ) -> Finding:
         """`account`: z to epsilon of the run; `control`: the same of steps without noise."""
         n, m = len(inside), len(outside)
-        ceiling = gaussian_mu_bound((n, n), (0, m), alpha=1.0 - self.confidence)
-        return Finding(
+        ceiling = gaussian_mu_bound((n, n), (0, m), alpha=self.alpha)
+        return self.finding(
             what=what,
             claimed=claimed,
             proved=proved,
             audited=self._epsilon(self.noise_multiplier(inside, outside), account),
             ceiling=self._epsilon(1.0 / ceiling, account),
             control=self._epsilon(self.noise_multiplier(*control), account),
-            delta=self.delta,
-            confidence=self.confidence,
             trials=n + m,
             method=f"{n} noisy sums with a canary, {m} without; then exact accounting",
             parametric=True,
@@ -89,7 +84,7 @@ class PerStepAudit:
         if min(len(a), len(b)) < 2 or np.isnan(a).any() or np.isnan(b).any():
             raise InvalidArgument("seen", (len(a), len(b)), "two numbers a side or more, no NaN")
         hits = [int((s >= MIDDLE).sum()) for s in (a, b)]
-        mu = gaussian_mu_bound((hits[0], len(a)), (hits[1], len(b)), alpha=1.0 - self.confidence)
+        mu = gaussian_mu_bound((hits[0], len(a)), (hits[1], len(b)), alpha=self.alpha)
         return math.inf if mu == 0.0 else 1.0 / mu
 
     @staticmethod

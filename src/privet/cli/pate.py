@@ -147,7 +147,7 @@ def answer(
     if (teachers is None) != (epsilon is None):
         raise InvalidArgument("--teachers", teachers, "given together with --epsilon, or neither")
     from privet.methods.pate import read_reducer
-    from privet.methods.pate.method import asked, inputs_name
+    from privet.methods.pate.method import clipped_answers, inputs_name
 
     chosen = read_reducer(reducer)
 
@@ -162,7 +162,9 @@ def answer(
         assert shard is not None
         own = of(shard, "x"), as_answers(of(shard, "y"), chosen, labels=True)
         predict = local_teacher(teacher, own[1], chosen).train(*own, seed=seed)
-    answers = asked(predict, x, reducer=chosen, site=site, queries=inputs_name(x))
+    answers = clipped_answers(
+        site, predict(x), reducer=chosen, queries=inputs_name(x), expected=len(x)
+    )
     share = 0.0
     if teachers is not None and epsilon is not None:
         from privet.methods.pate import DistributedAggregator

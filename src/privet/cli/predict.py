@@ -120,6 +120,8 @@ def _arrays(found: Run, file: Path) -> Any:
 def _of_run(
     found: Run, file: Path, folder: Path | None, reading: list[str]
 ) -> tuple[list[Row], Row | None]:
+    from scipy.special import softmax
+
     from privet.cli._data import DECLARATION, of_run
     from privet.data.declared import picture_files, rows_like, rows_of
     from privet.report.measures import from_unit, measures_of
@@ -148,7 +150,7 @@ def _of_run(
         )
     if range_ is not None:
         return [{"predicted": float(v)} for v in from_unit(outputs, range_)], measured
-    return _rows(_softmax(outputs), records.classes, names), measured
+    return _rows(softmax(outputs, axis=1), records.classes, names), measured
 
 
 def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> list[Row]:
@@ -166,13 +168,6 @@ def _of_files(found: Run, file: Path, declared: Path, reading: list[str]) -> lis
     method = method_of(found.method, found.config["settings"])
     x, names = kind(**given_settings(kind, told)).asked(file, declared, method, found.domain.shape)
     return _rows(found.predict_proba(x), tuple(found.classes), names, kind.record)
-
-
-def _softmax(logits: Any) -> Any:
-    import numpy as np
-
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return p / p.sum(axis=1, keepdims=True)
 
 
 def _rows(

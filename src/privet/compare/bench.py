@@ -84,19 +84,9 @@ class Bench:
         """The map to public features of pictures; None for tables."""
         return None if self.shape is None else _front(self.shape)
 
-    @property
-    def feature_bounds(self) -> float | tuple[float, float]:
-        """What is declared of `View.FEATURES`: the length of a row, or the range of a column."""
-        return (0.0, 1.0) if self.shape is None else 1.0
-
-    @property
-    def feature_box(self) -> tuple[float, float]:
-        """The same as a range of every column."""
-        return (0.0, 1.0) if self.shape is None else (-1.0, 1.0)
-
     def bounds(self, view: View) -> float | tuple[float, float]:
-        """What is declared of the rows of a view."""
-        return self.feature_bounds if view is View.FEATURES else (0.0, 1.0)
+        """What is declared: the length of pictures' features, or the range of a column."""
+        return (0.0, 1.0) if self.shape is None or view is not View.FEATURES else 1.0
 
     @property
     def facts(self) -> PublicFacts:
@@ -162,8 +152,7 @@ class Bench:
     def _few(self, rows: Rows) -> Rows:
         from privet.nets.features import RandomProjection
 
-        low, high = self.feature_box
-        centred = (2.0 * rows - (low + high)) / (high - low)
+        centred = 2.0 * rows - 1.0 if self.shape is None else rows  # from [0, 1], or within [-1, 1]
         columns = rows.shape[1]
         if columns <= FEW:
             return np.asarray(centred, dtype=np.float32)

@@ -5,7 +5,6 @@ from privet.estimators.base import (
     PrivateClassifier,
     PrivateEstimator,
     PrivateRegressor,
-    softmax,
     with_settings,
 )
 from privet.estimators.named import (
@@ -31,7 +30,6 @@ __all__ = [
     "PrivateEstimator",
     "PrivateRegressor",
     "ResidualPerturbationClassifier",
-    "softmax",
     "source_of",
     "with_settings",
 ]

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -26,7 +27,7 @@ from privet._threads import threads
 from privet.data.records import Records, class_list
 from privet.data.rows import Bounds, Domain
 from privet.errors import InvalidArgument
-from privet.estimators.pipeline import preparation
+from privet.estimators.pipeline import by_column, preparation
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
@@ -78,29 +79,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return self.method
 
-    def _domain(self, X: Array) -> Domain:
-        """What is declared about a record of X."""
-        return self._declared(X.shape[1:])
-
     def _declared(self, shape: tuple[int, ...]) -> Domain:
         """What is declared about a record of this shape."""
         bounds, fill = self.bounds, self.fill
+        names = getattr(self, "feature_names_in_", getattr(self, "columns_", None))
         if isinstance(bounds, dict):
-            low, high = zip(*self._by_column("bounds", bounds), strict=True)
+            low, high = zip(*by_column("bounds", bounds, names), strict=True)
             bounds = (list(low), list(high))
         if isinstance(fill, dict):
-            fill = self._by_column("fill", fill)
+            fill = by_column("fill", fill, names)
         return Domain(shape=shape, bounds=bounds, features=self.features, fill=fill)
-
-    def _by_column(self, what: str, told: dict[str, Any]) -> list[Any]:
-        """What is declared of every column of a frame, by its name."""
-        names = getattr(self, "feature_names_in_", getattr(self, "columns_", None))
-        if names is None:
-            raise InvalidArgument(what, told, "a pair or a number for X without column names")
-        missing = [name for name in names if name not in told]
-        if missing:
-            raise InvalidArgument(what, list(told), f"one for each column, also {missing[0]!r}")
-        return [told[name] for name in names]
 
     def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
         """Records and labels as arrays; a dict of columns and labels in a column are taken too."""
@@ -201,7 +189,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         check_classification_targets(y)
         self.classes_ = class_list(y if self.classes is None else self.classes)
         class_offsets(self.class_weight, self.classes_)
-        domain = self._domain(X)
+        domain = self._declared(X.shape[1:])
         records = Records.classified(
             X,
             y,
@@ -225,7 +213,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes: softmax of the logits."""
-        return softmax(self._outputs(X))
+        return np.asarray(softmax(self._outputs(X), axis=1))
 
     def predict(self, X: Array) -> Array:
         """The most probable class of each row."""
@@ -251,7 +239,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         method = self._method()
         if not method.regression:
             raise InvalidArgument("method", method.name, "one that can predict numbers")
-        domain = self._domain(X)
+        domain = self._declared(X.shape[1:])
         records = Records.measured(
             X,
             y,
@@ -315,9 +303,3 @@ def with_settings(kind: type[Method[Any]]) -> Callable[[type[Estimator]], type[E
         return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     return add
-
-
-def softmax(logits: Array) -> Array:
-    """Probabilities from logits, row by row."""
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(p / p.sum(axis=1, keepdims=True))

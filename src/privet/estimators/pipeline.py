@@ -97,6 +97,16 @@ def _learns(step: Any) -> bool:
     return bool(get_tags(step).requires_fit)
 
 
+def by_column(what: str, told: dict[str, Any], names: Any) -> list[Any]:
+    """What is declared of every column of a frame, by its name."""
+    if names is None:
+        raise InvalidArgument(what, told, "a pair or a number for X without column names")
+    missing = [name for name in names if name not in told]
+    if missing:
+        raise InvalidArgument(what, list(told), f"one for each column, also {missing[0]!r}")
+    return [told[name] for name in names]
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeclaredScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Columns brought to [0, 1] by what is publicly known of them; it learns nothing from records.
@@ -132,12 +142,7 @@ class DeclaredScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         bounds = self.bounds
         if isinstance(bounds, dict):
             names = getattr(self, "feature_names_in_", None)
-            if names is None:
-                raise InvalidArgument("bounds", bounds, "a pair for X without column names")
-            missing = [name for name in names if name not in bounds]
-            if missing:
-                raise InvalidArgument("bounds", list(bounds), f"one also for {missing[0]!r}")
-            bounds = tuple(zip(*(bounds[name] for name in names), strict=True))
+            bounds = tuple(zip(*by_column("bounds", bounds, names), strict=True))
         return column_bounds(bounds, int(self.n_features_in_))
 
     def __sklearn_tags__(self) -> Any:

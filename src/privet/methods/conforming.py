@@ -26,13 +26,11 @@ from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency, Protects, Unit
-from privet.ledger import Ledger
 from privet.mechanisms import DiscreteGaussian, Gaussian, RandomisedResponse, transcript
 from privet.mechanisms.transcript import Released
-from privet.methods.contract import Method, Model, Plan, Worst
-from privet.methods.promise import Trained, train
-from privet.methods.replay import replay, same_model
-from privet.noise import recorded as draws_recorded
+from privet.methods.contract import Method, Model, Plan, Worst, lone_record
+from privet.methods.promise import Trained, ledger_for, train
+from privet.methods.replay import replay, same_model, stream_problems
 from privet.noise import secure, seeded
 
 ROUNDING = 1.0 + 1e-5
@@ -95,17 +93,12 @@ def _records(
     length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (1.0 + 1e-6)
     values = np.where(null[:, None], 0.0, rows / length).astype(np.float32)
     nothing, numbers = (0, 2.0 * targets - 1.0) if facts.outputs == 1 else (-1, targets)
-    return Records(
-        rows=Rows(
-            values=values.reshape(len(rows), *(facts.shape or (facts.features,))),
-            kind=Kind.BALL,
-            null=null,
-        ),
+    values = values.reshape(len(rows), *(facts.shape or (facts.features,)))
+    return replace(
+        lone_record(facts).present,
+        rows=Rows(values=values, kind=Kind.BALL, null=null),
         targets=np.where(null, nothing, numbers),
-        outputs=facts.outputs,
         groups=None if facts.unit is Unit.RECORD else np.arange(len(rows)) // 2,
-        n_public=facts.records if facts.declared else None,
-        premises=facts.premises,
     )
 
 
@@ -234,7 +227,7 @@ def promise_problems(method: Method[Any], plan: Plan, records: Records) -> list[
 def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[str]:
     """Whether all that is released was paid for before, and by a ledger for the same thing."""
     found, paid = [], list[int]()
-    ledger = _ledger(plan)
+    ledger = ledger_for(plan)
     with transcript.recorded(watch=lambda: paid.append(len(ledger))) as made:
         train(method, records, plan, rng=seeded(0), ledger=ledger)
     entries = [e.loss for e in ledger.entries()]
@@ -251,7 +244,7 @@ def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[
     ):
         with transcript.recorded() as made:
             try:
-                train(method, records, plan, rng=seeded(0), ledger=_ledger(plan, **other))
+                train(method, records, plan, rng=seeded(0), ledger=ledger_for(plan, **other))
             except PrivetError:
                 pass
             else:
@@ -259,11 +252,6 @@ def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[
         if made.releases:
             found.append(f"released with a ledger for another {next(iter(other))}")
     return found
-
-
-def _ledger(plan: Plan, **other: Any) -> Ledger:
-    terms = {"adjacency": plan.relation, "unit": plan.unit, "protects": plan.protects, **other}
-    return Ledger.in_memory(cap_epsilon=math.inf, cap_delta=plan.facts.delta, **terms)
 
 
 def _not_covered(relation: Adjacency) -> Adjacency:
@@ -299,13 +287,6 @@ def price(releases: Sequence[Released], plan: Plan) -> losses.PrivacyLoss:
     return losses.compose(each, adjacency=adjacency)
 
 
-def draw_problems(method: Method[Any], plan: Plan, records: Records) -> list[str]:
-    """Whether a run with a seeded source is handed every random word once."""
-    with draws_recorded() as seen:
-        train(method, records, plan, rng=seeded(0))
-    return [f"drawn from twice: {path}" for path in sorted(set(seen.repeated))]
-
-
 def answer_problems(model: Model, rows: Rows) -> list[str]:
     """Whether the answer for a row is the same when it is asked alone, and after a round trip."""
     whole = model.outputs(rows)
@@ -332,7 +313,7 @@ def problems(method: Method[Any], facts: PublicFacts) -> list[str]:
         *neighbour_problems(method, plan),
         *promise_problems(method, plan, crowd),
         *payment_problems(method, plan, crowd),
-        *draw_problems(method, plan, crowd),
+        *stream_problems(method, plan, crowd),
     ]
     model = train(method, crowd, plan, rng=seeded(0)).model
     return list(dict.fromkeys([*found, *answer_problems(model, crowd.rows)]))
@@ -340,7 +321,6 @@ def problems(method: Method[Any], facts: PublicFacts) -> list[str]:
 
 __all__ = [
     "answer_problems",
-    "draw_problems",
     "in_a_crowd",
     "neighbour_problems",
     "payment_problems",

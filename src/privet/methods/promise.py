@@ -229,19 +229,26 @@ def train(
 
 def ledger_at(path: Path | None, plan: Plan) -> Ledger:
     """The ledger at this path, made with the plan's budget as its cap if there is none."""
-    if path is not None and path.exists():
+    if path is None:
+        return ledger_for(plan)
+    if path.exists():
         return Ledger.open(path)
-    facts = plan.facts
-    terms: dict[str, Any] = {
-        "cap_delta": facts.delta,
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Ledger.create(path, cap_epsilon=plan.facts.epsilon, **_terms(plan))
+
+
+def ledger_for(plan: Plan, *, cap_epsilon: float = math.inf, **other: Any) -> Ledger:
+    """A ledger in memory of the plan's own terms; without a cap it only records."""
+    return Ledger.in_memory(cap_epsilon=cap_epsilon, **{**_terms(plan), **other})
+
+
+def _terms(plan: Plan) -> dict[str, Any]:
+    return {
+        "cap_delta": plan.facts.delta,
         "adjacency": plan.relation,
         "unit": plan.unit,
         "protects": plan.protects,
     }
-    if path is None:
-        return Ledger.in_memory(cap_epsilon=math.inf, **terms)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(path, cap_epsilon=facts.epsilon, **terms)
 
 
 def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:

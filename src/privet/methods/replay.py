@@ -16,16 +16,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.audit.conformance import noise_of_every_release, streams_drawn_once
 from privet.audit.finding import Finding
 from privet.audit.released import Run, audit_releases
 from privet.data.records import PublicFacts, Records
 from privet.errors import BudgetExceeded
-from privet.ledger import Ledger
 from privet.loss import PrivacyLoss, compose
 from privet.mechanisms import transcript
 from privet.mechanisms.transcript import ReplayDiverged, Transcript
 from privet.methods.contract import Method, Model, Plan, Spending, Worst
-from privet.methods.promise import Trained, train
+from privet.methods.promise import Trained, ledger_for, train
 from privet.noise import Source, seeded
 
 TRIALS = 400
@@ -68,16 +68,16 @@ class Replay:
 def replay(method: Method[Any], plan: Plan, worst: Worst, *, seed: int = 0) -> Replay:
     """The method on `worst.present`, then on `worst.absent` with the same outputs."""
     with transcript.recorded() as present:
-        first = _trained(method, worst.present, plan, seeded(seed))
+        first = train(method, worst.present, plan, rng=seeded(seed))
     with transcript.replayed(present) as absent:
-        second = _trained(method, worst.absent, plan, seeded(seed))
+        second = train(method, worst.absent, plan, rng=seeded(seed))
     return Replay(present=present, absent=absent, first=first, second=second)
 
 
 def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[str]:
     """Whether exactly what is planned is charged, and nothing is released that was not paid."""
     found = []
-    done = _trained(method, records, plan, seeded(0))
+    done = train(method, records, plan, rng=seeded(0))
     spent = compose([e.loss for e in done.entries], adjacency=plan.adjacency)
     for delta in (plan.facts.delta, 1e-3, 0.3):
         if delta > 0.0 and not math.isclose(spent.epsilon(delta), plan.loss.epsilon(delta)):
@@ -85,13 +85,7 @@ def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[s
                 f"charged epsilon {spent.epsilon(delta):g}, planned {plan.loss.epsilon(delta):g}"
             )
             break
-    broke = Ledger.in_memory(
-        cap_epsilon=0.5 * plan.loss.epsilon(plan.facts.delta),
-        cap_delta=plan.facts.delta,
-        adjacency=plan.relation,
-        unit=plan.unit,
-        protects=plan.protects,
-    )
+    broke = ledger_for(plan, cap_epsilon=0.5 * plan.loss.epsilon(plan.facts.delta))
     with transcript.recorded() as made:
         try:
             train(method, records, plan, rng=seeded(0), ledger=broke)
@@ -105,55 +99,19 @@ def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[s
 
 
 def noise_problems(
-    method: Method[Any], plan: Plan, records: Records, *, runs: int = 200, alarm: float = 1e-6
+    method: Method[Any], plan: Plan, records: Records, *, runs: int = 200
 ) -> list[str]:
-    """Whether every coordinate of every release has noise of one spread, run by run anew.
-
-    Over `runs` seeds the spread of each coordinate about its exact value must be that of the
-    others of its release: a coordinate without noise, or with less, stands out. The chance of a
-    false alarm is at most `alarm` for normal noise: limits are chi-squared quantiles, shared out
-    over all coordinates.
-    """
-    from scipy.stats import chi2
-
-    noise: list[list[NDArray[Any]]] = []
-    for seed in range(runs):
-        with transcript.recorded() as made:
-            _trained(method, records, plan, seeded(seed + 1))
-        noise.append([r.noisy.astype(np.float64) - r.exact for r in made.releases])
-    found = []
-    for k in range(len(noise[0])):
-        if np.issubdtype(made.releases[k].noisy.dtype, np.integer):
-            continue  # answers by randomised response: their law is tested with the mechanism
-        drawn = np.stack([one[k].ravel() for one in noise])
-        spread = np.square(drawn).mean(axis=0)
-        typical = float(np.median(spread))
-        share = alarm / max(1, spread.size) / 2.0
-        # a factor 2 for laws with longer tails than the normal one
-        low = 0.5 * chi2.ppf(share, runs) / runs
-        weak = int((spread < low * typical).sum())
-        if weak or typical == 0.0:
-            found.append(f"release {k}: {max(weak, 1)} coordinates with too little noise")
-        if len({one.tobytes() for one in drawn}) < runs:
-            found.append(f"release {k}: the same noise twice")
-    return found
+    """Whether every number of every release has noise of the stated law, run by run anew."""
+    found = noise_of_every_release(
+        lambda seed: train(method, records, plan, rng=seeded(seed + 1)), repetitions=runs
+    )
+    return [] if found is None else [found]
 
 
 def stream_problems(method: Method[Any], plan: Plan, records: Records) -> list[str]:
-    """Whether one run draws the same noise for two releases, or for two parts of one."""
-    with transcript.recorded() as made:
-        _trained(method, records, plan, seeded(3))
-    found, seen = [], set()
-    for k, release in enumerate(made.releases):
-        noise = np.asarray(release.noisy, dtype=np.float64) - release.exact
-        flat = noise.ravel()
-        if flat.size < 4 or np.issubdtype(release.noisy.dtype, np.integer):
-            continue
-        key = (flat / np.abs(flat).max()).round(6)[:4].tobytes()
-        if key in seen:
-            found.append(f"release {k} has the noise of an earlier one")
-        seen.add(key)
-    return found
+    """Whether a run with a seeded source is handed a random word twice."""
+    found = streams_drawn_once(lambda: train(method, records, plan, rng=seeded(3)))
+    return [] if found is None else [found]
 
 
 def audit_method(
@@ -190,13 +148,13 @@ def audit_method(
 def _runs(method: Method[Any], plan: Plan, neighbours: Callable[[Any], Worst] | None = None) -> Run:
     """The method on one of its worst neighbours, by the code that trains."""
     worst = (neighbours or method.neighbours)(plan)
-    return lambda inside, rng: _run(method, worst.present if inside else worst.absent, plan, rng)
 
+    def run(inside: bool, rng: Source) -> Model:
+        free: Any = _Free(plan)  # paid by nobody: what it costs is known by the plan
+        spending = Spending(ledger=free, rng=rng, plan=plan)
+        return method.fit(worst.present if inside else worst.absent, plan, spending)
 
-def _run(method: Method[Any], records: Records, plan: Plan, rng: Source) -> None:
-    """The method by the code that trains, paid by nobody: what it costs is known by the plan."""
-    free: Any = _Free(plan)
-    method.fit(records, plan, Spending(ledger=free, rng=rng, plan=plan))
+    return run
 
 
 @final
@@ -230,10 +188,6 @@ class _Free:
     def affords(self, loss: PrivacyLoss) -> bool:
         """Everything."""
         return True
-
-
-def _trained(method: Method[Any], records: Records, plan: Plan, rng: Source) -> Trained:
-    return train(method, records, plan, rng=rng)
 
 
 def distance(mechanism: Any, first: NDArray[Any], second: NDArray[Any]) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -15,11 +14,9 @@ from numpy.typing import NDArray
 
 from privet._words import chance, number
 from privet.loss import SampledGaussian
-from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import validity_map
-from privet.loss.renyi import moments_epsilon, renyi_epsilon
 from privet.report.charts import Axis, Line, Mark, bars, chart, legend, powers, round_ticks
-from privet.report.spending import prefixes
+from privet.report.spending import by_accountant
 
 Row = dict[str, Any]
 Figure = tuple[str, str]
@@ -106,14 +103,9 @@ def _curve(row: Row) -> Iterator[tuple[float, float]]:
 
 def budget(run: SampledGaussian, delta: float) -> Figure:
     """What a run of DP-SGD has spent after each step, by every accountant."""
-    parts = prefixes(run, 12)
-    curves = (
-        ("moments", [moments_epsilon(p, delta) for _, p in parts], MOMENTS),
-        ("Renyi", [renyi_epsilon(p, delta) for _, p in parts], RENYI),
-        ("exact", [p.epsilon(delta) for _, p in parts], EXACT),
-        ("closed form (a claim)", [closed_form_claim(p, delta).epsilon for _, p in parts], CLAIM),
-    )
-    steps = [t for t, _ in parts]
+    steps, said = by_accountant(run, delta, 12)
+    names = ("moments", "Renyi", "exact", "closed form (a claim)")
+    curves = list(zip(names, said.values(), (MOMENTS, RENYI, EXACT, CLAIM), strict=True))
     high = 1.08 * max(values[-1] for _, values, _ in curves)
     x = Axis(low=0.0, high=steps[-1], ticks=round_ticks(steps[-1]), label="steps")
     y = Axis(low=0.0, high=high, ticks=round_ticks(high), label="epsilon")
@@ -236,18 +228,11 @@ def data_uri(pixels: NDArray[np.uint8]) -> str:
     >>> data_uri(np.zeros((1, 1, 4), dtype=np.uint8))[:22]
     'data:image/png;base64,'
     """
-    height, width, _ = pixels.shape
-    lines = b"".join(b"\0" + np.ascontiguousarray(row).tobytes() for row in pixels)
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)),
-        (b"IDAT", zlib.compress(lines, 9)),
-        (b"IEND", b""),
-    )
-    body = b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
-    )
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+    from PIL import Image
+
+    target = io.BytesIO()
+    Image.fromarray(pixels, "RGBA").save(target, "PNG")
+    return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
 
 def signed(values: NDArray[Any]) -> NDArray[np.uint8]:

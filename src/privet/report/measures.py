@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from scipy.stats import rankdata
 
 Array = NDArray[Any]
@@ -29,8 +30,7 @@ def measures_of(
         return of_numbers(from_unit(outputs, target_bounds), y)
     if y.ndim > 1:
         return of_maps(outputs.argmax(axis=1), y, classes)
-    p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-    return of_classes(p / p.sum(axis=1, keepdims=True), y, classes)
+    return of_classes(softmax(outputs, axis=1), y, classes)
 
 
 def from_unit(outputs: Array, target_bounds: Sequence[float]) -> Array:

@@ -18,10 +18,8 @@ from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
 from privet.loss import PrivacyLoss, SampledGaussian
 from privet.loss.base import Array
-from privet.loss.closed_form import closed_form_claim
 from privet.loss.compare import ValidityMap
-from privet.loss.renyi import moments_epsilon, renyi_epsilon
-from privet.report.spending import prefixes
+from privet.report.spending import by_accountant
 
 INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 EXACT, CLAIM, RENYI, MOMENTS = "#1b6ca8", "#d1495b", "#8a9a5b", "#b08968"
@@ -55,10 +53,8 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
         raise InvalidArgument("loss", type(loss).__name__, "a SampledGaussian")
     if len(loss.groups[0]) > 2000:
         points = 6
-    run = prefixes(loss, points)
-    steps = [t for t, _ in run]
-    exact = np.array([part.epsilon(delta) for _, part in run])
-    claim = np.array([closed_form_claim(part, delta).epsilon for _, part in run])
+    steps, said = by_accountant(loss, delta, points)
+    exact, claim = np.array(said["exact"]), np.array(said["closed form"])
     figure = Figure(figsize=(11.0, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.55, 1.0])
 
@@ -66,8 +62,8 @@ def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
         steps, claim, exact, where=(exact > claim).tolist(), color=CLAIM, alpha=0.13, linewidth=0
     )
     curves: list[tuple[str, Any, str, str]] = [
-        ("moments", [moments_epsilon(p, delta) for _, p in run], MOMENTS, "-"),
-        ("Renyi", [renyi_epsilon(p, delta) for _, p in run], RENYI, "-"),
+        ("moments", said["moments"], MOMENTS, "-"),
+        ("Renyi", said["Renyi"], RENYI, "-"),
         ("exact", exact, EXACT, "-"),
         ("closed form (claim)", claim, CLAIM, "--"),
     ]

@@ -1,10 +1,26 @@
-"""A run of training cut off after some of its steps: what it has spent by then."""
+"""A run of training cut off after some of its steps: what it has spent by then, by whom it is."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from privet.loss import SampledGaussian
+from privet.loss.closed_form import closed_form_claim
+from privet.loss.renyi import moments_epsilon, renyi_epsilon
+
+
+def by_accountant(
+    loss: SampledGaussian, delta: float, points: int
+) -> tuple[list[int], dict[str, list[float]]]:
+    """Some moments of a run, and what each accountant says that was spent by then."""
+    run = prefixes(loss, points)
+    parts = [part for _, part in run]
+    return [steps for steps, _ in run], {
+        "moments": [moments_epsilon(part, delta) for part in parts],
+        "Renyi": [renyi_epsilon(part, delta) for part in parts],
+        "exact": [part.epsilon(delta) for part in parts],
+        "closed form": [closed_form_claim(part, delta).epsilon for part in parts],
+    }
 
 
 def prefixes(loss: SampledGaussian, points: int) -> list[tuple[int, SampledGaussian]]:

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from privet._words import small_table
 from privet.data.rows import Domain
@@ -62,9 +63,7 @@ class Run:
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes."""
-        z = self.outputs(X)
-        p = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(self.outputs(X), axis=1))
 
     def predict(self, X: Array) -> Array:
         """The most probable class of each record, or its number."""

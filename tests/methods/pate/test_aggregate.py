@@ -258,7 +258,7 @@ def test_refuses_by_name(bad, why):
 
 def test_refuses_forged_lengths():
     good = other()
-    forged = Answers(about=good.about, units=good.units * 2)
+    forged = Answers(header=good.header, units=good.units * 2)
     a = Aggregator.for_budget(teachers=5, queries=3, epsilon=2.0, delta=1e-5, dimension=5)
     with pytest.raises(RefusedAnswers, match=r"'s9'.*over the radius"):
         a.release([*sets(), forged], rng=seeded(0), delta=1e-5)

@@ -25,7 +25,7 @@ from privet.nets.relevance import (
     budget_ratios,
     private_average_relevance,
 )
-from privet.noise import seeded
+from privet.noise import secure, seeded
 
 PUBLIC = PublicModel(why="random weights")
 
@@ -92,6 +92,16 @@ def test_noise_has_the_promised_scale():
         for s in range(60)
     ]
     assert np.mean(np.abs(found)) == pytest.approx(1 / (10 * 2.0), rel=0.08)  # 2160 draws
+
+
+@pytest.mark.parametrize("rng", [seeded(1), secure()], ids=["seeded", "secure"])
+def test_guarantee_says_who_knows_the_noise(rng):
+    x, y = _data(8)
+    promise = private_average_relevance(
+        _net(), x, y, origin=PUBLIC, epsilon=1.0, records=8, rng=rng, ledger=None
+    ).guarantee
+    assert [p for p in promise.premises if p.about == "noise key"] == [rng.premise]
+    assert promise.release is rng.secret
 
 
 def test_guarantee_says_whose_model_it_was():

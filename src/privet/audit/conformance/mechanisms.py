@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from privet.audit.conformance.report import LEVEL, Check, Report, run
 from privet.bounds import Bounded
@@ -209,10 +209,4 @@ def _flat(n: int) -> Bounded:
 
 
 def _quantile(cdf: Cdf, upper: float) -> float:
-    low, high = 0.0, 60.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (
-            (middle, high) if 1.0 - float(cdf(np.array([middle]))[0]) > upper else (low, middle)
-        )
-    return low
+    return float(optimize.brentq(lambda x: 1.0 - float(cdf(np.array([x]))[0]) - upper, 0.0, 60.0))

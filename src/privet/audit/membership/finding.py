@@ -136,60 +136,36 @@ def evaluate(
     """
     s = _rows.scores("scores", scores)
     m = _rows.members("members", members, len(s))
-    settings = _Settings(
-        attack=attack,
-        thresholds=tuple(float(t) for t in thresholds),
-        rates=tuple(_check.open_unit("false_positive_rates", f) for f in false_positive_rates),
-        confidence=_check.open_unit("confidence", confidence),
-    )
+    rates = [_check.open_unit("false_positive_rates", f) for f in false_positive_rates]
+    alpha = 1.0 - _check.open_unit("confidence", confidence)
+
+    def finding(s: Floats, m: Mask) -> MembershipFinding:
+        inside, outside = s[m], s[~m]
+        return MembershipFinding(
+            attack=attack,
+            members=len(inside),
+            non_members=len(outside),
+            confidence=confidence,
+            auc=intervals.area(inside, outside, alpha),
+            tpr_at={f: intervals.at_false_positive_rate(inside, outside, f, alpha) for f in rates},
+            thresholds=tuple(_at(float(t), inside, outside, alpha) for t in thresholds),
+            roc=_curve(s, m),
+        )
+
+    def by(name: str, partition: Any) -> dict[str, MembershipFinding]:
+        """A finding for each part that has members and non-members."""
+        parts = np.asarray(partition)
+        if parts.shape != s.shape:
+            raise InvalidArgument(name, parts.shape, f"one entry for each of {len(s)} records")
+        places = {str(part): parts == part for part in np.unique(parts)}
+        both = {k: here for k, here in places.items() if m[here].any() and not m[here].all()}
+        return {k: finding(s[here], m[here]) for k, here in both.items()}
+
     return replace(
-        _finding(s, m, settings),
-        by_class=_parts("classes", classes, s, m, settings),
-        by_group=_parts("groups", groups, s, m, settings),
+        finding(s, m),
+        by_class={} if classes is None else by("classes", classes),
+        by_group={} if groups is None else by("groups", groups),
     )
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Settings:
-    attack: str
-    thresholds: tuple[float, ...]
-    rates: tuple[float, ...]
-    confidence: float
-
-
-def _finding(s: Floats, m: Mask, settings: _Settings) -> MembershipFinding:
-    inside, outside = s[m], s[~m]
-    alpha = 1.0 - settings.confidence
-    return MembershipFinding(
-        attack=settings.attack,
-        members=len(inside),
-        non_members=len(outside),
-        confidence=settings.confidence,
-        auc=intervals.area(inside, outside, alpha),
-        tpr_at={
-            f: intervals.at_false_positive_rate(inside, outside, f, alpha) for f in settings.rates
-        },
-        thresholds=tuple(_at(t, inside, outside, alpha) for t in settings.thresholds),
-        roc=_curve(s, m),
-    )
-
-
-def _parts(
-    name: str, partition: Any, s: Floats, m: Mask, settings: _Settings
-) -> dict[str, MembershipFinding]:
-    """A finding for each part that has members and non-members."""
-    if partition is None:
-        return {}
-    parts = np.asarray(partition)
-    if parts.shape != s.shape:
-        raise InvalidArgument(name, parts.shape, f"one entry for each of {len(s)} records")
-    out = {}
-    for part in np.unique(parts):
-        here = parts == part
-        if m[here].any() and not m[here].all():
-            out[str(part)] = _finding(s[here], m[here], settings)
-    return out
 
 
 def _at(t: float, inside: Floats, outside: Floats, alpha: float) -> AtThreshold:

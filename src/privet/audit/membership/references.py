@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +148,13 @@ def train_references(
     if cache is not None:
         done = {k: v for k in range(count) if (v := cache.read(k, inside[k])) is not None}
     missing = [k for k in range(count) if k not in done]
+    joblib: Any = _joblib() if missing else None
+    size = max(1, int(joblib.effective_n_jobs(jobs))) if missing else 1
     with _progress(len(missing)) as advance:
-        for part in _batches(missing, jobs):
-            for k, phi, seconds in _run(train, read, X, y, inside, part, seed, jobs):
+        for start in range(0, len(missing), size):  # after each batch the results are on disk
+            part = missing[start : start + size]
+            work = [joblib.delayed(_one)(train, read, X, y, inside[k], k, seed) for k in part]
+            for k, phi, seconds in joblib.Parallel(n_jobs=jobs)(work):
                 done[k] = (phi, seconds)
                 if cache is not None:
                     cache.write(k, phi, inside[k], seconds)
@@ -175,31 +179,6 @@ def _one(
             "read", phi.shape, f"a finite confidence for each of {len(y)} records"
         )
     return k, phi, time.perf_counter() - began
-
-
-def _run(
-    train: Train,
-    read: Read,
-    X: Any,
-    y: Any,
-    inside: Mask,
-    part: Sequence[int],
-    seed: int,
-    jobs: int | None,
-) -> list[tuple[int, Floats, float]]:
-    joblib = _joblib()
-    work = (joblib.delayed(_one)(train, read, X, y, inside[k], k, seed) for k in part)
-    found: list[tuple[int, Floats, float]] = joblib.Parallel(n_jobs=jobs)(work)
-    return found
-
-
-def _batches(missing: Sequence[int], jobs: int | None) -> Iterator[Sequence[int]]:
-    """As many models at a time as there are workers; after each batch the results are on disk."""
-    size = 1
-    if missing:
-        size = max(1, int(_joblib().effective_n_jobs(jobs)))
-    for start in range(0, len(missing), size):
-        yield missing[start : start + size]
 
 
 def _joblib() -> Any:

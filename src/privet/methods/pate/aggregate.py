@@ -25,6 +25,8 @@ REPLACE_ONE = Adjacency.REPLACE_ONE
 _UP = 1.0 + 2.0**-50
 BELOW = 1.0 - 2.0**-40
 """Budgets are aimed at from so far below, so that no rounding carries the stated epsilon over."""
+OF_SHARDS = (premises.PUBLIC_QUESTIONS, premises.DISJOINT_SHARDS)
+"""What every promise per teacher shard rests on."""
 
 
 def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> float:
@@ -158,19 +160,9 @@ class Aggregator:
         self, queries: int, *, delta: float, dimension: int = 1, rng: Source | None = None
     ) -> Guarantee:
         """What so many answers promise with noise of `rng`; a secret one is planned for."""
-        stated = self.loss(queries, dimension=dimension).guarantee(
-            delta, theorem=f"{self.mechanism.theorem}, {queries} answers as one", unit=Unit.SHARD
-        )
-        return replace(
-            stated,
-            premises=(
-                self.clipped,
-                self.mechanism.law,
-                key_of(rng),
-                premises.PUBLIC_QUESTIONS,
-                premises.DISJOINT_SHARDS,
-            ),
-        )
+        loss = self.loss(queries, dimension=dimension)
+        theorem = f"{self.mechanism.theorem}, {queries} answers as one"
+        return shard_promise(loss, delta, theorem, (self.clipped, self.mechanism.law, key_of(rng)))
 
     @property
     def clipped(self) -> Premise:
@@ -216,12 +208,8 @@ class Aggregator:
     ) -> Entry | None:
         """Check all answers, then write the cost down; nothing is drawn yet."""
         self.check(answers, reducer=reducer)
-        if ledger is None:
-            return None
-        check_ledger(ledger)
         h = answers[0].header
-        scope = Scope(unit=Unit.SHARD, secret=None if rng is None else rng.secret)
-        return ledger.charge(self.loss(h.rows, dimension=h.dimension), what=what, scope=scope)
+        return charge_shards(ledger, self.loss(h.rows, dimension=h.dimension), what=what, rng=rng)
 
     def check(self, answers: Sequence[AnswerSource], *, reducer: str | None = None) -> None:
         """Raise `RefusedAnswers` by name unless these are K sets of answers that fit together."""
@@ -316,12 +304,34 @@ def key_of(rng: Source | None) -> Premise:
     return premises.SECRET_KEY if rng is None else rng.premise
 
 
-def check_ledger(ledger: Ledger) -> None:
-    """Refuse a ledger that speaks of other neighbours or units."""
+def shard_promise(
+    loss: losses.PrivacyLoss, delta: float, theorem: str, rests_on: tuple[Premise, ...]
+) -> Guarantee:
+    """What a loss promises per teacher shard, on these premises and those of all of PATE."""
+    stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
+    return replace(stated, premises=(*rests_on, *OF_SHARDS))
+
+
+def charge_shards(
+    ledger: Ledger | None,
+    loss: losses.PrivacyLoss,
+    *,
+    what: str,
+    rng: Source | None = None,
+    token: str | None = None,
+) -> Entry | None:
+    """Write the cost down; None where nobody keeps an account.
+
+    A ledger that speaks of other neighbours or units is refused.
+    """
+    if ledger is None:
+        return None
     if ledger.adjacency is not REPLACE_ONE:
         raise Incomparable(ledger.adjacency.value, REPLACE_ONE.value, "adjacency of the ledger")
     if ledger.unit is not Unit.SHARD:
         raise Incomparable(ledger.unit.value, Unit.SHARD.value, "unit of the ledger")
+    scope = Scope(unit=Unit.SHARD, secret=None if rng is None else rng.secret)
+    return ledger.charge(loss, what=what, scope=scope, token=token)
 
 
 def moved(radius: float, queries: int) -> float:

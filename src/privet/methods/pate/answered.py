@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from privet import premises
 from privet.data.records import PublicFacts, Records
 from privet.guarantee import Premise
 from privet.loss import PrivacyLoss
 from privet.methods.contract import Spending
-from privet.methods.pate.aggregate import Aggregator
+from privet.methods.pate.aggregate import OF_SHARDS, Aggregator
 from privet.methods.pate.dealing import Array, Dealt, DealtPlan
 from privet.methods.pate.method import clipped_answers
 from privet.methods.pate.reducers import Reducer
@@ -36,24 +36,14 @@ class AnsweredPlan(DealtPlan):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        return (
-            self.aggregator.clipped,
-            self.aggregator.mechanism.law,
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        )
+        return (self.aggregator.clipped, self.aggregator.mechanism.law, *OF_SHARDS)
 
-
-def least_noise(facts: PublicFacts, counted: tuple[int, int], reducer: Reducer) -> Aggregator:
-    """The aggregator of so many teachers and queries that the budget allows."""
-    return Aggregator.for_budget(
-        teachers=counted[0],
-        queries=counted[1],
-        epsilon=facts.epsilon,
-        delta=facts.delta,
-        radius=reducer.radius,
-        dimension=reducer.dimension,
-    )
+    def summary(self) -> dict[str, Any]:
+        return {
+            "teachers": self.teachers,
+            "queries": self.queries,
+            "noise_on_the_mean": self.aggregator.noise,
+        }
 
 
 def noisy_labels(method: Dealt, records: Records, plan: AnsweredPlan, spending: Spending) -> Array:

@@ -64,10 +64,8 @@ class Header:
 class AnswerSource(ABC):
     """One teacher's answers, read in pieces."""
 
-    @property
-    @abstractmethod
-    def header(self) -> Header:
-        """The public facts."""
+    header: Header
+    """The public facts."""
 
     @property
     @abstractmethod
@@ -120,7 +118,7 @@ class Answers(AnswerSource):
     [[0.6, 0.8], [0.3, 0.4]]
     """
 
-    about: Header
+    header: Header
     units: Units = field(repr=False)
 
     @classmethod
@@ -142,7 +140,7 @@ class Answers(AnswerSource):
             part = clip_l2(codes[start : start + step], radius)
             units[start : start + step] = part.units
             spacing = part.spacing
-        about = Header(
+        header = Header(
             site=site,
             reducer=reducer,
             queries=queries,
@@ -151,15 +149,11 @@ class Answers(AnswerSource):
             radius=radius,
             spacing=spacing,
         )
-        return cls(about=about, units=units.reshape(-1))
-
-    @property
-    def header(self) -> Header:
-        return self.about
+        return cls(header=header, units=units.reshape(-1))
 
     @property
     def label(self) -> str:
-        return f"of {self.about.site!r}"
+        return f"of {self.header.site!r}"
 
     def flat(self, start: int, stop: int) -> Units:
         return self.units[start:stop]
@@ -169,12 +163,12 @@ class Answers(AnswerSource):
 
     def codes(self) -> NDArray[np.float64]:
         """The codes as numbers."""
-        h = self.about
+        h = self.header
         return self.units.reshape(h.rows, h.dimension).astype(np.float64) * h.spacing
 
     def write(self, path: str | Path) -> Path:
         """A safetensors file with these answers and nothing else, a checksum inside."""
-        note = {**self.about.to_dict(), "checksum": checksum(self)}
+        note = {**self.header.to_dict(), "checksum": checksum(self)}
         return storage.write(path, {"units": self.units}, note)
 
 
@@ -193,8 +187,8 @@ class AnswerFile(AnswerSource):
             file, note = storage.opened(self.path)
             kind = note.pop("format")
             self._checksum = note.pop("checksum")
-            self._header = Header(**note)
-            _refuse_other_types(self._header)
+            self.header = Header(**note)
+            _refuse_other_types(self.header)
             length = tuple(file.get_slice("units").get_shape())
             self._dtype, self._start = _place_of_units(self.path)
         except Exception:  # whatever a foreign file makes of itself
@@ -203,18 +197,14 @@ class AnswerFile(AnswerSource):
             ) from None
         if kind != FORMAT:
             raise RefusedAnswers(str(self.path), f"has format {kind}, not {FORMAT}")
-        if length != (self._header.size,) or self._header.size == 0:
+        if length != (self.header.size,) or self.header.size == 0:
             raise RefusedAnswers(
-                str(self.path), f"holds {length} numbers, its header speaks of {self._header.size}"
+                str(self.path), f"holds {length} numbers, its header speaks of {self.header.size}"
             )
 
     @property
-    def header(self) -> Header:
-        return self._header
-
-    @property
     def label(self) -> str:
-        return f"{self.path} (site {self._header.site!r})"
+        return f"{self.path} (site {self.header.site!r})"
 
     def flat(self, start: int, stop: int) -> Units:
         # read, not mapped: pages of hundreds of mapped files would pile up in memory

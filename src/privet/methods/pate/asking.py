@@ -36,15 +36,6 @@ class TeacherFailed(PrivetError):
         )
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """Where teachers are trained: joblib's backend by name (loky, threading, ray, dask)."""
-
-    backend: str = "loky"
-    workers: int = 1
-
-
 def ask_teachers(
     learner: Learner,
     shards: Sequence[Shard],
@@ -53,25 +44,25 @@ def ask_teachers(
     *,
     sites: Sequence[str],
     seed: int = 0,
-    where: Cluster | None = None,
+    backend: str = "loky",
+    n_workers: int = 1,
     watcher: Watcher | None = None,
 ) -> list[Any]:
     """What `read(site, predictions)` makes of each teacher's predictions: *private* until noised.
 
-    Teacher k is trained with seed + k.
+    Teacher k is trained with seed + k, by joblib's `backend` (loky, threading, ray, dask).
     """
     from joblib import Parallel, delayed
 
     if len(shards) == 0:
         raise InvalidArgument("shards", shards, "at least one (inputs, targets) pair")
-    where = Cluster() if where is None else where
     jobs = (
         delayed(_one_teacher)(learner, shard, public_inputs, read, site, seed + k)
         for k, (shard, site) in enumerate(zip(shards, sites, strict=True))
     )
     found: list[Any] = []
-    as_they_come = "list" if where.backend == "ray" else "generator"  # Ray has no generator
-    with workers(where.backend, where.workers):
+    as_they_come = "list" if backend == "ray" else "generator"  # Ray has no generator
+    with workers(backend, n_workers):
         for one in Parallel(return_as=as_they_come)(jobs):
             found.append(one)
             if watcher is not None:

@@ -18,8 +18,17 @@ from privet.data.records import PublicFacts, Records
 from privet.data.rows import Domain, Kind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
-from privet.methods.contract import Front, Model, Plan, Signal, Spending, Worst, setting
-from privet.methods.pate.asking import Cluster, Shard, ask_teachers
+from privet.methods.contract import (
+    Front,
+    Model,
+    Plan,
+    Signal,
+    Spending,
+    Worst,
+    lone_record,
+    setting,
+)
+from privet.methods.pate.asking import Shard, ask_teachers
 from privet.methods.pate.learners import Learner, as_learner
 from privet.methods.pate.students import student_model
 
@@ -118,7 +127,8 @@ class Dealt:
             self._public(plan).box().astype(np.float64),
             read,
             sites=[f"teacher {k}" for k in range(plan.teachers)],
-            where=Cluster(backend=self.backend, workers=self.workers),
+            backend=self.backend,
+            n_workers=self.workers,
             watcher=lambda done, of: spending.progress("teachers", done, of),
         )
 
@@ -137,20 +147,14 @@ class Dealt:
 
     def neighbours(self, plan: DealtPlan) -> Worst:
         """A shard all of whose records are of class 0, or of class 1; all others are null."""
-        facts = plan.facts
+        facts, nobody = plan.facts, lone_record(plan.facts).absent
         places = np.arange(facts.records)
         null = places % plan.teachers != 0
-        rows = np.zeros((facts.records, *(facts.shape or (facts.features,))), dtype=np.float32)
+        rows = replace(nobody.rows, null=null)
 
         def records(label: int) -> Records:
-            return Records(
-                rows=Rows(values=rows, kind=Kind.BALL, null=null),
-                targets=np.where(null, -1, label),
-                outputs=facts.outputs,
-                groups=places if facts.unit is Unit.USER else None,
-                n_public=facts.records if facts.declared else None,
-                premises=facts.premises,
-            )
+            groups = places if facts.unit is Unit.USER else None
+            return replace(nobody, rows=rows, targets=np.where(null, -1, label), groups=groups)
 
         return Worst(present=records(0), absent=records(1))
 

@@ -12,16 +12,17 @@ import numpy as np
 from privet import _check, premises
 from privet import loss as losses
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Guarantee
+from privet.ledger import Entry, Ledger
 from privet.mechanisms import DiscreteGaussian
 from privet.methods.pate.aggregate import (
     BELOW,
     REPLACE_ONE,
     NoisyAnswers,
-    check_ledger,
+    charge_shards,
     fits_together,
     moved,
+    shard_promise,
 )
 from privet.methods.pate.answers import BLOCK, Answers, AnswerSource, RefusedAnswers, checksum
 from privet.noise import Source
@@ -135,23 +136,10 @@ class DistributedAggregator:
         )
 
     def _promise(self, loss: losses.ZCDP, delta: float, what: str) -> Guarantee:
+        theorem = f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}"
         clipped, few = premises.sites_clip(self.radius), premises.sites_missing(self.missing)
-        stated = loss.guarantee(
-            delta,
-            theorem=f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}",
-            unit=Unit.SHARD,
-        )
-        return replace(
-            stated,
-            premises=(
-                clipped,
-                few,
-                premises.SHARES_ONCE,
-                premises.SECRET_KEY,
-                premises.PUBLIC_QUESTIONS,
-                premises.DISJOINT_SHARDS,
-            ),
-        )
+        rests_on = (clipped, few, premises.SHARES_ONCE, premises.SECRET_KEY)
+        return shard_promise(loss, delta, theorem, rests_on)
 
     def with_share(self, answers: Answers, *, rng: Source) -> Answers:
         """At the site: clipped codes with its share of the noise, ready to be sent."""
@@ -160,14 +148,12 @@ class DistributedAggregator:
             raise InvalidArgument("answers", h.radius, f"clipped to the radius {self.radius:g}")
         if h.share != 0.0:
             raise InvalidArgument("answers", h.share, "without noise")
-        noise = DiscreteGaussian(scale=self.share, step=self.step)
         units = answers.units.astype(np.int64)
         for block, (start, part) in enumerate(answers.blocks()):
-            drawn = rng.child("share", h.site, block).discrete_gaussian(
-                len(part), noise.scale / noise.step
-            )
+            source = rng.child("share", h.site, block)
+            drawn = source.discrete_gaussian(len(part), self.share / self.step)
             units[start : start + len(part)] += drawn
-        return Answers(about=replace(h, share=self.share), units=units)
+        return Answers(header=replace(h, share=self.share), units=units)
 
     def release(
         self,
@@ -200,12 +186,11 @@ class DistributedAggregator:
         loss = self.loss(h.rows, dimension=h.dimension)
         entry: Entry | None = None
         if ledger is not None:
-            check_ledger(ledger)
             marks = [checksum(source)[:_MARK] for source in answers]
             _refuse_used(answers, marks, ledger.entries())
             told = _SHARES + " ".join(sorted(marks))
-            scope = Scope(unit=Unit.SHARD)
-            entry = ledger.charge(loss, what=f"{what}; {told}", token=told, scope=scope)
+            entry = charge_shards(ledger, loss, what=f"{what}; {told}", token=told)
+            assert entry is not None
             # again, since another process may have been faster than our look
             _refuse_used(answers, marks, ledger.entries()[: entry.sequence - 1])
         total = np.zeros(h.size, dtype=np.int64)

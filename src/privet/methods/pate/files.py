@@ -50,24 +50,19 @@ def read_reducer(path: str | Path) -> Reducer:
 def _reducer(kind: str, tensors: dict[str, Array], settings: dict[str, Any]) -> Reducer:
     match kind:
         case "IdentityReducer":
-            return IdentityReducer(
-                shape=tuple(settings["shape"]),
-                space=space_from_dict(settings["space"]),
-                length=settings["length"],
-            )
+            return IdentityReducer(**_plain(settings))
         case "PCAReducer":
-            return PCAReducer(
-                shape=tuple(settings["shape"]),
-                space=space_from_dict(settings["space"]),
-                length=settings["length"],
-                mean=tensors["mean"],
-                basis=tensors["basis"],
-                variances=tensors["variances"],
-            )
+            learned = {name: tensors[name] for name in ("mean", "basis", "variances")}
+            return PCAReducer(**(_plain(settings) | learned))
         case "AutoencoderReducer":
             return AutoencoderReducer.from_parts(tensors, settings)
         case _:
             raise InvalidArgument("kind", kind, "IdentityReducer, PCAReducer or AutoencoderReducer")
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    shape, space = tuple(settings["shape"]), space_from_dict(settings["space"])
+    return {"shape": shape, "space": space, "length": settings["length"]}
 
 
 @final

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from privet.data.records import PublicFacts, Records
 from privet.methods.contract import Files, Method, Model, Spending
-from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
+from privet.methods.pate.answered import AnsweredPlan, noisy_labels
 from privet.methods.pate.dealing import Dealt
+from privet.methods.pate.method import least_noise
 from privet.methods.pate.reducers import IdentityReducer
 from privet.methods.pate.students import student_with_shares
 from privet.methods.pate.volumes import VolumeFiles
@@ -16,20 +17,7 @@ from privet.methods.pate.volumes import VolumeFiles
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanPlan(AnsweredPlan):
-    """Codes are probabilities as they are, less the middle of their range."""
-
-    def summary(self) -> dict[str, Any]:
-        return {
-            "teachers": self.teachers,
-            "queries": self.queries,
-            "noise_on_the_mean": self.aggregator.noise,
-        }
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MeanPATE(Dealt, Method[MeanPlan]):
+class MeanPATE(Dealt, Method[AnsweredPlan]):
     """A student taught by noisy means of the class probabilities of many teachers.
 
     `public_inputs`: records like the private ones, without labels; the student learns from these
@@ -57,11 +45,11 @@ class MeanPATE(Dealt, Method[MeanPlan]):
     files: ClassVar[type[Files] | None] = VolumeFiles
     system: ClassVar[str] = "PATE"
 
-    def plan(self, facts: PublicFacts) -> MeanPlan:
-        """The least noise for the answers."""
+    def plan(self, facts: PublicFacts) -> AnsweredPlan:
+        """The least noise for the answers; codes are probabilities, less their middle."""
         reducer = IdentityReducer(shape=(facts.outputs,))
         teachers, queries = self.counted(facts)
-        return MeanPlan(
+        return AnsweredPlan(
             facts=facts,
             teachers=teachers,
             queries=queries,
@@ -69,7 +57,7 @@ class MeanPATE(Dealt, Method[MeanPlan]):
             reducer=reducer,
         )
 
-    def fit(self, records: Records, plan: MeanPlan, spending: Spending) -> Model:
+    def fit(self, records: Records, plan: AnsweredPlan, spending: Spending) -> Model:
         """Teachers, then the charge, then noise, then the student."""
         labels = noisy_labels(self, records, plan, spending)
         return self.taught(plan, labels, teach=student_with_shares)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger, fingerprint
 from privet.methods.pate.aggregate import Aggregator, NoisyAnswers
 from privet.methods.pate.answers import Answers
-from privet.methods.pate.asking import Cluster, ask_teachers
+from privet.methods.pate.asking import ask_teachers
 from privet.methods.pate.learners import Predictor, as_learner
 from privet.methods.pate.reducers import Reducer
 from privet.noise import Source, secure
@@ -98,14 +99,7 @@ class PATE:
 
     def plan(self, *, teachers: int, queries: int) -> Aggregator:
         """The aggregation, from public facts alone."""
-        return Aggregator.for_budget(
-            teachers=teachers,
-            queries=queries,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            radius=self.reducer.radius,
-            dimension=self.reducer.dimension,
-        )
+        return least_noise(self, (teachers, queries), self.reducer)
 
     def fit(
         self, shards: Sequence[tuple[Any, Any]], public_inputs: Any, *, rng: Source | None = None
@@ -134,7 +128,8 @@ class PATE:
             ),
             sites=self._sites(len(shards)),
             seed=self.seed,
-            where=Cluster(backend=self.backend, workers=self.workers),
+            backend=self.backend,
+            n_workers=self.workers,
             watcher=self.watcher,
         )
 
@@ -159,13 +154,16 @@ class PATE:
         return list(self.sites)
 
 
-def asked(
-    predict: Predictor, public_inputs: Any, *, reducer: Reducer, site: str, queries: str
-) -> Answers:
-    """A teacher's clipped codes for the public inputs."""
-    expected = len(public_inputs)
-    return clipped_answers(
-        site, predict(public_inputs), reducer=reducer, queries=queries, expected=expected
+def least_noise(budget: PATE | PublicFacts, counted: tuple[int, int], of: Reducer) -> Aggregator:
+    """The aggregator of so many teachers and queries for the codes of a reducer."""
+    teachers, queries = counted
+    return Aggregator.for_budget(
+        teachers=teachers,
+        queries=queries,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        radius=of.radius,
+        dimension=of.dimension,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from privet import _check
 from privet.errors import InvalidArgument
@@ -122,8 +123,7 @@ class CentredLogits(TargetSpace):
         return centred.clip(-self.limit, self.limit)
 
     def restored(self, values: Array) -> Array:
-        p = np.exp(values - values.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(values, axis=1))
 
     def middle(self, shape: tuple[int, ...]) -> float:
         return 0.0

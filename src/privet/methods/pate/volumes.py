@@ -18,9 +18,10 @@ from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
 from privet.methods.contract import Files, Front, Method, Model, Signal, Spending, Worst, setting
 from privet.methods.pate.aggregate import unit_noise
-from privet.methods.pate.answered import AnsweredPlan, least_noise, noisy_labels
+from privet.methods.pate.answered import AnsweredPlan, noisy_labels
 from privet.methods.pate.dealing import Dealt, DealtPlan
 from privet.methods.pate.learners import FunctionLearner, Learner, ModulePredictor, Predictor
+from privet.methods.pate.method import least_noise
 from privet.methods.pate.pca import PCAReducer
 from privet.methods.pate.targets import ClassProbabilities
 

@@ -15,6 +15,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 from privet.loss import PrivacyLoss
 from privet.methods.contract import Method, Model, Spending, setting
+from privet.methods.pate.aggregate import OF_SHARDS
 from privet.methods.pate.dealing import Dealt, DealtPlan
 from privet.methods.pate.voting import ConfidentGNMax, GNMax
 
@@ -39,12 +40,7 @@ class VotePlan(DealtPlan):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        return (
-            premises.ONE_VOTE,
-            self.election.mechanism.law,
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        )
+        return (premises.ONE_VOTE, self.election.mechanism.law, *OF_SHARDS)
 
     def summary(self) -> dict[str, Any]:
         e = self.election

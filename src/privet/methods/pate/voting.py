@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, Self, final
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,17 @@ from privet import _check, premises
 from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee, Unit
-from privet.ledger import Entry, Ledger, Scope
+from privet.guarantee import Guarantee
+from privet.ledger import Entry, Ledger
 from privet.mechanisms import Gaussian
-from privet.methods.pate.aggregate import BELOW, REPLACE_ONE, check_ledger, key_of
+from privet.methods.pate.aggregate import (
+    BELOW,
+    REPLACE_ONE,
+    charge_shards,
+    key_of,
+    shard_promise,
+)
 from privet.noise import Source
-
-Votes = NDArray[np.int64]
 
 _MOVED = math.sqrt(2.0) * (1.0 + 2.0**-50)
 """A changed vote takes 1 from one class and gives it to another."""
@@ -40,7 +45,7 @@ class Election:
         return np.asarray(self.labels >= 0)
 
 
-def count_votes(votes: Any, classes: int) -> Votes:
+def count_votes(votes: Any, classes: int) -> NDArray[np.int64]:
     """(teachers, queries) class numbers to (queries, classes) counts.
 
     A vote that is no class number goes to class 0: refusing it would tell about the teacher.
@@ -59,9 +64,36 @@ def count_votes(votes: Any, classes: int) -> Votes:
     return counts
 
 
+@dataclass(frozen=True, kw_only=True)
+class Votes(ABC):
+    """Noisy winners of votes for classes: what each kind of them costs and promises."""
+
+    called: ClassVar[str]
+    classes: int
+    mechanism: Gaussian
+    """The noise on each count."""
+
+    def __post_init__(self) -> None:
+        _check.count("classes", self.classes, minimum=2)
+
+    @abstractmethod
+    def loss(self, queries: int) -> losses.PrivacyLoss:
+        """What so many queries cost, whatever the votes are."""
+
+    @property
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+        return f"{self.mechanism.theorem}, {self.called}"
+
+    def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
+        """What so many queries promise, whatever the votes were."""
+        rests_on = (premises.ONE_VOTE, self.mechanism.law, key_of(rng))
+        return shard_promise(self.loss(queries), delta, self.theorem, rests_on)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
-class GNMax:
+class GNMax(Votes):
     """The class with the most votes after Gaussian noise on the counts.
 
     A changed shard moves the counts of a query by sqrt(2), of N queries by sqrt(2 N): one Gaussian
@@ -76,12 +108,7 @@ class GNMax:
     Papernot et al., "Scalable Private Learning with PATE" (2018), section 4.1.
     """
 
-    classes: int
-    mechanism: Gaussian
-    """The noise on each count."""
-
-    def __post_init__(self) -> None:
-        _check.count("classes", self.classes, minimum=2)
+    called: ClassVar[str] = "GNMax"
 
     @classmethod
     def for_budget(cls, *, classes: int, queries: int, epsilon: float, delta: float) -> Self:
@@ -94,21 +121,12 @@ class GNMax:
         """What so many answers cost."""
         return self.mechanism.loss(_blank(queries, self.classes, _MOVED), adjacency=REPLACE_ONE)
 
-    @property
-    def theorem(self) -> str:
-        """The statement that the loss rests on."""
-        return f"{self.mechanism.theorem}, GNMax"
-
-    def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
-        """What so many answers promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, self.theorem, rng)
-
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
     ) -> Election:
         """One label a query from (teachers, queries) class numbers; charged first."""
         counts = count_votes(votes, self.classes)
-        entry = _charge(ledger, self.loss(len(counts)), "votes of teachers", rng)
+        entry = charge_shards(ledger, self.loss(len(counts)), what="votes of teachers", rng=rng)
         noisy = _noisy(counts, self.mechanism, _MOVED, rng)
         return Election(
             labels=noisy.argmax(axis=1),
@@ -119,7 +137,7 @@ class GNMax:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax:
+class ConfidentGNMax(Votes):
     """Only queries on which teachers agree are answered: first a noisy check, then GNMax.
 
     Query n is answered when max_c counts + N(0, sigma_1^2) >= `threshold`; a changed shard moves
@@ -138,14 +156,13 @@ class ConfidentGNMax:
     the sum of mu^2: Smith and Thakurta (2022).
     """
 
-    classes: int
+    called: ClassVar[str] = "confident GNMax"
     threshold: float
     answers: int
     check: Gaussian
-    mechanism: Gaussian
 
     def __post_init__(self) -> None:
-        _check.count("classes", self.classes, minimum=2)
+        super().__post_init__()
         _check.count("answers", self.answers)
 
     @classmethod
@@ -178,22 +195,14 @@ class ConfidentGNMax:
         given = _blank(min(queries, self.answers), self.classes, _MOVED)
         return checks + self.mechanism.loss(given, adjacency=REPLACE_ONE)
 
-    @property
-    def theorem(self) -> str:
-        """The statement that the loss rests on."""
-        return f"{self.mechanism.theorem}, confident GNMax"
-
-    def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
-        """What so many queries promise, whatever the votes were."""
-        return _promise(self.loss(queries), delta, self.theorem, rng)
-
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
     ) -> Election:
         """A label for the first `answers` queries that pass the check, -1 for the others."""
         counts = count_votes(votes, self.classes)
         n = len(counts)
-        entry = _charge(ledger, self.loss(n), "votes of teachers, where they agree", rng)
+        what = "votes of teachers, where they agree"
+        entry = charge_shards(ledger, self.loss(n), what=what, rng=rng)
         highest = _noisy(counts.max(axis=1), self.check, 1.0, rng.child("check"))
         chosen = np.flatnonzero(highest >= self.threshold)[: self.answers]
         labels = np.full(n, -1, dtype=np.int64)
@@ -222,27 +231,3 @@ def _noisy(
 ) -> NDArray[np.float64]:
     value = _bounded(counts.astype(np.float64), moved)
     return mechanism.release(value, rng=rng, adjacency=REPLACE_ONE)
-
-
-def _charge(
-    ledger: Ledger | None, loss: losses.PrivacyLoss, what: str, rng: Source
-) -> Entry | None:
-    if ledger is None:
-        return None
-    check_ledger(ledger)
-    return ledger.charge(loss, what=what, scope=Scope(unit=Unit.SHARD, secret=rng.secret))
-
-
-def _promise(loss: losses.PrivacyLoss, delta: float, theorem: str, rng: Source | None) -> Guarantee:
-    stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
-    law = Gaussian(scale=1.0).law
-    return replace(
-        stated,
-        premises=(
-            premises.ONE_VOTE,
-            law,
-            key_of(rng),
-            premises.PUBLIC_QUESTIONS,
-            premises.DISJOINT_SHARDS,
-        ),
-    )

@@ -6,7 +6,7 @@ Symbols: R radius, pi input noise, E draws of the noisy inputs, n public number 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar, Self, final
@@ -22,11 +22,11 @@ from privet import loss as losses
 from privet.bounds import Bounded, Sensitivity, categories, clip_l2
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows
-from privet.errors import InvalidArgument, Unattainable
+from privet.errors import Unattainable
 from privet.guarantee import Adjacency, Premise, Protects
 from privet.mechanisms import RandomisedResponse
 from privet.mechanisms.base import ratio_up
-from privet.methods.contract import Method, Plan, Signal, Spending, Worst, setting
+from privet.methods.contract import Method, Plan, Signal, Spending, Worst, lone_record, setting
 from privet.methods.models import EnsembleModel
 from privet.methods.residual.budgets import NoisyInputBudget
 from privet.methods.residual.training import Training
@@ -177,13 +177,8 @@ class NoisyInputs(Method[InputPlan]):
     learning_rate: float = setting(0.02, help="Of SGD with momentum.")
 
     def __post_init__(self) -> None:
-        for name, kinds in (("labels", Labels), ("strategy", Strategy)):
-            given: Any = getattr(self, name)
-            known = {kind.value: kind for kind in kinds}
-            found = given if isinstance(given, kinds) else known.get(given)
-            if found is None:
-                raise InvalidArgument(name, given, f"one of {', '.join(known)}")
-            object.__setattr__(self, name, found)
+        object.__setattr__(self, "labels", _check.member("labels", self.labels, Labels))
+        object.__setattr__(self, "strategy", _check.member("strategy", self.strategy, Strategy))
         for name in ("members", "noise_draws", "epochs", "batch_size"):
             _check.count(name, getattr(self, name))
         if self.radius is not None:
@@ -293,28 +288,21 @@ class NoisyInputs(Method[InputPlan]):
 
         All others are records in the middle of class 0: their answers show the same coin.
         """
-        facts, radius = plan.facts, plan.budget.radius
-        rows = np.zeros((facts.records, facts.features), dtype=np.float32)
+        facts, radius, lone = plan.facts, plan.budget.radius, lone_record(plan.facts).present
+        middle = np.zeros((facts.records, facts.features), dtype=np.float32)
         far = min(1.0, radius / math.sqrt(facts.features))
         public = plan.answers is None
 
         def records(side: float) -> Records:
             null = np.zeros(facts.records, dtype=bool)
             null[0] = side == 0.0
-            cube = rows.copy()
+            cube = middle.copy()
             cube[0] = side * far
             values = (cube + 1.0) / 2.0 if facts.kind is Kind.BOX else cube
             values[null] = 0.0
-            shape = facts.shape or (facts.features,)
-            return Records(
-                rows=Rows(
-                    values=values.reshape(-1, *shape).astype(np.float32), kind=facts.kind, null=null
-                ),
-                targets=np.where(null, -1, 0),
-                outputs=facts.outputs,
-                n_public=facts.records if facts.declared else None,
-                premises=facts.premises,
-            )
+            values = values.reshape(-1, *(facts.shape or (facts.features,))).astype(np.float32)
+            rows = Rows(values=values, kind=facts.kind, null=null)
+            return replace(lone, rows=rows, targets=np.where(null, -1, 0))
 
         return Worst(present=records(1.0), absent=records(-1.0 if public else 0.0))
 

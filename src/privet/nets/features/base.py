@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,9 @@ class Features(ABC):
     public.
     """
 
-    bound: float = 1.0
+    bound: ClassVar[float] = 1.0
+    n_features: int
+    """Number of columns that `transform` returns."""
 
     def transform(self, x: NDArray[Any]) -> Array:
         """Rows of features, float32, each in the unit ball."""
@@ -59,11 +61,6 @@ class Features(ABC):
 
     @property
     @abstractmethod
-    def n_features(self) -> int:
-        """Number of columns `transform` returns."""
-
-    @property
-    @abstractmethod
     def recipe(self) -> str:
         """Everything that determines the map, as text: one recipe, one map."""
 
@@ -81,7 +78,7 @@ class Composed(Features):
 
     def __init__(self, first: Features, second: Features) -> None:
         self.first, self.second = first, second
-        self.bound = second.bound
+        self.n_features = second.n_features
 
     def transform(self, x: NDArray[Any]) -> Array:
         """The second extractor's features of the first one's."""
@@ -94,11 +91,6 @@ class Composed(Features):
     def premise(self) -> Premise:
         """The weaker of the two."""
         return weakest(self.first, self.second)
-
-    @property
-    def n_features(self) -> int:
-        """Columns of the second extractor."""
-        return self.second.n_features
 
     @property
     def recipe(self) -> str:
@@ -120,6 +112,7 @@ class SideBySide(Features):
         if not parts:
             raise InvalidArgument("parts", parts, "at least one extractor")
         self.parts = parts
+        self.n_features = sum(part.n_features for part in parts)
 
     def _raw(self, x: NDArray[Any]) -> Array:
         return np.hstack([part.transform(x) for part in self.parts])
@@ -130,22 +123,17 @@ class SideBySide(Features):
         return weakest(*self.parts)
 
     @property
-    def n_features(self) -> int:
-        """Columns of all parts."""
-        return sum(part.n_features for part in self.parts)
-
-    @property
     def recipe(self) -> str:
         """The recipes of the parts."""
         return "(" + " & ".join(part.recipe for part in self.parts) + ")"
 
 
-class _Around(Features):
-    """An extractor around another one, with the same map."""
+class Around(Features):
+    """An extractor around another one: exact in what it adds, and with the same map unless told."""
 
     def __init__(self, inner: Features) -> None:
         self.inner = inner
-        self.bound = inner.bound
+        self.n_features = inner.n_features
 
     def _raw(self, x: NDArray[Any]) -> Array:
         return self.transform(x)
@@ -156,17 +144,12 @@ class _Around(Features):
         return self.inner.premise
 
     @property
-    def n_features(self) -> int:
-        """Columns of the inner extractor."""
-        return self.inner.n_features
-
-    @property
     def recipe(self) -> str:
-        """The inner recipe: the map is the same."""
+        """The inner recipe, where the map is the same."""
         return self.inner.recipe
 
 
-class Cached(_Around):
+class Cached(Around):
     """An extractor that keeps its results on disk, keyed by its recipe and its input's content.
 
     **Caution**: features of private records are private. They are written only because you asked
@@ -183,7 +166,7 @@ class Cached(_Around):
         return stored(self.folder / f"{key}.npy", lambda: self.inner.transform(x))
 
 
-class Watched(_Around):
+class Watched(Around):
     """An extractor that works in blocks and tells how far it is, in hundredths: no count."""
 
     def __init__(self, inner: Features, progress: Callable[[str, int, int], None]) -> None:

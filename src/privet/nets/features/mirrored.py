@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.guarantee import Premise
-from privet.nets.features.base import Array, Features, images
+from privet.nets.features.base import Around, Array, Features, images
 
 
-class Mirrored(Features):
+class Mirrored(Around):
     """The mean of an extractor's features of a picture and of its mirror image.
 
     A picture and its mirror image then have the same features: what a private learner need not
@@ -29,23 +28,14 @@ class Mirrored(Features):
     """
 
     def __init__(self, inner: Features, *, shape: tuple[int, ...]) -> None:
-        self.inner, self.shape = inner, shape
+        super().__init__(inner)
+        self.shape = shape
 
     def _raw(self, x: NDArray[Any]) -> Array:
         pictures = images(x, self.shape)
         out = self.inner.transform(pictures)
         out += self.inner.transform(np.ascontiguousarray(pictures[:, :, ::-1]))
         return out
-
-    @property
-    def premise(self) -> Premise:
-        """That of the inner extractor: what comes after it is exact."""
-        return self.inner.premise
-
-    @property
-    def n_features(self) -> int:
-        """Columns of the inner extractor."""
-        return self.inner.n_features
 
     @property
     def recipe(self) -> str:

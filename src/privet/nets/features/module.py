@@ -34,7 +34,7 @@ class FromModule(Features):
 
     def __init__(self, module: nn.Module, *, n_features: int, batch: int = 1) -> None:
         self.module = module
-        self._n_features = _check.count("n_features", n_features)
+        self.n_features = _check.count("n_features", n_features)
         self.batch = _check.count("batch", batch)
 
     @property
@@ -57,11 +57,6 @@ class FromModule(Features):
             row = self.transform(others)[k % self.batch]
             worst = max(worst, float(np.abs(row - alone[k]).max()))
         return worst
-
-    @property
-    def n_features(self) -> int:
-        """As declared."""
-        return self._n_features
 
     @property
     def recipe(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +26,17 @@ class RandomProjection(Features):
     (20, 5)
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(self, *, n_inputs: int, n_features: int, seed: int = 0) -> None:
         self.n_inputs = _check.count("n_inputs", n_inputs)
-        self._n_features = _check.count("n_features", n_features)
-        if self._n_features > self.n_inputs:
+        self.n_features = _check.count("n_features", n_features)
+        if self.n_features > self.n_inputs:
             raise InvalidArgument("n_features", n_features, f"at most n_inputs={n_inputs}")
         self.seed = int(seed)
         gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
         # cut so coarsely that the last bits of an orthogonalisation do not show
         self._product = Product(cut(np.linalg.qr(gaussian)[0], 2.0**-16))
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Columns of the matrix."""
-        return self._n_features
 
     @property
     def recipe(self) -> str:
@@ -72,6 +64,8 @@ class RandomConvolutions(Features):
     (5, 128)
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(
         self,
         *,
@@ -96,17 +90,8 @@ class RandomConvolutions(Features):
         self.threshold = _check.non_negative("threshold", threshold)
         self.seed = int(seed)
         self.colours = self.shape[2] if len(self.shape) == 3 else 1
+        self.n_features = 2 * self.filters * self.grid**2  # two signs of each filter on each region
         self._filters = self._bank()
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Two signs of each filter on each region."""
-        return 2 * self.filters * self.grid**2
 
     @property
     def recipe(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ class Scattering(Features):
     ((64, 324), 324)
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(
         self,
         *,
@@ -72,17 +75,7 @@ class Scattering(Features):
                 "groups", groups, f"None or a divisor of the {self.channels} channels"
             )
         self.grid = tuple(side // 2**self.scales for side in self.shape[:2])
-        self._plan: _Plan | None = None
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Channels times positions."""
-        return int(self.channels * self.grid[0] * self.grid[1])
+        self.n_features = int(self.channels * self.grid[0] * self.grid[1])
 
     @property
     def recipe(self) -> str:
@@ -98,7 +91,7 @@ class Scattering(Features):
         pictures = pictures.reshape(-1, *self.shape[:2])
         per_image = self.channels * count // max(len(pictures), 1)
         out = np.empty((len(pictures), per_image, *self.grid), dtype=np.float32)
-        plan = self._planned()
+        plan = self._plan
 
         def run(start: int) -> None:
             out[start : start + _CHUNK] = plan(pictures[start : start + _CHUNK])
@@ -116,10 +109,9 @@ class Scattering(Features):
         rows = self.coefficients(x).reshape(len(x), -1)
         return rows if self.groups is None else group_normalise(rows, self.groups)
 
-    def _planned(self) -> _Plan:
-        if self._plan is None:
-            self._plan = _Plan(self.shape[:2], self.scales, self.angles)
-        return self._plan
+    @cached_property
+    def _plan(self) -> _Plan:
+        return _Plan(self.shape[:2], self.scales, self.angles)
 
 
 class _Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 from privet import _check, chosen
 from privet._exact import Product
 from privet.errors import InvalidArgument
-from privet.guarantee import Premise
 from privet.nets.features.base import (
+    Around,
     Array,
     Features,
     cache_folder,
@@ -22,7 +23,7 @@ from privet.nets.features.base import (
 from privet.nets.features.strokes import draw_glyphs
 
 
-class StrokeBasis(Features):
+class StrokeBasis(Around):
     """Features of `inner`, projected on the directions that tell drawn glyphs apart.
 
     Glyphs are drawn procedurally, each in several views (see `strokes`). With W the covariance of
@@ -52,28 +53,17 @@ class StrokeBasis(Features):
         seed: int = 0,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.inner = inner
-        self._n_features = _check.count("n_features", n_features)
+        super().__init__(inner)
+        self.n_features = _check.count("n_features", n_features)
         self.whitening = _check.unit("whitening", whitening)
         self.ridge = _check.positive("ridge", ridge)
         self.side, self.seed = _check.count("side", side, minimum=8), int(seed)
         self.glyphs = _check.count("glyphs", glyphs, minimum=2)
         self.views = _check.count("views", views, minimum=2)
         self.screened = min(_check.count("screened", screened), inner.n_features)
-        if self._n_features > self.screened:
+        if self.n_features > self.screened:
             raise InvalidArgument("n_features", n_features, f"at most screened={self.screened}")
         self.folder = cache_folder(folder) / "public"
-        self._map: tuple[Array, Product] | None = None
-
-    @property
-    def premise(self) -> Premise:
-        """That of the inner extractor: what comes after it is exact."""
-        return self.inner.premise
-
-    @property
-    def n_features(self) -> int:
-        """Number of basis vectors."""
-        return self._n_features
 
     @property
     def recipe(self) -> str:
@@ -85,20 +75,19 @@ class StrokeBasis(Features):
         return f"{self.inner.recipe} | stroke-basis-2 {kind} drawn={drawn}"
 
     def _raw(self, x: NDArray[Any]) -> Array:
-        mean, product = self._fitted()
+        mean, product = self._map
         out = np.empty((len(x), self.n_features), dtype=np.float32)
         for start in range(0, len(x), 4096):
             rows = self.inner.transform(x[start : start + 4096])
             out[start : start + 4096] = product(rows - mean)
         return out
 
-    def _fitted(self) -> tuple[Array, Product]:
+    @cached_property
+    def _map(self) -> tuple[Array, Product]:
         """The mean of the drawn features and the basis."""
-        if self._map is None:
-            path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-            fitted = stored(path, self._fit)
-            self._map = fitted[0], Product(fitted[1:].T)
-        return self._map
+        path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
+        fitted = stored(path, self._fit)
+        return fitted[0], Product(fitted[1:].T)
 
     def _fit(self) -> Array:
         """Row 0: the mean of the drawn features; the rest: the basis, one row a feature."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ class StrokeNet(Features):
     classification by learning priors from random processes" (the idea of such priors).
     """
 
+    premise: ClassVar[Premise] = premises.EXACT_ROWS
+
     def __init__(
         self,
         *,
@@ -60,21 +63,11 @@ class StrokeNet(Features):
     ) -> None:
         self.side = _check.count("side", side, minimum=12)
         self.width = _check.count("width", width)
+        self.n_features = 4 * self.width * _GRID**2  # channels of the last layer times positions
         self.steps = _check.count("steps", steps)
         self.batch = _check.count("batch", batch, minimum=2)
         self.seed = int(seed)
         self.folder = cache_folder(folder) / "public"
-        self._forward: _Forward | None = None
-
-    @property
-    def premise(self) -> Premise:
-        """Enforced: products without rounding, sums in one order."""
-        return premises.EXACT_ROWS
-
-    @property
-    def n_features(self) -> int:
-        """Channels of the last layer times positions."""
-        return 4 * self.width * _GRID**2
 
     @property
     def recipe(self) -> str:
@@ -84,22 +77,20 @@ class StrokeNet(Features):
 
     def _raw(self, x: NDArray[Any]) -> Array:
         pictures = images(x, (self.side, self.side))
-        forward = self._trained()
         out = np.empty((len(pictures), self.n_features), dtype=np.float32)
         for start in range(0, len(pictures), _CHUNK):
-            out[start : start + _CHUNK] = forward(pictures[start : start + _CHUNK])
+            out[start : start + _CHUNK] = self._forward(pictures[start : start + _CHUNK])
         return out
 
-    def _trained(self) -> _Forward:
+    @cached_property
+    def _forward(self) -> _Forward:
         import torch
 
-        if self._forward is None:
-            path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-            weights = stored(path, self._pretrain)
-            body = _network(self.width)
-            torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
-            self._forward = _Forward(body)
-        return self._forward
+        path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
+        weights = stored(path, self._pretrain)
+        body = _network(self.width)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
+        return _Forward(body)
 
     def _pretrain(self) -> Array:
         import torch

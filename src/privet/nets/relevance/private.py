@@ -223,7 +223,7 @@ def private_average_relevance(
         scope = Scope(secret=rng.secret)
         entry = ledger.charge(loss, what="average relevance of the features", scope=scope)
     values = mechanism.release(bounded, rng=rng, adjacency=adjacency)
-    promised = mechanism.guarantee(bounded, adjacency=adjacency)
+    promised = mechanism.guarantee(bounded, adjacency=adjacency, rng=rng)
     public, alone = premises.declared_size(records), premises.RELEVANCE_ALONE
     return PrivateRelevance(
         values=values,

@@ -12,7 +12,7 @@ from privet.errors import InvalidArgument
 from privet.methods.pate import Aggregator, IdentityReducer
 from privet.methods.pate.aggregate import claim
 from privet.methods.pate.learners import as_learner
-from privet.methods.pate.method import asked, inputs_name
+from privet.methods.pate.method import clipped_answers, inputs_name
 from privet.noise import Source
 from privet.papers.checks import counts
 from privet.papers.classifier import Array, PublishedClassifier, Release
@@ -64,9 +64,11 @@ class PublishedPATE(PublishedClassifier):
         answers = []
         for k in range(self.n_teachers):
             own = slice(k, None, self.n_teachers)
-            predict = teacher.train(rows[own], labels[own], seed=k)
+            said = teacher.train(rows[own], labels[own], seed=k)(public)
             answers.append(
-                asked(predict, public, reducer=reducer, site=f"teacher {k}", queries=queries)
+                clipped_answers(
+                    f"teacher {k}", said, reducer=reducer, queries=queries, expected=len(public)
+                )
             )
         noisy = aggregator.release(
             answers, rng=rng, delta=self.delta, ledger=self.ledger, reducer=reducer.name

@@ -11,9 +11,8 @@ theta is, one user changes the social parts of all others by at most sum_u a(v, 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,38 +32,6 @@ SQUARES = 0.5
 """The weight of exposure beside propagation in the packed sum."""
 
 
-class Influence(ABC):
-    """A model of psi. `share` is the part of the budget (of mu^2) it needs; 0 for public ones."""
-
-    @property
-    @abstractmethod
-    def share(self) -> float:
-        """The part of the budget that `weights` spends."""
-
-    @property
-    @abstractmethod
-    def released(self) -> int:
-        """How many numbers are released for it."""
-
-    @property
-    @abstractmethod
-    def sensitivity(self) -> Sensitivity:
-        """How far one user's records, added or removed, move them."""
-
-    @abstractmethod
-    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
-        """What has to be released, with its sensitivity per user; None if nothing."""
-
-    @abstractmethod
-    def strengths(self, released: Array | None, noise: float) -> Array:
-        """theta of each kind of tie, from what was released with this noise: post-processing."""
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """Kind k of ties has at least `levels[k - 1]` common friends; () for one kind."""
-        return ()
-
-
 def tie_kinds(edges: Edges, users: int, levels: tuple[int, ...]) -> NDArray[np.int64]:
     """Users x users: the kind of each tie."""
     graph = adjacency_matrix(edges, users)
@@ -78,7 +45,7 @@ def tie_weights(edges: Edges, users: int, levels: tuple[int, ...], theta: Array)
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class FriendshipInfluence(Influence):
+class FriendshipInfluence:
     """theta = 1: all friendships count alike. Costs nothing: the graph is public.
 
     >>> edges = np.array([(0, 1), (1, 2)])
@@ -86,28 +53,17 @@ class FriendshipInfluence(Influence):
     [0.5, 0.0, 0.5]
     """
 
-    @property
-    def share(self) -> float:
-        return 0.0
-
-    @property
-    def released(self) -> int:
-        return 0
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(l1=0.0, l2=0.0)
-
-    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
-        return None
+    share: ClassVar[float] = 0.0
+    levels: ClassVar[tuple[int, ...]] = ()
 
     def strengths(self, released: Array | None, noise: float) -> Array:
+        """theta of the one kind of ties."""
         return np.ones(1)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PropagationInfluence(Influence):
+class PropagationInfluence:
     """theta by kind of tie, from how activity propagates along friendships.
 
     Ties fall into kinds by their number of common friends (a public fact): kind k has at least
@@ -134,7 +90,9 @@ class PropagationInfluence(Influence):
     """
 
     budget_share: float = 0.1
+    """The part of the budget (of mu^2) that it needs."""
     levels: tuple[int, ...] = (1, 3)
+    """Kind k of ties has at least `levels[k - 1]` common friends."""
 
     def __post_init__(self) -> None:
         _check.open_unit("budget_share", self.budget_share)
@@ -143,20 +101,24 @@ class PropagationInfluence(Influence):
 
     @property
     def share(self) -> float:
+        """The part of the budget that it needs."""
         return self.budget_share
 
     @property
     def released(self) -> int:
+        """How many numbers are released for it."""
         return 2 * (len(self.levels) + 1)
 
     @property
     def sensitivity(self) -> Sensitivity:
+        """How far one user's records, added or removed, move them."""
         slack = 1.0 + 2.0**-30  # products of a tie are off by a relative 2^-50; sums are exact
         return Sensitivity(
             l1=2.0 * (1.0 + SQUARES) * slack, l2=2.0 * math.sqrt(1.0 + SQUARES**2) * slack
         )
 
-    def counts(self, activity: Array, edges: Edges) -> Bounded | None:
+    def counts(self, activity: Array, edges: Edges) -> Bounded:
+        """What has to be released, with its sensitivity per user."""
         sign = np.sign(activity)
         users, days = sign.shape
         if days < 2:
@@ -179,10 +141,8 @@ class PropagationInfluence(Influence):
             unit=Unit.USER,
         )
 
-    def strengths(self, released: Array | None, noise: float) -> Array:
-        """The strongest is 1."""
-        if released is None:
-            raise InvalidArgument("released", released, "the released counts")
+    def strengths(self, released: Array, noise: float) -> Array:
+        """theta of each kind, from what was released with this noise; the strongest is 1."""
         kinds = len(self.levels) + 1
         pushed = np.maximum(released[kinds:] / SQUARES, 0.0)
         spread = noise / SQUARES
@@ -193,11 +153,16 @@ class PropagationInfluence(Influence):
         return np.asarray(np.clip(believed * relative + 1.0 - believed, 0.0, 1.0))
 
 
+Influence = FriendshipInfluence | PropagationInfluence
+"""A model of psi: from public facts, or paid for."""
+
+
 def release_influence(
     influence: Influence, activity: Array, edges: Edges, *, mechanism: Gaussian | None, rng: Source
 ) -> Array:
     """theta of each kind, from a release of what it needs; whoever calls this has charged."""
-    counts = influence.counts(activity, edges)
-    if counts is None or mechanism is None:
+    if isinstance(influence, FriendshipInfluence):
         return influence.strengths(None, 0.0)
+    assert mechanism is not None  # whoever pays for it has planned its noise
+    counts = influence.counts(activity, edges)
     return influence.strengths(mechanism.release(counts, rng=rng), mechanism.scale)

@@ -12,12 +12,10 @@ from privet.bounds import Moments
 from privet.data.records import PublicFacts
 from privet.guarantee import Premise, Unit
 from privet.mechanisms import Gaussian
-from privet.mechanisms.base import ratio_up
-from privet.methods.autoencoder.behaviour.influence import Influence
+from privet.methods.autoencoder.behaviour.influence import Influence, PropagationInfluence
 from privet.methods.autoencoder.behaviour.layers import noise_edge
 from privet.methods.autoencoder.behaviour.sensitivity import RowShape
 from privet.methods.contract import Plan, Signal
-from privet.noise.grid import smallest_scale
 
 SECOND, CROSS = 0.5, 1.0
 """Weights of z z^T and z y in the output layer's moments: the label matters more."""
@@ -153,7 +151,7 @@ def plan_behaviour(
     last = widest.output_moments(widest.own_features(codes, deeper))
     output = _gaussian(last.add_remove.l2, last.dimension, mu * math.sqrt(rest))
     first = None
-    if influence.share > 0.0:
+    if isinstance(influence, PropagationInfluence):
         first = _gaussian(
             influence.sensitivity.l2, influence.released, mu * math.sqrt(influence.share)
         )
@@ -170,9 +168,5 @@ def plan_behaviour(
 
 def _gaussian(sensitivity: float, dimension: int, mu: float) -> tuple[Gaussian, losses.PrivacyLoss]:
     """The least noise whose release costs at most mu, and its exact loss."""
-
-    def needed(scale: float) -> float:
-        return ratio_up(Gaussian(scale=scale).sensitivity(sensitivity, dimension=dimension), mu)
-
-    mechanism = Gaussian(scale=smallest_scale(needed, ratio_up(sensitivity, mu)))
+    mechanism = Gaussian.for_mu(sensitivity, mu=mu, dimension=dimension)
     return mechanism, mechanism.loss(sensitivity, dimension=dimension)

@@ -6,7 +6,6 @@ Application of Human Behavior Prediction" (2016), with a proof for users instead
 
 from __future__ import annotations
 
-import math
 from typing import Self, final
 
 import numpy as np
@@ -33,7 +32,7 @@ from privet.methods.autoencoder.behaviour.network import BehaviourNetwork, own_r
 from privet.methods.autoencoder.behaviour.plan import BehaviourPlan, Sizes, plan_behaviour
 from privet.methods.autoencoder.behaviour.series import Layout
 from privet.methods.contract import Spending
-from privet.methods.promise import check_terms, promise
+from privet.methods.promise import check_terms, ledger_for, promise
 from privet.noise import Source
 from privet.noise.source import source_of
 
@@ -162,7 +161,9 @@ class BehaviourPredictor(BehaviourModel):
             raise InvalidArgument("examples", examples, "examples whose statuses are known")
         plan = self.plan(examples)
         rng = source_of(self.random_state)
-        spending = self._spending(plan, rng)
+        ledger = ledger_for(plan) if self.ledger is None else self.ledger
+        check_terms(ledger, plan)
+        spending = Spending(ledger=ledger, rng=rng, plan=plan)
         self.ledger_entry_ = spending.charge(what="behaviour prediction (dPAH)")
         self.model_ = learn(examples, plan, self.influence, rng)
         self.plan_ = plan
@@ -193,16 +194,6 @@ class BehaviourPredictor(BehaviourModel):
             delta=self.delta,
         )
         return plan_behaviour(facts, sizes, hidden=self.hidden, influence=self.influence)
-
-    def _spending(self, plan: BehaviourPlan, rng: Source) -> Spending:
-        """Who pays: the ledger that was given, if its terms fit, or one that only records."""
-        ledger = self.ledger
-        if ledger is None:
-            ledger = Ledger.in_memory(
-                cap_epsilon=math.inf, cap_delta=self.delta, adjacency=plan.relation, unit=plan.unit
-            )
-        check_terms(ledger, plan)
-        return Spending(ledger=ledger, rng=rng, plan=plan)
 
 
 def _solve(found: Coefficients) -> Array:

@@ -19,7 +19,7 @@ L D sqrt(T) 2^-bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -90,15 +90,8 @@ class RowShape:
         if not per_user:
             return bare
         total = self.user_sensitivity(second=bare.second, cross=bare.cross)
-        return Moments(
-            features=self.features,
-            outputs=1,
-            second=second,
-            cross=cross,
-            one_hot=False,
-            bits=self.bits,
-            share=max(1.0, total / bare.add_remove.l2 * (1.0 + 2.0**-40)),
-        )
+        share = max(1.0, total / bare.add_remove.l2 * (1.0 + 2.0**-40))
+        return replace(bare, share=share)
 
     def rows(self, own: Array, social: Array) -> Array:
         """Rows (o, s) of this shape."""
