@@ -117,32 +117,6 @@ def bernoulli(stream: Stream, n: int, p: Fraction) -> NDArray[np.bool_]:
     return out
 
 
-def members(stream: Stream, n: int, p: Fraction) -> NDArray[np.int64]:
-    """The numbers below n, ascending, that each belong by an exact coin: `bernoulli`, for small p.
-
-    p = 2^-k r with 1/2 < r <= 1. A bit of k random words joined by "and" is set with probability
-    2^-k, to the last bit, and independently of all others; so is a number if each of the 64 bits of
-    a word stands for one. What is left stays by an exact coin of probability r. Where all 64 are
-    gone nothing more is drawn: some n / 8 words in all for p below 2^-6, in place of n.
-    """
-    k = 0
-    while 0 < 2 * p <= 1:
-        p, k = 2 * p, k + 1
-    if k == 0:
-        return np.flatnonzero(bernoulli(stream, n, p)).astype(np.int64)
-    bits = stream.words(-(-n // 64))
-    where = np.arange(len(bits), dtype=np.int64)
-    for _ in range(k - 1):
-        bits &= stream.words(len(bits))
-        if 2 * np.count_nonzero(bits) < len(bits):
-            left = bits != 0
-            bits, where = bits[left], where[left]
-    word, bit = np.nonzero(np.unpackbits(bits.view(np.uint8), bitorder="little").reshape(-1, 64))
-    found = 64 * where[word] + bit
-    found = found[found < n]
-    return found[bernoulli(stream, len(found), p)]
-
-
 def below(stream: Stream, n: int, high: int) -> Words:
     """Exactly uniform whole numbers in [0, high), high <= 2^63, by rejection of the ragged end."""
     limit = np.uint64((2**64 // high) * high - 1)

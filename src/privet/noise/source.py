@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.noise import continuous, discrete, grid, k_norm, rounded
+from privet.noise import continuous, discrete, grid, k_norm, members, rounded
 from privet.noise.stream import Stream, derive
 
 Shape = int | tuple[int, ...]
@@ -111,7 +111,7 @@ class Source:
         The same law as that of `bernoulli`, from fewer words where p is small.
         """
         _probability(p)
-        return continuous.members(self.stream, _check.count("n", n, minimum=0), Fraction(p))
+        return members.members(self.stream, _check.count("n", n, minimum=0), Fraction(p))
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Exactly uniform whole numbers in [0, high)."""
