@@ -198,7 +198,7 @@ BUGS = (
         plant=rewritten(schedule.AdaptiveBound, "gradient_multiplier", ("return 1.0 / math.sqrt(left) * (1.0 + 2.0**-48)", "return z")),
         check=quiet(steps.test_gradient_and_count_together_cost_one_step, 0.8)),
     Bug(bug="19 the last coordinate of a sum without noise", kind="noise", seen_by=NOISE,
-        plant=rewritten(loop, "release_sum_", ("    add_gaussian_(flat, scale, source)\n", "    last = flat[-1].clone()\n    add_gaussian_(flat, scale, source)\n    flat[-1] = last\n")),
+        plant=rewritten(loop, "release_sum_", ("    scale = add_noise_(", "    last = flat[-1].clone()\n    scale = add_noise_("), ("    if exact is not None:\n", "    flat[-1] = last\n    if exact is not None:\n")),
         check=patched(steps.test_every_coordinate_of_every_step_has_noise_of_its_own, False)),
     Bug(bug="20 coins of the sample from a public seed", kind="noise", seen_by=LAW,
         plant=rewritten(sampling.PoissonSampler, "indices", ('self._rng.child("sample", step)', '__import__("privet").noise.seeded(0).child("sample", step)')),

@@ -20,7 +20,7 @@ from privet.bounds import Moments, clip_l1
 from privet.mechanisms import Gaussian, KNorm, Laplace, release_moments
 from privet.methods.dpsgd import release
 from privet.methods.pate import aggregate as pate
-from privet.noise import Source, rounded, secure, seeded
+from privet.noise import Source, grid, rounded, secure, seeded, tensor
 from tests.conformance.methods import METHODS
 
 BY_NAME = {case.name: case for case in METHODS}
@@ -90,7 +90,7 @@ def released_sum(source: Source) -> Any:
 
 
 def scale_of_sum() -> float:
-    return release.grid.noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=2000)
+    return grid.noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=2000)
 
 
 def test_every_coordinate_of_a_step_has_its_noise() -> None:
@@ -100,14 +100,14 @@ def test_every_coordinate_of_a_step_has_its_noise() -> None:
 @pytest.mark.parametrize("where", [-1, 0, 777])
 def test_a_coordinate_without_noise_is_seen(where: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The outsider's bug 19: the last coordinate of the sum keeps no noise."""
-    original = release.add_gaussian_
+    original = tensor.add_gaussian_
 
     def quiet(flat: Any, scale: float, source: Source) -> None:
         kept = flat[where].clone()
         original(flat, scale, source)
         flat[where] = kept
 
-    monkeypatch.setattr(release, "add_gaussian_", quiet)
+    monkeypatch.setattr(tensor, "add_gaussian_", quiet)
     found = noise_in_every_coordinate(released_sum, scale=scale_of_sum(), rng=seeded(1))
     assert found == f"coordinate {where % 2000}: standard deviation 0 of the stated one"
 
@@ -124,7 +124,7 @@ def test_every_release_of_a_method_has_its_noise(case: Any) -> None:
 def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 19 in whole trainings, and its cousin in the mechanism of one-shot moments."""
     dpsgd, moments = BY_NAME["dpsgd"], BY_NAME["adaptive_laplace"]
-    original, draw = release.add_gaussian_, rounded.gaussian
+    original, draw = tensor.add_gaussian_, rounded.gaussian
 
     def quiet(flat: Any, scale: float, source: Source) -> None:
         kept = flat[-1].clone()
@@ -136,7 +136,7 @@ def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.M
         units[-1:] = 0
         return units
 
-    monkeypatch.setattr(release, "add_gaussian_", quiet)
+    monkeypatch.setattr(tensor, "add_gaussian_", quiet)
     found = noise_of_every_release(lambda seed: dpsgd._fit(random_state=seed), repetitions=8)
     assert "standard deviation" in (found or "")
     monkeypatch.setattr(rounded, "gaussian", last_is_zero)

@@ -105,7 +105,7 @@ class Records:
             raise InvalidArgument(
                 "epsilon", epsilon, f"at most {LARGEST_EPSILON:g}", "it is no budget"
             )
-        n = len(self) if self.n_public is None else self.n_public
+        n = len(self) if self.n_public is None else count("n_public", self.n_public)
         size = premises.counted_size if self.n_public is None else premises.declared_size
         return PublicFacts(
             records=n,
