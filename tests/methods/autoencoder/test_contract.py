@@ -61,7 +61,7 @@ def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
     total = privet.loss.compose([e.loss for e in found.entries], adjacency=plan.adjacency)
     assert total.epsilon(1e-5) == pytest.approx(plan.loss.epsilon(1e-5), rel=1e-9)
     assert 0.99 * 2.0 < found.guarantee.epsilon <= 2.0
-    assert found.claim is None and plan.summary()["releases"] == len(plan.moments)
+    assert found.claim is None and plan.summary()["releases"] == len(plan.releases)
     assert charge_problems(method, plan, records()) == []
     assert stream_problems(method, plan, records()) == []
     assert streams_drawn_once(lambda: train(method, records(), plan, rng=seeded(5))) is None
@@ -131,7 +131,7 @@ def check_replay(method, plan, worst) -> list[float]:
 def test_on_its_worst_neighbours(method, delta, declared, unit) -> None:
     plan = method.plan(facts(delta=delta, declared=declared, unit=unit))
     parts = check_replay(method, plan, method.neighbours(plan))
-    if plan.terms is Adjacency.ADD_REMOVE:
+    if plan.adjacency is Adjacency.ADD_REMOVE:
         assert parts[0] > 0.98 and parts[-1] > 0.98  # as bad as can be; codes may be shorter
 
 

@@ -91,7 +91,7 @@ def test_every_noise_spends_the_budget_and_no_more(noise, delta: float, adjacenc
     g = clf.guarantee_
     assert 1.99 < g.epsilon <= 2.0 and g.delta == delta
     assert g.adjacency is Adjacency(adjacency) and g.standing is Standing.PROVED
-    assert len(clf.plan_.moments) == len(clf.plan_.mechanisms) == 3
+    assert len(clf.plan_.releases) == 3
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete gaussian"])
@@ -138,12 +138,12 @@ def test_what_one_user_can_change_is_bounded() -> None:
     domain = Domain(shape=(12,), bounds=(0, 1))
     sums = []
     for keep in (slice(None), gone):
-        total = plan.moments[0].sum()
+        total = plan.releases[0].moments.sum()
         rows = plan.frozen[0].encode(domain.rows(x[keep]).squashed(plan.looseness))
         total.add(rows, None, user_weights(users[keep], share=3.0))
         sums.append(total.bounded().value)
     apart = np.linalg.norm(sums[0] - sums[1])
-    assert 0.5 < apart <= plan.moments[0].add_remove.l2
+    assert 0.5 < apart <= plan.releases[0].moments.add_remove.l2
 
 
 def test_a_stream_gives_what_an_array_gives() -> None:
@@ -185,7 +185,7 @@ def test_wide_records_go_through_a_public_projection(monkeypatch) -> None:
     x = low_rank(n=12_000, d=100)
     encoder = PrivateAutoencoder(epsilon=8.0, bounds=(0, 1), layers=(3,), random_state=0).fit(x)
     plan = encoder.plan_
-    assert plan.frozen[0].projection is not None and plan.moments[0].outputs == 100
+    assert plan.frozen[0].projection is not None and plan.releases[0].moments.outputs == 100
     left = np.square(encoder.inverse_transform(encoder.transform(x)) - x).sum()
     assert left < 0.6 * np.square(x - x.mean(axis=0)).sum()
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import chosen
-from privet import loss as losses
 from privet.bounds import Moments, UserWeights
-from privet.guarantee import Adjacency, Premise
-from privet.mechanisms import Gaussian, KNorm, release_moments
 from privet.methods.adaptive_laplace.solve import ClassMeans
+from privet.methods.moments import MomentRelease
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -25,51 +22,6 @@ CONSTANT = chosen.MOMENTS_CONSTANT
 SQUARES = chosen.MOMENTS_SQUARES
 """The weight of the squares beside the class sums."""
 BLOCK = 1024
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class MomentRelease:
-    """Some moments and the noise on them: what one release is, and what it costs."""
-
-    moments: Moments
-    mechanism: Gaussian | KNorm
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-
-    @classmethod
-    def priced(
-        cls,
-        moments: Moments,
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
-        *,
-        mu: float = 0.0,
-        epsilon: float = 0.0,
-    ) -> MomentRelease:
-        """The least noise at the cost of a Gaussian release of this mu, or of a pure epsilon."""
-        of, dimension = l2_bound(moments, adjacency), moments.dimension
-        if mu > 0.0:
-            noise: Gaussian | KNorm = Gaussian.for_mu(of, mu=mu, dimension=dimension)
-        else:
-            noise = KNorm.for_budget(of, epsilon=epsilon, dimension=dimension)
-        return cls(moments=moments, mechanism=noise, adjacency=adjacency)
-
-    @property
-    def loss(self) -> losses.PrivacyLoss:
-        """What it costs."""
-        m = self.moments
-        of = l2_bound(m, self.adjacency)
-        return self.mechanism.loss(of, adjacency=self.adjacency, dimension=m.dimension)
-
-    @property
-    def premises(self) -> tuple[Premise, Premise]:
-        """What bounds one unit, and how the noise is known."""
-        return self.moments.sum().bounded().premise, self.mechanism.law
-
-
-def l2_bound(moments: Moments, adjacency: Adjacency) -> float:
-    """How far one unit moves the sum."""
-    both = moments.add_remove if adjacency is Adjacency.ADD_REMOVE else moments.replace_one
-    return both.l2
 
 
 def class_moments(features: int, classes: int, *, share: float = 1.0) -> Moments:
@@ -96,7 +48,7 @@ def release_class_means(
         rows = np.hstack([h, np.full((len(h), 1), CONSTANT)]) / length
         rows[null[part]] = 0.0
         total.add(rows, y[part], None if users is None else users[part])
-    found = release_moments(total, release.mechanism, rng=rng, adjacency=release.adjacency)
+    found = release.release(total, rng)
     noise = found.cross_noise * length
     sizes = shrunk_sizes(found.cross[-1] * length / CONSTANT, noise / CONSTANT)
     means = found.cross[:-1] * length / sizes

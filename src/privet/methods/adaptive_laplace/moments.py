@@ -26,30 +26,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, chosen
-from privet import loss as losses
 from privet._exact import Product
 from privet.bounds import Moments, UserWeights
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Premise, Unit
-from privet.mechanisms import release_moments
-from privet.methods.adaptive_laplace.class_means import (
-    MomentRelease,
-    class_moments,
-    parts,
-    release_class_means,
-)
+from privet.guarantee import Adjacency, Unit
+from privet.methods.adaptive_laplace.class_means import class_moments, parts, release_class_means
 from privet.methods.adaptive_laplace.solve import ClassMeans, Objective, Solver, shape_of
-from privet.methods.contract import Front, Method, Plan, Spending, Worst, setting, worst_unit
+from privet.methods.contract import Front, Method, Spending, Worst, setting, worst_unit
 from privet.methods.models import LinearModel, leading
+from privet.methods.moments import MomentRelease, MomentsPlan
 from privet.nets.features import unit_rows
 from privet.noise import Source
 
@@ -65,7 +58,7 @@ PROJECTED_SHARE = chosen.MOMENTS_PROJECTED_SHARE
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MomentPlan(Plan):
+class MomentPlan(MomentsPlan):
     """Both releases, their noise and their price, from public facts alone."""
 
     facts: PublicFacts
@@ -77,29 +70,14 @@ class MomentPlan(Plan):
     projected: bool
     """Whether the second moment is taken in the span of the class means only."""
 
-    @cached_property
-    def loss(self) -> losses.PrivacyLoss:
-        """The cost of both releases."""
-        return losses.compose([r.loss for r in self.releases], adjacency=self.first.adjacency)
-
-    @property
-    def theorem(self) -> str:
-        kind = self.first.mechanism.theorem
-        return f"{kind}, composed over {len(self.releases)} releases of moments"
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        return self.first.premises
-
     @property
     def releases(self) -> list[MomentRelease]:
-        """In their order."""
         return [r for r in (self.centre, self.first, self.second) if r is not None]
 
     def summary(self) -> dict[str, Any]:
         return {
             "releases": len(self.releases),
-            "noise": [r.mechanism.scale for r in self.releases],
+            "noise": [r.scale for r in self.releases],
             "projected": self.projected,
         }
 
@@ -257,7 +235,7 @@ class OneShotMoments(Method[MomentPlan]):
             else:  # residuals keep their length in the span of the class means
                 rows = projected(residual).astype(np.float32)
             total.add(rows, None, None if users is None else users[part])
-        found = release_moments(total, release.mechanism, rng=rng, adjacency=release.adjacency)
+        found = release.release(total, rng)
         noise = found.gram_noise
         if basis is None:
             return self.solver.solve(first, found.gram, gram_noise=noise, shape=shape)

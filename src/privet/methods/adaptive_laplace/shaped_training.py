@@ -25,15 +25,12 @@ from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows, shortened
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.methods.adaptive_laplace.class_means import (
-    MomentRelease,
-    class_moments,
-    release_class_means,
-)
+from privet.methods.adaptive_laplace.class_means import class_moments, release_class_means
 from privet.methods.adaptive_laplace.solve import ClassMeans, shape_of
 from privet.methods.catalogue import method_type
 from privet.methods.contract import Method, Plan, Spending, Worst, setting
 from privet.methods.models import NetworkModel
+from privet.methods.moments import MomentRelease
 from privet.nets.networks import ShapedNetwork
 
 Array = NDArray[Any]
@@ -77,7 +74,7 @@ class ShapedPlan(Plan):
         return self.training.steps
 
     def summary(self) -> dict[str, Any]:
-        noise = None if self.relevance is None else self.relevance.mechanism.scale
+        noise = None if self.relevance is None else self.relevance.scale
         return {"relevance_noise": noise, **self.training.summary()}
 
 

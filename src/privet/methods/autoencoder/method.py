@@ -8,8 +8,8 @@ composition gives the total: mu^2 adds up for Gaussian noise, epsilon for pure n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, final
 
 from privet import _check, chosen
@@ -17,7 +17,7 @@ from privet import loss as losses
 from privet.bounds import Bounded, Moments
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Premise, Unit
+from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import (
     Coefficients,
     DiscreteGaussian,
@@ -25,13 +25,13 @@ from privet.mechanisms import (
     Mechanism,
     Noise,
     mechanism_for,
-    release_moments,
 )
 from privet.mechanisms.base import ratio_up
 from privet.methods.autoencoder.layers import Activation, Frozen, Learner
 from privet.methods.autoencoder.records import StreamedRecords, blocks_of
 from privet.methods.autoencoder.stack import OutputLayer, StackModel, output_rows
-from privet.methods.contract import Front, Method, Plan, Spending, Worst, setting, worst_unit
+from privet.methods.contract import Front, Method, Spending, Worst, setting, worst_unit
+from privet.methods.moments import MomentRelease, MomentsPlan
 from privet.noise import grid
 from privet.noise.grid import smallest_scale
 
@@ -42,45 +42,22 @@ _MARGIN = 1.0 - 2.0**-40
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class StackPlan(Plan):
+class StackPlan(MomentsPlan):
     """All releases, their noise and their price, from public facts alone."""
 
     facts: PublicFacts
     learners: tuple[Learner, ...]
     frozen: tuple[Frozen, ...]
     output: OutputLayer | None
-    moments: tuple[Moments, ...]
-    mechanisms: tuple[Mechanism, ...]
-    terms: Adjacency
     looseness: float | None
     """Of the map into the unit ball where there is a way back; None is `Rows.unit`."""
-
-    @cached_property
-    def loss(self) -> losses.PrivacyLoss:
-        """The cost of all releases."""
-        return losses.compose(
-            [
-                mechanism.loss(moments.sum().bounded(), adjacency=self.terms)
-                for moments, mechanism in zip(self.moments, self.mechanisms, strict=True)
-            ],
-            adjacency=self.terms,
-        )
-
-    @property
-    def theorem(self) -> str:
-        return (
-            f"{self.mechanisms[0].theorem}, composed over {len(self.moments)} releases of moments"
-        )
-
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        return self.moments[0].sum().bounded().premise, self.mechanisms[0].law
+    releases: tuple[MomentRelease, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         return {
             "units": [learner.units for learner in self.learners],
-            "releases": len(self.moments),
-            "noise": [getattr(mechanism, "scale", None) for mechanism in self.mechanisms],
+            "releases": len(self.releases),
+            "noise": [r.scale for r in self.releases],
         }
 
 
@@ -168,9 +145,7 @@ class AutoencoderStack(Method[StackPlan]):
             learners=tuple(learners),
             frozen=tuple(frozen),
             output=output,
-            moments=tuple(moments),
-            mechanisms=self._mechanisms(facts, moments, self._shares(len(moments), output)),
-            terms=self.adjacency,
+            releases=tuple(self._releases(facts, moments, self._shares(len(moments), output))),
             looseness=0.5 if output is None else None,
         )
 
@@ -190,30 +165,26 @@ class AutoencoderStack(Method[StackPlan]):
             return (1.0 / releases,) * releases
         return (*[LAYERS_SHARE / k] * k, 1.0 - LAYERS_SHARE)
 
-    def _mechanisms(
+    def _releases(
         self, facts: PublicFacts, moments: list[Moments], shares: tuple[float, ...]
-    ) -> tuple[Mechanism, ...]:
+    ) -> Iterator[MomentRelease]:
+        """Each with its share of the budget: of mu^2, or of a pure epsilon."""
         noise = self.noise or (Noise.GAUSSIAN if facts.delta > 0.0 else Noise.K_NORM)
-        shapes = [m.sum().bounded() for m in moments]
-        if noise not in (Noise.GAUSSIAN, Noise.DISCRETE_GAUSSIAN):
-            budget, terms = facts.epsilon * _MARGIN, self.adjacency
-            return tuple(
-                mechanism_for(shape, noise=noise, epsilon=budget * s, adjacency=terms)
-                for shape, s in zip(shapes, shares, strict=True)
-            )
-        delta = _check.open_unit("delta", facts.delta)
-        if noise is Noise.GAUSSIAN:
-            return tuple(
-                Gaussian.for_mu(
-                    shape, mu=math.sqrt(s) * (facts.mu * _MARGIN), adjacency=self.adjacency
-                )
-                for shape, s in zip(shapes, shares, strict=True)
-            )
-        mu = math.sqrt(2.0 * _zcdp(facts.epsilon, delta)) * _MARGIN
-        return tuple(
-            self._discrete(shape, math.sqrt(s) * mu)
-            for shape, s in zip(shapes, shares, strict=True)
-        )
+        if noise in (Noise.GAUSSIAN, Noise.DISCRETE_GAUSSIAN):
+            _check.open_unit("delta", facts.delta)
+        for m, share in zip(moments, shares, strict=True):
+            shape, terms = m.sum().bounded(), self.adjacency
+            made: Mechanism
+            if noise is Noise.GAUSSIAN:
+                mu = math.sqrt(share) * (facts.mu * _MARGIN)
+                made = Gaussian.for_mu(shape, mu=mu, adjacency=terms)
+            elif noise is Noise.DISCRETE_GAUSSIAN:
+                mu = math.sqrt(2.0 * _zcdp(facts.epsilon, facts.delta)) * _MARGIN
+                made = self._discrete(shape, math.sqrt(share) * mu)
+            else:
+                budget = facts.epsilon * _MARGIN * share
+                made = mechanism_for(shape, noise=noise, epsilon=budget, adjacency=terms)
+            yield MomentRelease(moments=m, mechanism=made, adjacency=terms)
 
     def _discrete(self, shape: Bounded, mu: float) -> DiscreteGaussian:
         """The least discrete noise with sensitivity over scale at most mu."""
@@ -252,7 +223,8 @@ class AutoencoderStack(Method[StackPlan]):
         spending: Spending,
     ) -> Coefficients:
         """One pass over the records and one release; `frozen` None stands for the output layer."""
-        total, done = plan.moments[which].sum(), 0
+        release, done = plan.releases[which], 0
+        total = release.moments.sum()
         name = "output layer" if frozen is None else f"layer {which + 1}"
         for block in blocks_of(records, self.user_share):
             codes = below.encode(block.rows)
@@ -267,16 +239,11 @@ class AutoencoderStack(Method[StackPlan]):
                 spending.progress(name, done, plan.facts.records)
         if plan.facts.declared:
             spending.progress(name, plan.facts.records, plan.facts.records)
-        return release_moments(
-            total,
-            plan.mechanisms[which],
-            rng=spending.rng.child("release", which),
-            adjacency=plan.terms,
-        )
+        return release.release(total, spending.rng.child("release", which))
 
     def neighbours(self, plan: StackPlan) -> Worst:
         """A unit as heavy as it can be; where one is replaced, by its opposite."""
-        return worst_unit(plan.facts, replaced=plan.terms is Adjacency.REPLACE_ONE)
+        return worst_unit(plan.facts, replaced=plan.adjacency is Adjacency.REPLACE_ONE)
 
 
 def _zcdp(epsilon: float, delta: float) -> float:
