@@ -14,7 +14,7 @@ from privet.bounds.clip import Sensitivity
 from privet.mechanisms import Gaussian, transcript
 from privet.methods.dpsgd.summing import EngineSummation
 from privet.noise import Source, grid
-from privet.noise.tensor import add_gaussian_
+from privet.noise.tensor import Places, add_gaussian_
 
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
@@ -23,21 +23,33 @@ def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
 
 
 def release_sum_(
-    flat: Tensor, *, sensitivity: float, noise_multiplier: float, source: Source, rate: float = 1.0
+    flat: Tensor,
+    *,
+    sensitivity: float,
+    noise_multiplier: float,
+    source: Source,
+    rate: float = 1.0,
+    places: Places | None = None,
 ) -> float:
     """Add the noise to a clipped sum, in place; returns its standard deviation.
 
-    **Guarantee**: the sum is then a Gaussian release with this noise multiplier.
+    With `places` this is one process's part of the sum; the others release theirs. Each draws the
+    noise of its own numbers: a secret source only these, a seeded one, which all processes share,
+    all of them, so that every number gets the noise that it would get in one process.
+
+    **Guarantee**: the sum (of all parts together) is then a Gaussian release with this noise
+    multiplier.
 
     **Assumes** that one example moves the sum by at most `sensitivity`: the engine clips to C, less
     a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
     the rounding of the sum; docs/theory/summation.md proves both.
     """
+    dimension = flat.numel() if places is None else places.total
     scale = grid.noise_scale(
-        sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=flat.numel()
+        sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=dimension
     )
     exact = flat.double().numpy().copy() if transcript.watched() else None
-    add_gaussian_(flat, scale, source)
+    add_gaussian_(flat, scale, source, places=None if source.secret else places)
     if exact is not None:
         out = transcript.note(
             "clipped sum",
