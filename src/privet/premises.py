@@ -185,6 +185,14 @@ COMPUTED_ALONE = _enforced("company", "each record's gradient is computed as if 
 ALONE_ON_A_GRID = _enforced(
     "company", "each record's gradient is computed exactly or number by number, whoever is there"
 )
+PUBLIC_EVALUATION = _assumed(
+    "evaluation", "the records on which the model is evaluated during training are public"
+)
+UNPROTECTED_EVALUATION = _not_met(
+    "evaluation",
+    "the model is evaluated during training on records that this does not protect: what is logged "
+    "of them, and an end or a model chosen by it, is not covered",
+)
 STEPS_ONLY = _assumed("batches", "batches leave the loop only through training.step")
 CHARGED_FIRST = _enforced("charge", "every step is charged before it is made")
 SECRET_COINS = _assumed("sampling key", "nobody can know who was drawn for a step")

@@ -108,14 +108,16 @@ MEANS = ("means = found.cross[:-1] * length / sizes\n",)
 FINISH = (loop.Training, "_finish")
 CLASS_MEANS = (moments, "release_class_means")
 CROWD = played(OneShotMoments(), crowd=True, ball=True)
-TOTAL = "    self._processes.sum_to_first_(total)\n    if self._processes.first:\n        bound"
+TOTAL = (
+    "    self._processes.bring_together_(total)\n    if self._processes.adds_noise:\n        bound"
+)
 
-KEPT = """    self._processes.sum_to_first_(total)
+KEPT = """    self._processes.bring_together_(total)
     kept = getattr(self, '_sums_before', None)
     if kept is not None:
         total.add_(kept, alpha=0.5)
     self._sums_before = total.clone()
-    if self._processes.first:
+    if self._processes.adds_noise:
         bound"""
 
 WITHOUT_NOISE = """
@@ -153,7 +155,7 @@ BUGS = (
         check=patched(steps.test_a_step_remembers_nothing_of_the_sums_before_it)),
     Bug(bug="05 average of weights before their noise", kind="not paid", seen_by=NOISE,
         plant=rewritten(*FINISH, ("total = device.to_host(self._sum.flat)\n", "total = device.to_host(self._sum.flat)\n    exact = total.clone()\n"),
-                        ("    self._sum.assign_to(self.model, divisor=expected)\n", "    drawn = (total - exact).double() / expected\n    self._sum.assign_to(self.model, divisor=expected)\n"),
+                        ("    self._sum.assign(stepped, divisor=expected)\n", "    drawn = (total - exact).double() / expected\n    self._sum.assign(stepped, divisor=expected)\n"),
                         ("\n        self._average.update()\n", WITHOUT_NOISE)),
         check=patched(steps.test_the_average_is_of_released_weights)),
     Bug(bug="06 moments divided by the records that are there", kind="reads the data", seen_by=REPLAY,

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, final
 
 import numba
 import numpy as np
@@ -172,6 +174,15 @@ LARGEST = 2.0**50
 """Values are held within this number of grid steps: at least 2^23 standard deviations."""
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Which numbers of a vector of `total` a tensor holds: ascending runs [start, stop)."""
+
+    total: int
+    runs: tuple[tuple[int, int], ...]
+
+
 def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
     """Fill a contiguous float64 or float32 tensor with normal noise, rounded to the public grid.
 
@@ -192,7 +203,13 @@ def gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tenso
     return tensor
 
 
-def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.Tensor:
+def add_gaussian_(
+    tensor: torch.Tensor,
+    scale: float,
+    source: Source,
+    *,
+    places: Places | None = None,
+) -> torch.Tensor:
     """Add normal noise of this scale on the public grid, in place; returns the tensor.
 
     Value and noise are rounded to g = `grid.spacing(scale)` and added exactly (see
@@ -209,12 +226,16 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
     noise is the rounding of a real normal draw *exactly* (`fill`), and how long it
     takes does not depend on the values.
 
+    With `places` the tensor gets the noise that its numbers would get in the longer vector; what
+    lies between is drawn and thrown away.
+
     **Assumes** the tensor is finite and has the sensitivity that the caller declares; not checked.
     """
     flat, step = _flat(tensor), grid.spacing(scale)
     coarse = grid.spacing(scale, bits=grid.BITS_FLOAT32)
     narrow = flat.dtype == np.float32
-    for part, units in _parts(flat, scale / step, source):
+    drawn = _parts if places is None else partial(_parts_at, places)
+    for part, units in drawn(flat, scale / step, source):
         if narrow:
             _add_narrow(part, units, step, coarse)
         else:
@@ -223,16 +244,28 @@ def add_gaussian_(tensor: torch.Tensor, scale: float, source: Source) -> torch.T
 
 
 def add_noise_(
-    tensor: torch.Tensor, *, sensitivity: float, noise_multiplier: float, source: Source
+    tensor: torch.Tensor,
+    *,
+    sensitivity: float,
+    noise_multiplier: float,
+    source: Source,
+    places: Places | None = None,
 ) -> float:
     """Make a Gaussian release of a sum, in place; returns the standard deviation of its noise.
 
-    **Guarantee** mu = 1 / noise_multiplier, for sums that a unit moves by at most `sensitivity`.
+    With `places` the tensor is one process's part of the sum and the others release theirs: a
+    secret source draws the noise of these numbers alone, a seeded one, which all processes share,
+    that of the whole sum.
+
+    **Guarantee** mu = 1 / noise_multiplier, for sums that a unit moves by at most `sensitivity`,
+    all parts together.
     """
     scale = grid.noise_scale(
-        sensitivity=sensitivity, noise_multiplier=noise_multiplier, dimension=tensor.numel()
+        sensitivity=sensitivity,
+        noise_multiplier=noise_multiplier,
+        dimension=tensor.numel() if places is None else places.total,
     )
-    add_gaussian_(tensor, scale, source)
+    add_gaussian_(tensor, scale, source, places=None if source.secret else places)
     return scale
 
 
@@ -273,6 +306,27 @@ def _parts(
         for start in range(chunk, end, BLOCK):
             part = flat[start : min(start + BLOCK, end)]
             yield part, _workspace.draw(bulk, len(part), ratio)
+
+
+def _parts_at(
+    places: Places, flat: NDArray[Any], ratio: float, source: Source
+) -> Iterator[tuple[NDArray[Any], Floats]]:
+    """The parts of an array that is spread over a longer one, with the noise of their places.
+
+    Blocks and keys are those of `_parts` for the longer array.
+    """
+    begin, coming = 0, [(a, b) for a, b in places.runs if b > a]
+    for chunk in range(0, places.total, CHUNK):
+        bulk, end = source.stream.bulk(), min(chunk + CHUNK, places.total)
+        for start in range(chunk, end, BLOCK):
+            after = min(start + BLOCK, end)
+            units = _workspace.draw(bulk, after - start, ratio)
+            while coming and coming[0][0] < after:
+                a, b = coming[0]
+                stop = min(b, after)
+                yield flat[begin : begin + stop - a], units[a - start : stop - start]
+                begin += stop - a
+                coming[:1] = [(stop, b)] if stop < b else []
 
 
 class _Workspace(threading.local):

@@ -6,28 +6,11 @@ import sys
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
 
-from privet.errors import InvalidArgument
 from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import data, losses_of, network, start, weights
-
-
-def refused(folder: str, rank: int) -> None:
-    """What a model spread over the processes is told."""
-    model, said = network(), ""
-    if dist.is_initialized():
-        fully_shard(model)
-    try:
-        start(model=model)
-    except InvalidArgument as error:
-        said = str(error)
-    with open(f"{folder}/{'rank' if dist.is_initialized() else 'alone'}{rank}.json", "w") as file:
-        json.dump(said, file)
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def main(folder: str, mode: str) -> None:
@@ -36,9 +19,6 @@ def main(folder: str, mode: str) -> None:
     rank = int(os.environ.get("RANK", "0"))
     if together:
         dist.init_process_group("gloo")
-    if mode == "sharded":
-        refused(folder, rank)
-        return
     noises = []
     real = loop.release_sum_
 

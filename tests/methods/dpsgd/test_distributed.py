@@ -54,10 +54,3 @@ def test_secure_processes_agree(tmp_path):
     assert first["epsilon"] == second["epsilon"] == alone["epsilon"]
     expected = 301 * 0.3 * first["steps"]  # five standard deviations of a binomial count
     assert abs(first["examples"] + second["examples"] - expected) < 5 * (0.7 * expected) ** 0.5
-
-
-@pytest.mark.slow
-def test_a_model_spread_over_processes_is_refused(tmp_path):
-    alone, first, second = both(tmp_path, "sharded")
-    assert alone == "" and first == second
-    assert "fully_shard" in first and "'0.weight'" in first

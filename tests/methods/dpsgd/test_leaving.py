@@ -395,3 +395,16 @@ def test_exact_facts_are_shown_only_when_asked():
         training = run(tensors=(x, y), schedule=FULL, show_unprotected=True)
     assert training.diagnostics_unprotected.non_finite == 3
     assert torch.isfinite(weights(training.model)).all()
+
+
+def test_a_loop_left_early_leaves_a_later_run_alone():
+    """Its end, whenever it is collected, must not reset torch's generator in the middle of that."""
+    with start() as left, start() as later:
+        held = iter(left)
+        next(held)
+        batches = iter(later)
+        next(batches)
+        drawn = torch.get_rng_state()
+        held.close()
+        assert torch.equal(torch.get_rng_state(), drawn)
+        batches.close()

@@ -4,6 +4,7 @@ from privet.data.records import UnprotectedDiagnostic
 from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
 from privet.methods.dpsgd.linear_method import LinearDPSGD
 from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.masters import Float32Masters
 from privet.methods.dpsgd.network_method import NetworkDPSGD
 from privet.methods.dpsgd.private import flat_clipping, private
 from privet.methods.dpsgd.records import Batch
@@ -18,6 +19,7 @@ __all__ = [
     "Checkpoints",
     "Diagnostics",
     "FixedSizeSampler",
+    "Float32Masters",
     "LinearDPSGD",
     "NetworkDPSGD",
     "PoissonSampler",

@@ -10,6 +10,7 @@ once more in evaluation mode; where that does not help there is nothing to compa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ from torch import Tensor, nn
 from privet.errors import InvalidArgument
 from privet.methods.dpsgd.mixing import Company
 from privet.nets import ClippedSum
-from privet.nets.per_example import device
 
 HANDFUL = 3
 """Examples whose gradient is taken by itself."""
-_NARROW = (torch.float16, torch.bfloat16)
+NARROW = (torch.float16, torch.bfloat16)
+"""Types whose rounding shows."""
 
 
 def weights_of(examples: int) -> Tensor:
@@ -43,13 +44,54 @@ class _Gradients:
     norms: Tensor
 
 
+class Autograd(ABC):
+    """Plain gradients of a model by torch's autograd, or those of the part that is here."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    @abstractmethod
+    def gradient(self, of: Tensor, *, last: bool) -> dict[str, Tensor]:
+        """The gradient of a number by parameter name; the graph stays unless it is the last."""
+
+    @abstractmethod
+    def norm(self, gradients: dict[str, Tensor]) -> Tensor:
+        """The norm of the gradient of the whole model."""
+
+    def of_engine(self, total: ClippedSum) -> dict[str, Tensor]:
+        """What `gradient` has to agree with."""
+        return {name: g.float() for name, g in total.gradients.items()}
+
+    def is_narrow(self) -> bool:
+        """Whether the weights of a pass are in half precision."""
+        return any(p.dtype in NARROW for p in self.model.parameters())
+
+
+@final
+class WholeAutograd(Autograd):
+    """Of a model that is here as a whole."""
+
+    def gradient(self, of: Tensor, *, last: bool) -> dict[str, Tensor]:
+        named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        found = torch.autograd.grad(
+            of, list(named.values()), retain_graph=not last, allow_unused=True
+        )
+        pairs = zip(named.items(), found, strict=True)
+        return {n: torch.zeros_like(p) if g is None else g for (n, p), g in pairs}
+
+    def norm(self, gradients: dict[str, Tensor]) -> Tensor:
+        total: Tensor = torch.stack([g.double().norm().cpu() for g in gradients.values()]).norm()
+        return total
+
+
 @final
 class AgreementCheck:
     """Asks for plain passes over made-up rows and compares; use it like a `MixingCheck`."""
 
-    def __init__(self, model: nn.Module, *, views: int) -> None:
-        self._model, self._views = model, views
+    def __init__(self, autograd: Autograd, *, views: int) -> None:
+        self._autograd, self._model, self._views = autograd, autograd.model, views
         self._seen: list[_Gradients] = []
+        self._lowered = False
 
     def passes(self, first: Company) -> Iterator[Company]:
         """The passes to make; the engine has answered `first` already."""
@@ -71,30 +113,19 @@ class AgreementCheck:
         if self._same_losses(3, 4):
             self._compare(4, 3)
 
-    def saw_engine(self, losses: Tensor, total: ClippedSum) -> None:
-        """What the engine gave, with the weights of `weights_of`."""
-        gradients = {name: g.float() for name, g in total.gradients.items()}
+    def saw_engine(self, losses: Tensor, total: ClippedSum, *, lowered: bool) -> None:
+        """What the engine gave, with the weights of `weights_of`; `lowered` under autocast."""
+        self._lowered = self._lowered or lowered
+        gradients = self._autograd.of_engine(total)
         norms = total.norms_unprotected[:HANDFUL].clone()
         self._seen.append(_Gradients(losses=losses.detach(), total=gradients, norms=norms))
 
     def saw_plain(self, losses: Tensor) -> None:
         """The losses of a pass without the engine."""
-        named = {n: p for n, p in self._model.named_parameters() if p.requires_grad}
-        examples = losses.view(-1, self._views).mean(1)
-
-        def gradient(of: Tensor, last: bool = False) -> dict[str, Tensor]:
-            found = torch.autograd.grad(
-                of, list(named.values()), retain_graph=not last, allow_unused=True
-            )
-            pairs = zip(named.items(), found, strict=True)
-            return {n: torch.zeros_like(p) if g is None else g for (n, p), g in pairs}
-
-        norms = []
-        for one in examples[:HANDFUL]:
-            squares = [g.double().square().sum() for g in gradient(one).values()]
-            norms.append(torch.stack(squares).sum().sqrt().cpu())
+        by, examples = self._autograd, losses.view(-1, self._views).mean(1)
+        norms = [by.norm(by.gradient(one, last=False)) for one in examples[:HANDFUL]]
         weights = weights_of(len(examples)).to(examples.device, examples.dtype)
-        total = gradient((weights * examples).sum(), last=True)
+        total = by.gradient((weights * examples).sum(), last=True)
         self._seen.append(_Gradients(losses=losses.detach(), total=total, norms=torch.stack(norms)))
 
     def _same_losses(self, one: int, other: int) -> bool:
@@ -105,13 +136,11 @@ class AgreementCheck:
     @property
     def _room(self) -> float:
         """What rounding may explain, relative to the size of a value."""
-        narrow = any(p.dtype in _NARROW for p in self._model.parameters())
-        lower = device.autocasting(device.home_of(self._model.parameters()))
-        return 0.1 if narrow or lower else 1e-3
+        return 0.1 if self._lowered or self._autograd.is_narrow() else 1e-3
 
     def _compare(self, engine: int, plain: int) -> None:
         found, own = self._seen[engine], self._seen[plain]
-        whole = torch.stack([g.double().norm().cpu() for g in own.total.values()]).norm()
+        whole = self._autograd.norm(own.total)
         if not bool(whole.isfinite()) or not bool(own.losses.isfinite().all()):
             return
         for name, expected in own.total.items():

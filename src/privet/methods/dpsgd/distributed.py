@@ -8,7 +8,6 @@ of one process.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from typing import Any, final
 
@@ -17,7 +16,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from privet.errors import InvalidArgument, PrivetError
+from privet.errors import PrivetError
+from privet.methods.dpsgd.agreement import Autograd, WholeAutograd
+from privet.nets.per_example.shards import is_spread
+from privet.noise import Source
+from privet.noise.tensor import Places
 
 
 class Processes(ABC):
@@ -25,11 +28,43 @@ class Processes(ABC):
 
     rank: int
     world: int
+    spread = False
+    """Whether the model, and so the sum of a step, lies in parts in all processes."""
+    places: Places | None = None
+    """Which numbers of the whole sum this process releases, where it lies in parts."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that pays, adds noise and writes."""
+        """Whether this is the one that pays and writes."""
         return self.rank == 0
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether this one adds noise: once in all, or once to every part of a spread sum."""
+        return self.first or self.spread
+
+    def noise(self, rng: Source, step: int) -> Source:
+        """The stream of the noise that this process adds in a step."""
+        return rng.child("noise", step)
+
+    def bring_together_(self, total: Tensor) -> None:
+        """Add up a step's sum over the processes where its noise is added."""
+        self.sum_to_first_(total)
+
+    def hand_on_(self, released: Tensor) -> None:
+        """Give every process that needs it the released sum."""
+        self.from_first_(released)
+
+    def settle(self) -> None:  # noqa: B027, only a spread model has to
+        """Bring a spread model's parameters to rest: every process holds its part only."""
+
+    def all_last(self, last: bool) -> bool:
+        """Whether a part ends the step: in a spread model all processes make as many passes."""
+        return last
+
+    def autograd(self, model: nn.Module) -> Autograd:
+        """Plain gradients of the model, for the check before the first step."""
+        return WholeAutograd(model)
 
     @abstractmethod
     def sum_to_first_(self, tensor: Tensor) -> None:
@@ -98,30 +133,24 @@ def current() -> Processes:
 
 
 def leave_sums_to_us(model: nn.Module) -> None:
-    """Keep torch's wrappers from adding up gradients by themselves; refuse sharded parameters.
+    """Keep torch's wrapper from adding up gradients by itself.
 
     `DistributedDataParallel` waits for a backward pass that never comes to it; here the sums of
-    clipped gradients are added up, once, in the first process. Parameters that `fully_shard` has
-    spread over the processes are refused (docs/decisions/0006-sharded.md).
+    clipped gradients are added up, once, in the first process.
     """
     if isinstance(model, DistributedDataParallel):
         model.require_backward_grad_sync = False
-    if "torch.distributed.tensor" not in sys.modules:
-        return  # nobody has spread anything, and importing it takes most of a second
-    from torch.distributed.tensor import DTensor
-
-    for name, p in model.named_parameters():
-        if isinstance(p, DTensor):
-            raise InvalidArgument(
-                f"parameter {name!r}", "spread over processes by fully_shard (FSDP2)",
-                "one that every process holds whole", "use DistributedDataParallel, or the model",
-            )  # fmt: skip
 
 
 def same_everywhere(processes: Processes, tensors: list[Tensor]) -> None:
-    """Give all processes the first one's tensors, so that they start from the same weights."""
+    """Give all processes the first one's tensors, so that they start from the same weights.
+
+    What is spread over the processes is nobody's whole, and left as it is.
+    """
     with torch.no_grad():
         for tensor in tensors:
+            if is_spread(tensor):
+                continue
             if tensor.is_contiguous():
                 processes.from_first_(tensor)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import final
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from privet.errors import InvalidArgument
+from privet.nets.per_example.shards import local_of
 from privet.nets.ready import modules_of
 
 
@@ -29,7 +30,7 @@ class StateGuard:
 
     def begin_step(self) -> None:
         """Note the values of buffers and parameters."""
-        self._values = {name: t.detach().clone() for name, t in _everything(self._model)}
+        self._values = {name: local_of(t.detach()).clone() for name, t in _everything(self._model)}
 
     def begin_part(self) -> None:
         """Note who and how old everything is."""
@@ -46,7 +47,7 @@ class StateGuard:
         """Refuse values that are not those of `begin_step`."""
         for name, t in _everything(self._model):
             before = self._values.get(name)
-            if before is None or not _same(before, t):
+            if before is None or not _same(before, local_of(t.detach())):
                 raise _changed(name)
 
 
@@ -84,12 +85,15 @@ def _changed(name: str) -> InvalidArgument:
     )
 
 
-def clear_other_gradients(model: nn.Module, optimizer: Optimizer, summed: Collection[str]) -> None:
+def clear_other_gradients(
+    model: nn.Module, optimizer: Optimizer, summed: Collection[str], stepped: Mapping[str, Tensor]
+) -> None:
     """Drop every gradient that is not of the released sum: an optimiser applies what it finds.
 
-    A frozen layer may still carry the exact gradient of a backward pass made before.
+    A frozen layer may still carry the exact gradient of a backward pass made before. `stepped` are
+    the tensors that the optimiser changes, by the names of the parameters.
     """
-    released = {id(p) for name, p in model.named_parameters() if name in summed}
+    released = {id(p) for name, p in stepped.items() if name in summed}
     others = [p for group in optimizer.param_groups for p in group["params"]]
     for p in [*model.parameters(), *others]:
         if id(p) not in released:

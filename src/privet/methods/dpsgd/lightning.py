@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import lightning
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor
 
+from privet.errors import InvalidArgument
 from privet.methods.dpsgd.private import private
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.schedule import Schedule
@@ -18,8 +21,10 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     """Your module in private steps: `trainer.fit(PrivateModule(module, dataset, schedule, ...))`.
 
     `module.training_step(batch, index)` returns the losses of the rows, one each, and
-    `module.configure_optimizers()` one optimiser. Lightning keeps its loop and callbacks; use
-    `max_epochs=1`, for the schedule says when to stop. `settings` go to `private`.
+    `module.configure_optimizers()` one optimiser, perhaps with one scheduler, which is stepped
+    after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`, for the
+    schedule says when to stop. `settings` go to `private`. Validation during `fit` needs
+    `evaluation="public"` or `"unprotected"` among them: what the records are that it looks at.
 
     **Guarantee**: `training_run.guarantee`.
     """
@@ -29,18 +34,35 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.module = module
-        self.training_run = private(
-            module, module.configure_optimizers(), dataset, schedule, **settings
-        )
+        self.module, self._evaluation = module, settings.get("evaluation")
+        optimizer, scheduler = _one_of_each(module.configure_optimizers())
+        if scheduler is not None:
+            settings["scheduler"] = scheduler
+        self.training_run = private(module, optimizer, dataset, schedule, **settings)
+        for name in ("validation_step", "test_step", "predict_step"):
+            if is_overridden(name, module):
+                setattr(self, name, _delegated(self, name))
 
     def train_dataloader(self) -> Any:
         """Batches as the sampler draws them; one that says no length would be read ahead."""
-        return _Batches(self.training_run)
+        self._batches = _Batches(self.training_run)
+        return self._batches
+
+    def on_train_end(self) -> None:
+        """Leave the private loop, which may have been stopped early."""
+        self._batches.close()
 
     def training_step(self, batch: Batch, index: int) -> None:
         """One part of a private step."""
         self.training_run.step(self.module.training_step(batch, index))
+
+    def on_validation_start(self) -> None:
+        """Refuse an evaluation during training of which nobody said what its records are."""
+        if self.trainer.state.fn == "fit" and self._evaluation is None:
+            raise InvalidArgument(
+                "evaluation", None, "'public' or 'unprotected', where fit validates",
+                "PrivateModule(..., evaluation='public'), or limit_val_batches=0",
+            )  # fmt: skip
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """The module itself."""
@@ -57,6 +79,41 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         return self.training_run.optimizer
 
 
+def _delegated(outer: PrivateModule, name: str) -> Any:
+    """A step of the inner module, which may log as if Lightning had called it."""
+    inner = outer.module
+
+    @functools.wraps(getattr(inner, name))
+    def step(*args: Any, **kwargs: Any) -> Any:
+        inner._current_fx_name = outer._current_fx_name
+        try:
+            return getattr(inner, name)(*args, **kwargs)
+        finally:
+            inner._current_fx_name = None
+
+    return step
+
+
+def _one_of_each(made: Any) -> tuple[Any, Any]:
+    """The optimiser and the scheduler, or None, of what `configure_optimizers` may return."""
+    if isinstance(made, dict):
+        made = made["optimizer"], made.get("lr_scheduler")
+    elif isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], list):
+        made = _only(made[0]), _only(made[1])
+    else:
+        made = _only(made), None
+    optimizer, scheduler = made
+    return optimizer, scheduler["scheduler"] if isinstance(scheduler, dict) else scheduler
+
+
+def _only(some: Any) -> Any:
+    if not isinstance(some, list | tuple):
+        return some
+    if len(some) != 1:
+        raise InvalidArgument("configure_optimizers", f"{len(some)} of a kind", "one of each")
+    return some[0]
+
+
 class _Batches:
     def __init__(self, training: Any) -> None:
         self._training = training
@@ -65,4 +122,10 @@ class _Batches:
         return sys.maxsize
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(self._training)
+        opened: Iterator[Batch] = iter(self._training)
+        self._open: Any = opened
+        return opened
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._open.close()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -25,14 +25,14 @@ from privet.methods.dpsgd import checkpoint as saved
 from privet.methods.dpsgd.agreement import AgreementCheck, evaluating, weights_of
 from privet.methods.dpsgd.averaging import Average
 from privet.methods.dpsgd.checkpoint import Meter
-from privet.methods.dpsgd.distributed import Processes, current, same_everywhere
+from privet.methods.dpsgd.distributed import Processes, current
 from privet.methods.dpsgd.guards import StateGuard, clear_other_gradients
+from privet.methods.dpsgd.kept import KeptRun
 from privet.methods.dpsgd.mixing import Company, MixingCheck
-from privet.methods.dpsgd.paid import PaidRun
 from privet.methods.dpsgd.reading import Part
 from privet.methods.dpsgd.records import Batch, Records, views_of
 from privet.methods.dpsgd.release import release_count, release_sum_, with_rounding
-from privet.methods.dpsgd.run import Diagnostics, Settings, new_run
+from privet.methods.dpsgd.run import Diagnostics, Settings
 from privet.methods.dpsgd.sampling import Sampler, micro_batches, shard
 from privet.methods.dpsgd.schedule import Schedule
 from privet.methods.dpsgd.summing import FIRST_MICRO_BATCH, LARGEST_MICRO_BATCH, EngineSummation
@@ -42,8 +42,10 @@ from privet.noise import Source
 
 
 @final
-class Training(PaidRun):
+class Training(KeptRun):
     """A private run; make one with `private` and use it as a context manager."""
+
+    _iterating: ClassVar[object] = None
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Training(PaidRun):
         self._finishing = False
         self._batch: Batch | None = None
         self._mixing: MixingCheck | None = None
-        self._agreement = AgreementCheck(model, views=settings.views)
+        self._agreement = AgreementCheck(self._processes.autograd(model), views=settings.views)
         self._guard = StateGuard(model)
         self._recording: AbstractContextManager[None] | None = None
         self._size = settings.micro_batch
@@ -125,13 +127,14 @@ class Training(PaidRun):
             )
 
     def __iter__(self) -> Iterator[Batch]:
-        state = torch.get_rng_state()
+        state, Training._iterating = torch.get_rng_state(), (mine := object())
         try:
             if self._settings.check_mixing and self._step < self.schedule.steps:
                 yield from self._made_up_batches()
             yield from self._batches()
         finally:
-            torch.set_rng_state(state)  # ours counts the rows of the last sample
+            if Training._iterating is mine:  # else it belongs to a run begun since
+                torch.set_rng_state(state)  # ours counts the rows of the last sample
 
     def _made_up_batches(self) -> Iterator[Batch]:
         empty = self._records.take(np.zeros(0, dtype=np.int64))
@@ -165,9 +168,17 @@ class Training(PaidRun):
                 self._sum.reset()
                 self._guard.begin_step()
                 self._loss_sum = 0.0
-            rows = self._engine.arranged(*device.moved(rows_of(), self._engine.home))
-            device.seed(self._engine.home, self._seed("torch", t, part.k))
-            yield from self._given(self._records.batch(rows, step=t, last=part.last))
+            last = self._processes.all_last(part.last)
+            yield from self._read(part, rows_of(), last)
+            while part.last and not last:  # other processes have more rows of this step
+                part = replace(part, k=part.k + 1, indices=part.indices[:0])
+                last = self._processes.all_last(True)
+                yield from self._read(part, self._rows(part), last)
+
+    def _read(self, part: Part, rows: tuple[Tensor, ...], last: bool) -> Iterator[Batch]:
+        rows = self._engine.arranged(*device.moved(rows, self._engine.home))
+        device.seed(self._engine.home, self._seed("torch", part.step, part.k))
+        yield from self._given(self._records.batch(rows, step=part.step, last=last))
 
     def _parts(self) -> Iterator[Part]:
         """The parts of all steps to come that this process has to do."""
@@ -183,6 +194,7 @@ class Training(PaidRun):
 
     def _given(self, batch: Batch, *, plain: bool = False) -> Iterator[Batch]:
         self._batch = batch
+        self._processes.settle()
         self._guard.begin_part()
         if not plain:
             self._recording = self._engine.recording(len(batch))
@@ -213,12 +225,13 @@ class Training(PaidRun):
         if self._size is None and recorded:
             fitting = self._engine.fitting_micro_batch(views=s.views)
             self._size = min(fitting, LARGEST_MICRO_BATCH)
+        self._processes.settle()
         self._guard.check_part()
         if batch.made_up:
             self._guard.check_step()
             self._answer(losses, recorded)
             return
-        if len(losses):
+        if len(losses) or self._processes.spread:
             self._add(losses, s.clipping(self._bound), self._sum)
         self._loss_sum += float(losses.detach().double().sum())
         if batch.last:
@@ -244,7 +257,7 @@ class Training(PaidRun):
         if self._mixing is not None:
             self._mixing.saw(losses, into.norms_unprotected)
         if first or self._mixing is None:
-            self._agreement.saw_engine(losses, into)
+            self._agreement.saw_engine(losses, into, lowered=self._engine.lowered)
 
     def _taken(self) -> Batch:
         batch, self._batch = self._batch, None
@@ -276,17 +289,18 @@ class Training(PaidRun):
             part, within=within, losses=self._loss_sum / self._settings.views
         )
         total = device.to_host(self._sum.flat)
-        self._processes.sum_to_first_(total)
-        if self._processes.first:
+        self._processes.bring_together_(total)
+        if self._processes.adds_noise:
             bound = self._settings.clipping(self._bound).sensitivity(self._engine.layers)
             release_sum_(
                 total,
                 sensitivity=with_rounding(bound, self.summation),
                 noise_multiplier=gradient_z,
-                source=self._rng.child("noise", t),
+                source=self._processes.noise(self._rng, t),
                 rate=float(self.schedule.rates[t]),
+                places=self._processes.places,
             )
-        self._processes.from_first_(total)
+        self._processes.hand_on_(total)
         if total is not self._sum.flat:
             self._sum.flat.copy_(total)
         if adaptive is not None:
@@ -304,11 +318,12 @@ class Training(PaidRun):
             self._bound = adaptive.next(self._bound, noisy, expected)
         elif t + 1 < self.schedule.steps:
             self._bound = float(self.schedule.bounds[t + 1])
-        self._sum.assign_to(self.model, divisor=expected)
+        stepped = self._stepped()
+        self._sum.assign(stepped, divisor=expected)
         if self._settings.learning_rates is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(self._settings.learning_rates[t])
-        clear_other_gradients(self.model, self.optimizer, self._sum.views)
+        clear_other_gradients(self.model, self.optimizer, self._sum.views, stepped)
         self.optimizer.step()
         if self._settings.scheduler is not None:
             self._settings.scheduler.step()
@@ -350,49 +365,3 @@ class Training(PaidRun):
         if self._average is None:
             raise InvalidArgument("ema", None, "a decay in (0, 1), given to `private`")
         return self._average.model()
-
-    # Save and resume
-
-    def save(self) -> Path | None:
-        """Write a checkpoint now (done by itself every so many steps)."""
-        where = self._settings.checkpoints
-        if where is None or not self._processes.first:
-            return None
-        tensors, facts = self._kept.state()
-        facts |= {"run": self.run, "step": self._step, "bound": self._bound, "size": self._size}
-        where.write(tensors, facts | {"same": self._sameness()})
-        return where.path
-
-    def _open(self, run: str | None) -> tuple[str, bool]:
-        """Restore the last checkpoint, or start: the name of the run, and whether it goes on."""
-        same_everywhere(self._processes, [*self.model.parameters(), *self.model.buffers()])
-        where = self._settings.checkpoints
-        found = None if where is None else where.read()
-        started = self._processes.word_from_first(found is not None)
-        if started and found is not None:
-            self._restore(*found)
-            return str(found[1]["run"]), True
-        self.run = str(self._processes.word_from_first(run or new_run()))
-        self.save()
-        return self.run, False
-
-    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        saved.check_same(self._settings.checkpoints, self._sameness(), facts["same"])
-        self._kept.restore(tensors, facts)
-        self._size = facts["size"]
-        self._step, self._bound = int(facts["step"]), float(facts["bound"])
-
-    def _sameness(self) -> dict[str, Any]:
-        decay = None if self._average is None else self._average.decay
-        model: list[Any] = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
-        model.append(("C", self._settings.clipping(1.0).sensitivity(self._engine.layers)))
-        return saved.sameness(
-            self.schedule,
-            self.sampler,
-            self._rng,
-            self._records.fingerprint,
-            model=model,
-            micro_batch=self._settings.micro_batch,
-            views=self._settings.views,
-            ema=decay,
-        )

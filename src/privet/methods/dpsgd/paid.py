@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from privet import premises
@@ -96,7 +98,7 @@ class PaidRun(ABC):
         Before the schedule is charged in full this is a figure of the moment: it rests on the end
         not being chosen by looking at the model (docs/theory/ledger.md, "Filter and odometer").
         """
-        ended = self._meter.charged_until >= self.sampler.steps
+        ended = int(self._state["until"]) >= self.sampler.steps
         proved = self.loss.guarantee(
             self.delta, theorem="exact composition of Gaussian releases on random samples"
         )
@@ -109,11 +111,18 @@ class PaidRun(ABC):
         large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
         told = (
             *self.sampler.premises, *whose, *PREMISES, *self.summation.premises, mixing, *end,
-            premises.OWN_MAP, *large, key,
+            *self._settings.evaluation, premises.OWN_MAP, *large, key,
         )  # fmt: skip
         return replace(
             proved, adjacency=self.sampler.relation, unit=self.sampler.unit, premises=told
         )
+
+    def save_guarantee(self, folder: str | Path) -> Path:
+        """Write guarantee.json, to lie beside a model that is saved by its own means."""
+        path = Path(folder) / "guarantee.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.guarantee.to_dict(), indent=2))
+        return path
 
     @property
     def claim(self) -> Guarantee | None:

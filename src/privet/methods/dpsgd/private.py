@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from privet import _check
 from privet.errors import InvalidArgument
@@ -21,14 +21,16 @@ from privet.methods.dpsgd.loop import Training
 from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment, records_of
 from privet.methods.dpsgd.release import make_ready
-from privet.methods.dpsgd.run import MakeClipping, Settings
+from privet.methods.dpsgd.run import EVALUATIONS, MakeClipping, Settings
 from privet.methods.dpsgd.sampling import PoissonSampler, Sampler
 from privet.methods.dpsgd.schedule import Schedule, Values, values
+from privet.methods.dpsgd.spread import Spread, is_sharded
 from privet.methods.dpsgd.users import UserRecords
 from privet.nets import Clipping, FlatClipping, PerExampleGradients
 from privet.nets.per_example import wide
 from privet.nets.per_example.choice import KernelChoice
 from privet.nets.per_example.layers import Rule
+from privet.nets.per_example.sharded import ShardedGradients
 from privet.noise import Source
 
 
@@ -70,6 +72,7 @@ def private(
     show_unprotected: bool = False,
     num_workers: int = 0,
     prefetch: int = 2,
+    evaluation: Literal["public", "unprotected"] | None = None,
 ) -> Training:
     """A private training run around your own loop.
 
@@ -127,6 +130,10 @@ def private(
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
     - `num_workers`, `prefetch`: processes that read the rows of coming batches, each so many ahead,
       and apply `augment`; the run is the same as without them.
+    - `evaluation`: say so where the loop evaluates the model, and perhaps ends, before the schedule
+      does: on "public" records, which is free, or on records left "unprotected", which the
+      guarantee then lists as a premise not met. The whole schedule is charged at its start, since
+      the end is chosen by looking at the model.
     - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
 
@@ -187,21 +194,29 @@ def private(
     if ledger is None:
         ledger = _counting_ledger(delta, sampler, checkpoints if processes.first else None)
     how: KernelChoice = kernel_choice or ("measured" if rng.secret else "cost-model")
+    if evaluation not in (None, *EVALUATIONS):
+        raise InvalidArgument("evaluation", evaluation, "'public', 'unprotected' or None")
     if charge_block is None:
-        charge_block = -(-schedule.steps // 4)
-        if checkpoints is not None:
+        charge_block = schedule.steps if evaluation else -(-schedule.steps // 4)
+        if checkpoints is not None and not evaluation:
             charge_block = max(checkpoints.every, -(-schedule.steps // 20))
     rates = (
         None if learning_rates is None else values("learning_rates", learning_rates, schedule.steps)
     )
     if rates is not None and scheduler is not None:
         raise InvalidArgument("scheduler", "given", "left out where learning_rates are given")
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise InvalidArgument(
+            "scheduler", "ReduceLROnPlateau", "one that follows the number of steps alone",
+            "evaluate, and set the optimiser's rates, in your own loop",
+        )  # fmt: skip
     if batch_invariant and micro_batch not in (None, 1):
         raise InvalidArgument("micro_batch", micro_batch, "1, or none, with batch_invariant=True")
     shifts = sampler.relation is Adjacency.ADD_REMOVE
-    engine = PerExampleGradients(
-        model, kernel_choice=how, wide=shifts, layers=layers, through_func=through_func
-    )
+    kind = ShardedGradients if is_sharded(model) else PerExampleGradients
+    engine = kind(model, kernel_choice=how, wide=shifts, layers=layers, through_func=through_func)
+    if isinstance(engine, ShardedGradients):
+        processes = Spread(engine, ema=ema, checkpoints=checkpoints)
     engine.prepare()
     make_ready(rng.child("ready"))
     wide.make_ready()
@@ -230,6 +245,7 @@ def private(
             check_mixing=check_mixing,
             batch_invariant=batch_invariant,
             show_unprotected=show_unprotected,
+            evaluation=() if evaluation is None else (EVALUATIONS[evaluation],),
             reader=Reader(
                 num_workers=_check.count("num_workers", num_workers, minimum=0),
                 prefetch=_check.count("prefetch", prefetch),

@@ -14,7 +14,7 @@ from privet.bounds.clip import Sensitivity
 from privet.mechanisms import Gaussian, transcript
 from privet.methods.dpsgd.summing import EngineSummation
 from privet.noise import Source
-from privet.noise.tensor import add_gaussian_, add_noise_
+from privet.noise.tensor import Places, add_gaussian_, add_noise_
 
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
@@ -23,11 +23,22 @@ def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
 
 
 def release_sum_(
-    flat: Tensor, *, sensitivity: float, noise_multiplier: float, source: Source, rate: float = 1.0
+    flat: Tensor,
+    *,
+    sensitivity: float,
+    noise_multiplier: float,
+    source: Source,
+    rate: float = 1.0,
+    places: Places | None = None,
 ) -> float:
     """Add the noise to a clipped sum, in place; returns its standard deviation.
 
-    **Guarantee**: the sum is then a Gaussian release with this noise multiplier.
+    With `places` this is one process's part of the sum; the others release theirs. Each draws the
+    noise of its own numbers: a secret source only these, a seeded one, which all processes share,
+    all of them, so that every number gets the noise that it would get in one process.
+
+    **Guarantee**: the sum (of all parts together) is then a Gaussian release with this noise
+    multiplier.
 
     **Assumes** that one example moves the sum by at most `sensitivity`: the engine clips to C, less
     a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
@@ -35,7 +46,11 @@ def release_sum_(
     """
     exact = flat.double().numpy().copy() if transcript.now.get() else None
     scale = add_noise_(
-        flat, sensitivity=sensitivity, noise_multiplier=noise_multiplier, source=source
+        flat,
+        sensitivity=sensitivity,
+        noise_multiplier=noise_multiplier,
+        source=source,
+        places=places,
     )
     if exact is not None:
         out = transcript.note(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from torch.optim.lr_scheduler import LRScheduler
 
+from privet import premises
+from privet.guarantee import Premise
 from privet.methods.dpsgd.checkpoint import Checkpoints
 from privet.methods.dpsgd.reading import Reader
 from privet.methods.dpsgd.records import Augment
@@ -60,6 +62,14 @@ class Settings:
     check_mixing: bool = True
     batch_invariant: bool = False
     show_unprotected: bool = False
+    evaluation: tuple[Premise, ...] = ()
+    """What is known of the records that the model is evaluated on during training."""
+
+
+EVALUATIONS = {
+    "public": premises.PUBLIC_EVALUATION,
+    "unprotected": premises.UNPROTECTED_EVALUATION,
+}
 
 
 def new_run() -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
-from transformers import Trainer
+from transformers import Trainer, TrainerControl
 from transformers.trainer_utils import TrainOutput
 
 from privet.errors import InvalidArgument
@@ -16,45 +15,103 @@ from privet.methods.dpsgd.private import private
 from privet.methods.dpsgd.records import Batch
 from privet.methods.dpsgd.schedule import Schedule
 
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "gradient_accumulation_steps": (
+        1, "sample_rate of the schedule sets the batch, private_settings={'micro_batch': n} the "
+        "rows at a time",
+    ),
+    "load_best_model_at_end": (False, "checkpoint-N folders hold the models that were saved"),
+    "fp16": (False, "bf16=True is the half precision that works"),
+}  # fmt: skip
+
 
 class PrivateTrainer(Trainer):  # type: ignore[misc]
     """A `Trainer` whose `train` makes the steps of a schedule; prediction and saving are its own.
 
-    Optimiser, learning-rate schedule, callbacks and where to save come from `args` as usual; batch
-    sizes, epochs and gradient clipping from the schedule. `private_settings` go to `private`
-    (ledger, delta, groups, ...). Rows are columns of equal shape (pad to one length beforehand).
-    For another loss override `example_losses`: one loss a row.
+    Optimiser, learning-rate schedule, callbacks, when to log, evaluate and save, and where to, come
+    from `args` as usual; batch sizes, epochs and gradient clipping from the schedule. Training
+    losses are not logged: they are exact. `private_settings` go to `private` (ledger, delta,
+    groups, ...). Rows are columns of equal shape (pad to one length beforehand). For another loss
+    override `example_losses`: one loss a row.
+
+    `evaluation` says what the `eval_dataset` is, where it is evaluated during training: "public",
+    or "unprotected", which the guarantee then lists as a premise that is not met. Callbacks
+    may then end the run early; the whole schedule is charged all the same.
 
     **Guarantee**: `training.guarantee`, saved with the model as guarantee.json.
     """
 
-    def __init__(self, *args: Any, schedule: Schedule, private_settings: dict[str, Any], **kw: Any):
+    control: TrainerControl
+
+    def __init__(
+        self,
+        *args: Any,
+        schedule: Schedule,
+        private_settings: dict[str, Any],
+        evaluation: Literal["public", "unprotected"] | None = None,
+        **kw: Any,
+    ):
         super().__init__(*args, **kw)
-        self.schedule, self.private_settings = schedule, private_settings
+        self.schedule, self.evaluation = schedule, evaluation
+        self.private_settings = private_settings
         self.training: Training | None = None
+        for name, (expected, hint) in _REFUSED.items():
+            if (given := getattr(self.args, name, expected)) != expected:
+                raise InvalidArgument(name, given, f"{expected!r} for private training", hint)
+        if self.args.eval_strategy != "no" and evaluation is None:
+            raise InvalidArgument(
+                "evaluation", None, "'public' or 'unprotected', where eval_strategy is not 'no'",
+                "only you know whether the eval_dataset may be looked at without noise",
+            )  # fmt: skip
 
     def train(self, *args: Any, **kw: Any) -> TrainOutput:
-        """All steps; nothing of a `Trainer`'s own loop is used."""
+        """All steps, unless a callback stops them; nothing of a `Trainer`'s own loop is used."""
         if args or kw:
             raise InvalidArgument("train", [*args, *kw], "called without arguments")
         self.create_optimizer_and_scheduler(num_training_steps=self.schedule.steps)
         self.model.train()
         self.state.max_steps = self.schedule.steps
-        handler, told = self.callback_handler, (self.args, self.state, self.control)
+        self.state.compute_steps(self.args, self.schedule.steps)
+        handler = self.callback_handler
         handler.optimizer, handler.lr_scheduler = self.optimizer, self.lr_scheduler
-        handler.on_train_begin(*told)
+        self.control = handler.on_train_begin(self.args, self.state, self.control)
         with private(
             self.model, self.optimizer, self.train_dataset, self.schedule,
-            scheduler=self.lr_scheduler, **self.private_settings,
+            scheduler=self.lr_scheduler, evaluation=self.evaluation, **self.private_settings,
         ) as training:  # fmt: skip
             self.training = training
             for batch in training:
-                training.step(self.example_losses(self.model, batch))
+                with torch.autocast(
+                    self.args.device.type, torch.bfloat16, enabled=bool(self.args.bf16)
+                ):
+                    losses = self.example_losses(self.model, batch)
+                training.step(losses)
                 if batch.last:
-                    self.state.global_step = training.steps_done
-                    handler.on_step_end(*told)
-        handler.on_train_end(*told)
+                    self._step_made(training)
+                    if self.control.should_training_stop:
+                        break
+        self.control = handler.on_train_end(self.args, self.state, self.control)
         return TrainOutput(training.steps_done, float("nan"), {"epsilon": training.epsilon_spent})
+
+    def _step_made(self, training: Training) -> None:
+        """Callbacks, and what they ask for: a line in the log, an evaluation, a model saved."""
+        handler, last = self.callback_handler, training.steps_done == self.schedule.steps
+        self.state.global_step = training.steps_done
+        self.state.epoch = training.steps_done * float(self.schedule.rates.mean())
+        self.control = handler.on_step_end(self.args, self.state, self.control)
+        if last:
+            self.control = handler.on_epoch_end(self.args, self.state, self.control)
+        if self.control.should_log:
+            rate = self.optimizer.param_groups[0]["lr"]
+            self.log({"learning_rate": rate, "epsilon": training.epsilon_spent})
+        if self.control.should_evaluate:
+            state = torch.get_rng_state()
+            self._determine_best_metric(self.evaluate(), trial=None)
+            torch.set_rng_state(state)
+            self.model.train()
+        if self.control.should_save:
+            self.save_model(f"{self.args.output_dir}/checkpoint-{training.steps_done}")
+            self.control = handler.on_save(self.args, self.state, self.control)
 
     def example_losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """One loss a row, of labels that are classes, numbers or words (-100: none)."""
@@ -76,6 +133,4 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         """The model, and what is promised for it."""
         super().save_model(output_dir, _internal_call)
         if self.training is not None:
-            folder = Path(output_dir or self.args.output_dir)
-            told = json.dumps(self.training.guarantee.to_dict(), indent=2)
-            (folder / "guarantee.json").write_text(told)
+            self.training.save_guarantee(output_dir or self.args.output_dir)

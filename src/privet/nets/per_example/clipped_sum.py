@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from privet.nets.per_example.device import home_of
+from privet.nets.per_example.shards import local_of
 from privet.nets.per_example.wide import divided_into
 
 
@@ -86,12 +88,17 @@ class ClippedSum:
 
     def assign_to(self, model: nn.Module, *, divisor: float = 1.0) -> None:
         """Set the parameters' .grad to this sum over the divisor, in memory of its own."""
-        for name, p in model.named_parameters():
+        self.assign(dict(model.named_parameters()), divisor=divisor)
+
+    def assign(self, parameters: Mapping[str, Tensor], *, divisor: float = 1.0) -> None:
+        """The same for those parameters, or what stands for them, that the sum has."""
+        for name, p in parameters.items():
             if name not in self.gradients:
                 continue
             if name not in self._given:
                 self._given[name] = torch.empty_like(p, requires_grad=False)
-            p.grad = divided_into(self.gradients[name], divisor, self._given[name])
+            p.grad = self._given[name]
+            divided_into(self.gradients[name], divisor, local_of(p.grad))
 
 
 def _like(flat: Tensor, parameter: Tensor) -> Tensor:

@@ -76,6 +76,7 @@ class PerExampleGradients:
         self.clipping = clipping if clipping is not None else FlatClipping(bound=1.0)
         self._chooser = Chooser(kernel_choice, choices or {})
         self._tape: Tape | None = None
+        self.lowered = False
         self._checked: set[Any] = set()
         self._suggested: dict[Any, int] = {}
         self._recorder = Recorder()
@@ -176,7 +177,7 @@ class PerExampleGradients:
         examples = losses.shape[0] // views
         if examples == 0:
             return total
-        parts: dict[int, list[_Part]] = {}
+        parts: dict[int, list[Part]] = {}
         self._backward(
             tape, losses, views, lambda layer, part: parts.setdefault(layer, []).append(part)
         )
@@ -195,7 +196,7 @@ class PerExampleGradients:
         total.sensitivity = float("inf")
         squares = torch.zeros_like(weights)
 
-        def put(layer: int, part: _Part) -> None:
+        def put(layer: int, part: Part) -> None:
             squares.add_(part[0].squared_norms)
             self._put(total, part, weights, None)
             self.free_memory()
@@ -260,6 +261,7 @@ class PerExampleGradients:
 
     def _take_tape(self, losses: Tensor, views: int) -> Tape:
         tape, self._tape = self._tape, None
+        self.lowered = self.lowered or (tape is not None and tape.lowered)
         if tape is None:
             raise InvalidArgument(
                 "losses", "no recorded forward pass", "computed inside `with engine.recording():`"
@@ -291,7 +293,7 @@ class PerExampleGradients:
         new = (sites | ({tuple(tape.events)} if tape.events else set())) - self._checked
         rows = losses.shape[0]
         half = rows // views // 2 * views
-        if not new or half == 0:
+        if not self._must_check(bool(new) and half > 0):
             return
 
         def arrived(use: Use, g: Tensor) -> None:
@@ -308,7 +310,11 @@ class PerExampleGradients:
         upstream[:half] = 1.0
         with self._replaying(tape):
             torch.autograd.grad(losses, tape.anchor, upstream, retain_graph=True, allow_unused=True)
-        self._checked |= new
+        if half:
+            self._checked |= new
+
+    def _must_check(self, wanted: bool) -> bool:
+        return wanted
 
     @contextmanager
     def _replaying(self, tape: Tape) -> Iterator[None]:
@@ -319,9 +325,18 @@ class PerExampleGradients:
         tape.replaying = False
 
     def _backward(
-        self, tape: Tape, losses: Tensor, views: int, found: Callable[[int, _Part], None]
+        self,
+        tape: Tape,
+        losses: Tensor,
+        views: int,
+        found: Callable[[int, Part], None],
+        *,
+        keep: bool = False,
     ) -> None:
-        """Run the backward pass; `found` gets what is measured, and the index of its layer."""
+        """Run the backward pass; `found` gets what is measured, and the index of its layer.
+
+        With `keep` the tape can be run once more.
+        """
         if losses.requires_grad:
             self._check_independence(tape, losses, views)
         waiting: dict[int, list[tuple[Use, Tensor]]] = {}
@@ -334,15 +349,10 @@ class PerExampleGradients:
             arrivals = waiting.pop(component)
             for use, _ in arrivals:
                 use.check_unchanged()
-            seen = [(u.site, _captured(u, g, views, self.wide)) for u, g in arrivals]
-            if len(seen) == 1:
-                measured = self._chooser.measure(*seen[0])
-                targets = seen[0][0].targets
-            else:
-                measured, targets = measure_together(seen)
-            for use, _ in arrivals:
+            part = self._measure(arrivals, views)
+            for use, _ in () if keep else arrivals:
                 use.release()
-            found(self._plan.layer_by_component[component], (measured, targets))
+            found(self._plan.layer_by_component[component], part)
 
         def arrived(use: Use, g: Tensor) -> None:
             component = self._plan.component(use.site)
@@ -353,13 +363,27 @@ class PerExampleGradients:
         tape.arrived = arrived
         if losses.requires_grad:
             upstream = torch.full_like(losses, 1.0 / views)
-            inputs = [tape.anchor, *self._plan.parameters.values()]
+            inputs = [tape.anchor, *self._leaves.values()]
             with self._replaying(tape):
-                direct = torch.autograd.grad(losses, inputs, upstream, allow_unused=True)[1:]
+                direct = torch.autograd.grad(
+                    losses, inputs, upstream, allow_unused=True, retain_graph=keep
+                )[1:]
             self._refuse_outside_use([g is not None for g in direct])
         for component in list(waiting):  # sites some of whose uses do not reach the loss
             finish(component)
-        tape.uses.clear()
+        if not keep:
+            tape.uses.clear()
+
+    @property
+    def _leaves(self) -> Mapping[str, Tensor]:
+        """What a pass sees as the parameters."""
+        return self._plan.parameters
+
+    def _measure(self, arrivals: list[tuple[Use, Tensor]], views: int) -> Part:
+        seen = [(u.site, _captured(u, g, views, self.wide)) for u, g in arrivals]
+        if len(seen) > 1:
+            return measure_together(seen)
+        return self._chooser.measure(*seen[0]), seen[0][0].targets
 
     def _refuse_outside_use(self, direct: list[bool]) -> None:
         """No parameter may reach the losses other than through a recorded layer."""
@@ -374,7 +398,7 @@ class PerExampleGradients:
     def _add(
         self,
         total: ClippedSum,
-        parts: dict[int, list[_Part]],
+        parts: dict[int, list[Part]],
         losses: Tensor,
         examples: int,
         clipping: Clipping,
@@ -384,12 +408,7 @@ class PerExampleGradients:
         for layer, some in parts.items():
             for measured, _ in some:
                 squares[layer] += measured.squared_norms
-        norms = squares.sum(0).sqrt()
-        finite = norms.isfinite() & losses.view(examples, -1).isfinite().all(1)
-        bad = None if bool(finite.all()) else (~finite).nonzero().view(-1)
-        weights = clipping.weights(squares, self.layers)
-        if bad is not None:
-            weights = weights.index_fill(1, bad, 0.0)
+        weights, norms, bad = self._weights(squares, losses, clipping)
         for layer, some in parts.items():
             for part in some:
                 self._put(total, part, weights[layer], bad)
@@ -397,13 +416,24 @@ class PerExampleGradients:
         total.non_finite_unprotected += 0 if bad is None else len(bad)
         total.norms.append(norms)
 
-    def _put(self, total: ClippedSum, part: _Part, weights: Tensor, bad: Tensor | None) -> None:
+    def _weights(
+        self, squares: Tensor, losses: Tensor, clipping: Clipping
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Weights, norms, and the examples whose gradient or loss is not finite, if any."""
+        norms = squares.sum(0).sqrt()
+        each = losses.view(len(norms), -1) if len(norms) else losses[:, None]
+        finite = norms.isfinite() & each.isfinite().all(1)
+        bad = None if bool(finite.all()) else (~finite).nonzero().view(-1)
+        weights = clipping.weights(squares, self.layers)
+        return (weights if bad is None else weights.index_fill(1, bad, 0.0)), norms, bad
+
+    def _put(self, total: ClippedSum, part: Part, weights: Tensor, bad: Tensor | None) -> None:
         measured, targets = part
         claimed = [_claim(total, self._plan.names[id(t.parameter)], t) for t in targets]
         measured.put(weights, bad, *zip(*claimed, strict=True))
 
 
-_Part = tuple[Measured, tuple[Target, ...]]
+Part = tuple[Measured, tuple[Target, ...]]
 
 
 def _claim(total: ClippedSum, name: str, target: Target) -> tuple[Tensor, bool]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from privet.errors import InvalidArgument
+from privet.nets.per_example.device import autocasting
 from privet.nets.per_example.discover import Plan
 from privet.nets.per_example.layers import Recorded
 from privet.nets.per_example.shared import Shared, origin_of, plain, shared
@@ -68,6 +69,7 @@ class Recorder:
             return recorded.forward(tape, *args, **kwargs)
         if tape.rows is None and tensors[0].dim():
             tape.rows = tensors[0].shape[0]
+        tape.lowered = tape.lowered or autocasting(tensors[0].device)
         if not self._is_shared(tape, module, tensors[0], recorded):
             if any(isinstance(t, Shared) for t in tensors) and _is_rowwise(recorded):
                 raise _refused(recorded)
@@ -91,7 +93,7 @@ class Recorder:
         self._count[id(module)] = number + 1
         if isinstance(first, Shared):
             return True
-        if not tape.rows or first.requires_grad or first.dim() == 0:
+        if tape.rows is None or first.requires_grad or first.dim() == 0:
             return False
         key = (id(module), 0 if tape.replaying else number)
         alone = first.shape[0] == 1 and not isinstance(module, _SEQUENCE_FIRST)

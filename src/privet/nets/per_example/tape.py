@@ -52,12 +52,12 @@ class Tape:
     size in bytes of the largest row of any input or output of a layer; `shapes` are the sites with
     the shapes of their inputs and outputs. `events` tells how shared values met rows, `constants`
     what they met that had none, in all passes so far. A `replaying` tape serves checkpointed
-    activations, which are computed again during the backward pass.
+    activations, which are computed again during the backward pass. `lowered`: under autocast.
     """
 
     def __init__(self, rows: int | None = None, *, home: torch.device | None = None) -> None:
         self.rows = rows
-        self.replaying = False
+        self.replaying = self.lowered = False
         self.events: list[tuple[Any, ...]] = []
         self.constants: set[tuple[str, int, torch.Size]] = set()
         self.uses: list[Use] = []
@@ -76,7 +76,8 @@ class Tape:
         """a W^T + b, tapped: as one matrix, since of a tapped view autograd copies the gradient."""
         flat = F.linear(a.reshape(-1, a.shape[-1]), weight, bias)
         shape = torch.Size((*a.shape[:-1], len(weight)))
-        return self._tapped(flat, shape, site, a, ()).view(shape)
+        tapped = self._tapped(flat, shape, site, a, ())
+        return tapped if a.dim() == 2 else tapped.view(shape)  # FSDP2 warns of views
 
     def _tapped(
         self, y: Tensor, shape: torch.Size, site: Site | None, a: Tensor, statistics: Any
