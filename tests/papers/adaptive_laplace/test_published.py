@@ -111,6 +111,26 @@ def test_it_runs_and_is_repeatable(adaptive):
     assert torch.equal(*seen) and seen[0].isfinite().all()
 
 
+def test_relevance_that_is_known_is_not_computed_again(monkeypatch):
+    """The same network comes out, nothing is pre-trained, and nothing more is proved."""
+    x, y = data()
+
+    def trained(**known):
+        torch.manual_seed(1)
+        method = small(network=PublishedNet((16,), classes=3, maps=(), units=8, hidden=6), **known)
+        return method, method.fit(x, y, method.plan(FACTS), ledger=None, rng=seeded(3))
+
+    torch.manual_seed(1)
+    fresh = small(network=PublishedNet((16,), classes=3, maps=(), units=8, hidden=6))
+    known = fresh.average_relevance(x, y, seeded(3))
+    _, first = trained()
+    monkeypatch.setattr("privet.papers.adaptive_laplace.published.pretrained", None)
+    method, again = trained(known_relevance=known)
+    rows = torch.from_numpy(x)
+    assert torch.equal(first.model(rows), again.model(rows))
+    assert method.guarantee(method.plan(FACTS)).epsilon == np.inf
+
+
 def test_convolutional_first_layer_runs():
     network = PublishedNet((1, 8, 8), classes=3, maps=(4, 6), kernel=3, hidden=5)
     facts = Facts(records=60, features=64, outputs=3, epsilon=3.0)

@@ -54,6 +54,7 @@ class Bench:
     def __init__(self, settings: AdaptiveLaplaceSettings, folder: Path | None = None) -> None:
         whole = datasets.load(settings.data, folder)
         self.settings = settings
+        self._relevance: dict[int, NDArray[np.float64]] = {}
         self.data: Dataset = whole.subset(min(settings.records, len(whole.x_train)))
         self.shape = (1, *whole.shape) if len(whole.shape) == 2 else whole.shape
         self.rows, self.labels = self._channels_first(self.data.train_rows()), self.data.y_train
@@ -108,6 +109,14 @@ class Bench:
         )
         return made, made.plan(facts)
 
+    def relevance(self, seed: int) -> NDArray[np.float64]:
+        """Average relevance as AdLM takes it, the same at all budgets: computed once a seed."""
+        if seed not in self._relevance:
+            made, _ = self.published("AdLM", 1.0, seed)
+            rows, labels = np.require(self.rows, None, "W"), self.labels.astype(np.int64)
+            self._relevance[seed] = made.average_relevance(rows, labels, seeded(seed))
+        return self._relevance[seed]
+
     def released(self, method: str, seed: int) -> Released:
         """The authors' script at the sizes of this run, with their learning rate."""
         s, network = self.settings, self.network(seed)
@@ -161,7 +170,8 @@ def _published(bench: Bench, method: str, epsilon: float, seed: int, told: Told)
         release = script.fit(bench.rows, bench.labels, epsilon=epsilon, rng=seeded(seed))
     else:
         made, plan = bench.published(method, epsilon, seed)
-        made = replace(made, watcher=watch)
+        known = bench.relevance(seed) if made.adaptive else None
+        made = replace(made, watcher=watch, known_relevance=known)
         release = made.fit(bench.rows, bench.labels, plan, ledger=None, rng=seeded(seed))
     assert release.claim is not None
     return {
@@ -235,10 +245,6 @@ def _sound(bench: Bench, epsilon: float, seed: int) -> dict[str, Any]:
         random_state=seed,
     )  # fmt: skip
     classifier.fit(train, bench.labels)
-    return _outcome(bench, classifier, test)
-
-
-def _outcome(bench: Bench, classifier: Any, test: Rows) -> dict[str, Any]:
     return {
         "accuracy": bench.accuracy(classifier.predict(test)),
         "curve": None,

@@ -130,7 +130,7 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
     quick: ClassVar = {
         "mnist": QUICK,
         "cifar10": replace(
-            QUICK, data="cifar10", epsilons=(2.5, 8.0), curves=(2.5, 8.0),
+            QUICK, data="cifar10", epsilons=(2.5, 8.0), curves=(2.5, 8.0), released_epochs=12,
             methods=tuple(m for m in QUICK.methods if m != WIDE),
         ),
     }  # fmt: skip

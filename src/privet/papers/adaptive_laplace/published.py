@@ -91,6 +91,7 @@ class Published:
 
     `network` is trained in place. `relevance_model` is what relevance is computed on, with its
     `origin`; None is the paper's way: a copy of the network, trained without noise on the records.
+    `known_relevance` is what `average_relevance` said earlier, for a run at another budget.
     `optimizer` is the paper's with `torch.optim.SGD`; Adam, the default, learns in fewer epochs.
     With `rebuilding_epochs` a dense first layer learns first to rebuild the noisy records, as an
     auto-encoder. `shares` split the budget (the paper does not say how). `output_bound` holds
@@ -116,6 +117,7 @@ class Published:
     count: Count | int = Count.FEATURE_MAPS
     relevance_model: nn.Module | None = None
     origin: Origin | None = None
+    known_relevance: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     shares: tuple[float, ...] = (1.0, 1.0, 1.0)
     batch_size: int = 1800
     epochs: int = 10
@@ -248,14 +250,22 @@ class Published:
         """beta_j from relevance with Lap(2 d / (|D| eps_1)) on each feature (lines 1-11)."""
         if not self.adaptive:
             return np.ones(rows.shape[1])
-        model = self.relevance_model
-        if model is None:
-            model = pretrained(self.network, rows, labels, self.pretraining_epochs, rng)
-        shaped = rows.reshape(-1, *self.network.shape)
-        exact = average_relevance(model, torch.from_numpy(shaped), torch.from_numpy(labels))
+        exact = self.known_relevance
+        if exact is None:
+            exact = self.average_relevance(rows, labels, rng)
         drawn = rng.child("relevance").laplace(exact.size, plan.relevance_scale)
         step = grid.spacing(plan.relevance_scale)
         return budget_ratios(grid.add(exact.reshape(-1), grid.to_units(drawn, step), step=step))
+
+    def average_relevance(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> NDArray[np.float64]:
+        """Of every feature, without noise (lines 1-3): the same for every epsilon."""
+        model = self.relevance_model
+        if model is None:
+            model = pretrained(self.network, rows, labels, self.pretraining_epochs, rng)
+        shaped = torch.from_numpy(rows.reshape(-1, *self.network.shape))
+        return average_relevance(model, shaped, torch.from_numpy(labels))
 
     def _batches(
         self, rows: Array, labels: Array, scales: Array, label_scale: float, rng: Source
