@@ -102,9 +102,9 @@ def test_a_coordinate_without_noise_is_seen(where: int, monkeypatch: pytest.Monk
     """The outsider's bug 19: the last coordinate of the sum keeps no noise."""
     original = tensor.add_gaussian_
 
-    def quiet(flat: Any, scale: float, source: Source) -> None:
+    def quiet(flat: Any, scale: float, source: Source, **places: Any) -> None:
         kept = flat[where].clone()
-        original(flat, scale, source)
+        original(flat, scale, source, **places)
         flat[where] = kept
 
     monkeypatch.setattr(tensor, "add_gaussian_", quiet)
@@ -126,9 +126,9 @@ def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.M
     dpsgd, moments = BY_NAME["dpsgd"], BY_NAME["adaptive_laplace"]
     original, draw = tensor.add_gaussian_, rounded.gaussian
 
-    def quiet(flat: Any, scale: float, source: Source) -> None:
+    def quiet(flat: Any, scale: float, source: Source, **places: Any) -> None:
         kept = flat[-1].clone()
-        original(flat, scale, source)
+        original(flat, scale, source, **places)
         flat[-1] = kept
 
     def last_is_zero(*arguments: Any) -> Any:
