@@ -126,7 +126,8 @@ def private(
       that its gradient cannot depend on who else was drawn, to the last bit; several times slower.
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
     - `num_workers`, `prefetch`: processes that read the rows of coming batches, each so many ahead,
-      and apply `augment`; the run is the same as without them.
+      and apply `augment`; the run is the same as without them. Without processes the rows of files
+      that are mapped into memory are read by a thread, `prefetch` parts ahead.
     - `run`: a name for the ledger's tokens, never used for another run; a new one unless told.
     - under `torchrun` (torch.distributed initialised) the processes share each step.
 
