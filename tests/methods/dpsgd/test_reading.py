@@ -1,6 +1,7 @@
 """Worker processes that read ahead change nothing but the time."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import torch
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
 from privet.methods.dpsgd import mapped
+from privet.methods.dpsgd.checkpoint import Checkpoints
+from privet.methods.dpsgd.records import TensorRecords
 from tests.methods.dpsgd.helpers import data, losses_of, start, weights
 
 
@@ -59,22 +62,91 @@ def test_a_seeded_run_is_the_same_with_workers(more, tmp_path):
     assert len(readers) >= 1
 
 
+def mapped_file(folder, x, offset=0):
+    np.save(folder / "x.npy", np.concatenate([np.zeros((offset, *x.shape[1:]), "f4"), x]))
+    return np.load(folder / "x.npy", mmap_mode="r")[offset:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 3])
-def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, tmp_path, monkeypatch):
+@pytest.mark.parametrize("more", [{"micro_batch": 7}, {"augment": jitter, "prefetch": 5}])
+def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, more, tmp_path, monkeypatch):
     """Rows that come next are asked for, by the number they have in the file's own part."""
     x, y = data(60)
-    np.save(tmp_path / "x.npy", np.concatenate([np.zeros((offset, *x.shape[1:]), "f4"), x]))
-    asked = []
-    own = mapped.MappedRows.read
+    asked, threads = [], set()
+    own, take = mapped.MappedRows.ask, TensorRecords.take
     monkeypatch.setattr(
-        mapped.MappedRows, "read", lambda self, i: (asked.append(i), own(self, i))[1]
+        mapped.MappedRows, "ask", lambda self, i: (asked.append(i), own(self, i))[1]
     )
-    file = np.load(tmp_path / "x.npy", mmap_mode="r")[offset:]
-    ahead = trained(tensors=(file, y.numpy()), micro_batch=7)
+    monkeypatch.setattr(
+        TensorRecords,
+        "take",
+        lambda self, i: (threads.add(threading.current_thread().name), take(self, i))[1],
+    )
+    ahead = trained(tensors=(mapped_file(tmp_path, x, offset), y.numpy()), **more)
     assert len(asked) > 3 and max(i.max() for i in asked if len(i)) < 60
-    alone = trained(tensors=(x, y), micro_batch=7)
+    assert any(name.startswith("privet-reading") for name in threads)
+    alone = trained(tensors=(x, y), **more)
     assert torch.equal(weights(alone.model), weights(ahead.model))
+    assert not any(t.name.startswith("privet-reading") for t in threading.enumerate())
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_pages_are_asked_for_at_once_or_one_by_one(together, tmp_path, monkeypatch):
+    """Where the system forbids the one call, rows are asked for in many; all of their bytes."""
+    file = mapped_file(tmp_path, np.zeros((3000, 1024), "f4"))
+    asked, one_by_one = [], mapped._ONE_BY_ONE
+
+    def note(start, length, advice):
+        asked.append((start.value, length.value))
+        return one_by_one(start, length, advice)
+
+    monkeypatch.setattr(mapped, "_ONE_BY_ONE", note)
+    if not together:
+        monkeypatch.setattr(mapped, "_TOGETHER", lambda *_: -1)
+    rows = np.arange(0, 3000, 2)
+    ask = mapped.asking([file])
+    ask(rows)
+    ask(rows[:0])
+    if together and not asked:
+        return
+    page = mapped.mmap.PAGESIZE
+    for i, (low, length) in zip(rows, asked, strict=True):
+        first = file.ctypes.data + i * 4096
+        assert low % page == 0 and first - page < low <= first
+        assert low + length == first + 4096
+
+
+def test_a_mapped_file_that_cannot_be_read_is_heard(tmp_path, monkeypatch):
+    x, y = data(60)
+    file = mapped_file(tmp_path, x)
+
+    def broken(self, indices):
+        if len(indices) and threading.current_thread().name.startswith("privet-reading"):
+            raise OSError("the disk is gone")
+        return take(self, indices)
+
+    take = TensorRecords.take
+    monkeypatch.setattr(TensorRecords, "take", broken)
+    with pytest.raises(OSError, match="the disk is gone"):
+        trained(tensors=(file, y.numpy()), micro_batch=7)
+    assert not any(t.name.startswith("privet-reading") for t in threading.enumerate())
+
+
+def test_a_mapped_run_goes_on_bit_for_bit(tmp_path):
+    """Samples and rows are ahead of the checkpoint; a resumed run draws and reads them again."""
+    x, y = data(60)
+    file = mapped_file(tmp_path, x)
+    whole = trained(tensors=(file, y.numpy()), micro_batch=7, prefetch=6)
+    kept = Checkpoints(folder=tmp_path / "kept", every=1)
+    with start(tensors=(file, y.numpy()), micro_batch=7, prefetch=6, checkpoints=kept) as first:
+        for batch in first:
+            first.step(losses_of(first.model, batch))
+            if first.steps_done == 3:
+                break
+    again = trained(tensors=(file, y.numpy()), micro_batch=7, prefetch=6, checkpoints=kept)
+    assert again.steps_done == whole.steps_done > 3
+    assert torch.equal(weights(whole.model), weights(again.model))
 
 
 @pytest.mark.slow

@@ -1,25 +1,28 @@
-"""Files mapped into memory: the rows that come next are read while the model works on those before.
+"""Files mapped into memory: the pages of rows that come next are asked for all together.
 
 A page that is touched before it was read makes the process wait for the disk, row after row. So the
-system is asked for all of them together, and a thread of its own waits for them; the run's thread
-finds them in memory. Nothing is drawn, released or changed by this.
+system is asked for all of them at once, by the thread that will then read them (see `reading`).
+Nothing is drawn, released or changed by this.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 _WILL_NEED = getattr(mmap, "MADV_WILLNEED", None)  # not on every system
+_LIBRARY = None if _WILL_NEED is None else ctypes.CDLL(None)
+_ONE_BY_ONE = getattr(_LIBRARY, "madvise", None)
+_TOGETHER = getattr(_LIBRARY, "process_madvise", None)  # Linux, glibc 2.36
+_AT_ONCE = 1024
+"""Ranges that one call may name."""
 
 Ask = Callable[[NDArray[np.int64]], None]
 
@@ -27,37 +30,54 @@ Ask = Callable[[NDArray[np.int64]], None]
 @final
 @dataclass(frozen=True, kw_only=True)
 class MappedRows:
-    """The rows of a mapped array, and where they lie."""
+    """Where the rows of a mapped array lie."""
 
-    rows: Tensor
     address: int
     each: int
 
-    def read(self, indices: NDArray[np.int64]) -> None:
-        """Have the pages of these rows read, and wait for them."""
+    def ask(self, indices: NDArray[np.int64]) -> None:
+        """Ask for the pages of these rows, without waiting for them.
+
+        In one call where the system has such a one, since a thread that makes hundreds of short
+        calls keeps the interpreter from the others in between.
+        """
         first = self.address + indices * self.each
         page = first // mmap.PAGESIZE * mmap.PAGESIZE
-        madvise = ctypes.CDLL(None).madvise  # unlike mmap's own it lets other threads run
-        for start, length in zip(page.tolist(), (first + self.each - page).tolist(), strict=True):
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _WILL_NEED)
-        self.rows.index_select(0, torch.from_numpy(indices))
+        ranges = np.stack([page, first + self.each - page], axis=1)
+        if not _ask_together(ranges) and _ONE_BY_ONE is not None:
+            for start, length in ranges.tolist():
+                _ONE_BY_ONE(ctypes.c_void_p(start), ctypes.c_size_t(length), _WILL_NEED)
 
 
-def asking(arrays: Sequence[Any], tensors: Sequence[Tensor]) -> Ask | None:
-    """What has rows read ahead, if some of the arrays are files; else None."""
+def _ask_together(ranges: NDArray[np.int64]) -> bool:
+    """Name all (start, length) in one call; false where the system has none, or forbids it."""
+    if _TOGETHER is None or ranges.itemsize != ctypes.sizeof(ctypes.c_size_t):
+        return False
+    myself = os.pidfd_open(os.getpid())
+    try:
+        for some in np.split(ranges, range(_AT_ONCE, len(ranges), _AT_ONCE)):
+            where, count = ctypes.c_void_p(some.ctypes.data), ctypes.c_size_t(len(some))
+            if _TOGETHER(myself, where, count, _WILL_NEED, 0) < 0:
+                return False
+    finally:
+        os.close(myself)
+    return True
+
+
+def asking(arrays: Sequence[Any]) -> Ask | None:
+    """What asks for rows ahead, if some of the arrays are files; else None."""
     found = []
-    for array, rows in zip(arrays, tensors, strict=True):
+    for array in arrays:
         file = getattr(array, "_mmap", None)
-        if isinstance(file, mmap.mmap) and array.flags.c_contiguous and _WILL_NEED is not None:
+        if isinstance(file, mmap.mmap) and array.flags.c_contiguous and _ONE_BY_ONE is not None:
             file.madvise(mmap.MADV_RANDOM)  # else every page brings thirty neighbours
             each = array.nbytes // max(1, len(array))
-            found.append(MappedRows(rows=rows, address=array.ctypes.data, each=each))
+            found.append(MappedRows(address=array.ctypes.data, each=each))
     if not found:
         return None
-    thread = ThreadPoolExecutor(1, thread_name_prefix="privet-reading")
 
     def ask(indices: NDArray[np.int64]) -> None:
         for rows in found:
-            thread.submit(rows.read, indices)
+            rows.ask(indices)
 
     return ask

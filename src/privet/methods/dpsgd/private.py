@@ -129,7 +129,8 @@ def private(
       that its gradient cannot depend on who else was drawn, to the last bit; several times slower.
     - `show_unprotected`: warn at the end of how many gradients were not finite, an exact number.
     - `num_workers`, `prefetch`: processes that read the rows of coming batches, each so many ahead,
-      and apply `augment`; the run is the same as without them.
+      and apply `augment`; the run is the same as without them. Without processes the rows of files
+      that are mapped into memory are read by a thread, `prefetch` parts ahead.
     - `evaluation`: say so where the loop evaluates the model, and perhaps ends, before the schedule
       does: on "public" records, which is free, or on records left "unprotected", which the
       guarantee then lists as a premise not met. The whole schedule is charged at its start, since

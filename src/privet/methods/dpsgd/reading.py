@@ -1,6 +1,7 @@
-"""Reading ahead: rows of the next parts are fetched by worker processes while the model works.
+"""Reading ahead: rows of the next parts are fetched while the model works, by worker processes or,
+from files mapped into memory, by a thread.
 
-Which records make up a part is drawn by the sampler in the run's own process, as without workers,
+Which records make up a part is drawn by the sampler in the run's own process, as without them,
 and parts come back in order: a seeded run has the same batches, the same coins and the same model.
 Reading is no release: what is read ahead of a budget that ends is thrown away.
 """
@@ -8,7 +9,10 @@ Reading is no release: what is read ahead of a budget that ends is thrown away.
 from __future__ import annotations
 
 import functools
+import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -36,7 +40,11 @@ class Part:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """How parts are read: by `num_workers` processes, each `prefetch` parts ahead; 0: none."""
+    """How parts are read: by `num_workers` processes, each `prefetch` parts ahead.
+
+    With 0 of them, rows of mapped files are read by a thread, `prefetch` parts ahead; others by the
+    run itself.
+    """
 
     num_workers: int = 0
     prefetch: int = 2
@@ -50,7 +58,7 @@ class Reader:
     ) -> Iterator[tuple[Part, Callable[[], Rows]]]:
         """Each part, and what gives its rows; none ahead before their size is `settled`.
 
-        Without workers `ask`, if there is one, hears of the rows of the part after it.
+        `ask`, if there is one, is told of the rows that a thread is going to read.
 
         >>> import torch
         >>> parts = [Part(step=0, k=k, indices=np.arange(k), last=False) for k in range(3)]
@@ -63,12 +71,7 @@ class Reader:
             if (self.num_workers or ask) and settled():
                 break
         if ask and not self.num_workers:
-            coming = next(parts, None)
-            while coming is not None:
-                now, coming = coming, next(parts, None)
-                if coming is not None:
-                    ask(coming.indices)
-                yield now, functools.partial(rows_of, now)
+            yield from self._by_a_thread(parts, rows_of, ask)
         if self.num_workers:
             ahead: Iterator[tuple[Part, Rows]] = iter(
                 DataLoader(
@@ -81,6 +84,26 @@ class Reader:
             )
             for part, rows in ahead:
                 yield part, functools.partial(_as_it_is, rows)
+
+    def _by_a_thread(
+        self, parts: Iterator[Part], rows_of: Callable[[Part], Rows], ask: Ask
+    ) -> Iterator[tuple[Part, Callable[[], Rows]]]:
+        def read(part: Part) -> Rows:
+            ask(part.indices)
+            return rows_of(part)
+
+        thread = ThreadPoolExecutor(1, thread_name_prefix="privet-reading")
+        ahead: deque[tuple[Part, Future[Rows]]] = deque()
+        try:
+            while True:
+                for part in itertools.islice(parts, self.prefetch + 1 - len(ahead)):
+                    ahead.append((part, thread.submit(read, part)))
+                if not ahead:
+                    return
+                part, rows = ahead.popleft()
+                yield part, functools.partial(_as_it_is, rows.result())
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 class _Parts(Dataset[Any]):

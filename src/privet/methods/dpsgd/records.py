@@ -86,7 +86,7 @@ class Records(ABC):
         return self.take(indices)
 
     def asking(self) -> Ask | None:
-        """What has rows read ahead of their use, where that helps."""
+        """What asks for rows ahead of their use, where reading them ahead helps."""
         return None
 
     @abstractmethod
@@ -129,7 +129,7 @@ class TensorRecords(Records):
         return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
 
     def asking(self) -> Ask | None:
-        return asking(self._given, self.tensors)
+        return asking(self._given)
 
     def fingerprint(self, key: bytes) -> str:
         return fingerprint(*(t.detach().cpu().numpy() for t in self.tensors), key=key)

@@ -17,11 +17,14 @@ from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument, PrivetError
+from privet.nets.per_example.backward import BackwardPass, Part
+from privet.nets.per_example.choice import Chooser
 from privet.nets.per_example.clipped_sum import ClippedSum
 from privet.nets.per_example.clipping import Clipping
 from privet.nets.per_example.discover import Plan
-from privet.nets.per_example.engine import Part, PerExampleGradients
+from privet.nets.per_example.engine import PerExampleGradients
 from privet.nets.per_example.measured import Measured, Target
+from privet.nets.per_example.recording import Recorder
 from privet.nets.per_example.shards import Shards, local_of
 from privet.nets.per_example.tape import Use
 
@@ -40,24 +43,22 @@ class ShardedGradients(PerExampleGradients):
         self.shards = Shards(model)
         super().__init__(model, **{**settings, "kernel_choice": "cost-model"})
 
-    def _discover(self) -> Plan:
-        plan = super()._discover()
+    def _discover(self) -> None:
+        super()._discover()
+        self._backward = _ShardedPass(
+            self._plan, self._recorder, self._chooser, wide=self.wide, shards=self.shards
+        )
         inside = {id(m) for m in self.shards.modules}
-        for module, _ in plan.modules:
+        for module, _ in self._plan.modules:
             if any(id(m) in inside for m in module.modules() if m is not module):
                 raise InvalidArgument(
                     "model", f"fully_shard inside of a {type(module).__name__}",
                     "fully_shard around layers that the engine takes as one",
                 )  # fmt: skip
-        return plan
 
     @property
     def _layouts(self) -> list[tuple[int, torch.memory_format]]:
         return []  # FSDP2 needs its own layout
-
-    @property
-    def _leaves(self) -> dict[str, Tensor]:
-        return {name: self.shards.gathered[name] for name in self._plan.parameters}
 
     def zeros(self, *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum: this process's part."""
@@ -92,7 +93,7 @@ class ShardedGradients(PerExampleGradients):
             squares[layer] += part[0].squared_norms
             self.free_memory()
 
-        self._backward(tape, losses, views, measure, keep=True)
+        self._backward.run(tape, losses, views, measure, keep=True)
         weights, norms, bad = self._weights(squares, losses.detach(), clipping)
 
         def put(layer: int, part: Part) -> None:
@@ -100,7 +101,7 @@ class ShardedGradients(PerExampleGradients):
             self._put(total, part, weights[layer], bad)
             self.free_memory()
 
-        self._backward(tape, losses, views, put)
+        self._backward.run(tape, losses, views, put)
         self.shards.check_order()
         same = (squares == again) | (squares.isnan() & again.isnan())
         if self.shards.any(not bool(same.all())):
@@ -113,18 +114,6 @@ class ShardedGradients(PerExampleGradients):
         total.norms.append(norms)
         return total
 
-    def _must_check(self, wanted: bool) -> bool:
-        return self.shards.any(wanted)
-
-    def _measure(self, arrivals: list[tuple[Use, Tensor]], views: int) -> Part:
-        if arrivals[0][0].rows:
-            return super()._measure(arrivals, views)
-        targets: dict[Any, Target] = {
-            (id(t.parameter), str(t.rows)): t for use, _ in arrivals for t in use.site.targets
-        }
-        none = torch.zeros(0, dtype=torch.float64, device=self.home)
-        return Measured(none, lambda weights, bad, into: None), tuple(targets.values())
-
     def _put(self, total: ClippedSum, part: Part, weights: Tensor, bad: Tensor | None) -> None:
         measured, targets = part
         rooms = {id(t.parameter): self.shards.room(t.parameter.shape) for t in targets}
@@ -135,3 +124,30 @@ class ShardedGradients(PerExampleGradients):
             mine, outdated = total.claim(name)
             part_of_sum = self.shards.sum_of_rows(name, memory, mine)
             _ = mine.copy_(part_of_sum) if outdated else mine.add_(part_of_sum)
+
+
+@final
+class _ShardedPass(BackwardPass):
+    """Every process makes the same passes, also one whose batch is empty."""
+
+    def __init__(
+        self, plan: Plan, recorder: Recorder, chooser: Chooser, *, wide: bool, shards: Shards
+    ) -> None:
+        super().__init__(plan, recorder, chooser, wide=wide)
+        self._shards = shards
+
+    @property
+    def _leaves(self) -> dict[str, Tensor]:
+        return {name: self._shards.gathered[name] for name in self._plan.parameters}
+
+    def _must_check(self, wanted: bool) -> bool:
+        return self._shards.any(wanted)
+
+    def _measure(self, arrivals: list[tuple[Use, Tensor]], views: int) -> Part:
+        if arrivals[0][0].rows:
+            return super()._measure(arrivals, views)
+        targets: dict[Any, Target] = {
+            (id(t.parameter), str(t.rows)): t for use, _ in arrivals for t in use.site.targets
+        }
+        none = torch.zeros(0, dtype=torch.float64, device=arrivals[0][1].device)
+        return Measured(none, lambda weights, bad, into: None), tuple(targets.values())
