@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,19 +19,28 @@ FOLDER = Path(os.environ.get("PRIVET_DATA") or "nowhere")
 @pytest.mark.slow
 @pytest.mark.skipif(not (FOLDER / "medmnist").is_dir(), reason="no BreastMNIST")
 def test_noise_hides_members_from_the_papers_attack_but_not_accuracy(tmp_path):
-    """BreastMNIST, ResNet8 on 156 records, seed 0, gamma 1. When written: AUC of the paper's attack
-    .697 plain and .549 perturbed, test accuracy .808 and .827. Seeded; the margins are for other
-    versions of torch, a standard error being .03 for either.
+    """BreastMNIST, ResNet8 on 156 records, gamma 1, means of seeds 0 to 2. When written: AUC of the
+    paper's attack .777 plain and .563 perturbed, test accuracy .746 and .748. Seeded; the margins
+    are for other versions of torch, a standard error being .03 for one seed: one alone has failed.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         bench = ResidualExperiment(QUICK["breastmnist"], tmp_path, FOLDER).bench
-        plain = attacks.outcome(bench, PLAIN, 0)
-        noisy = attacks.outcome(bench, Job(part="target", half=0, gamma=1.0), 0)
+        plain, noisy = (
+            [attacks.outcome(bench, kind, seed) for seed in range(3)]
+            for kind in (PLAIN, Job(part="target", half=0, gamma=1.0))
+        )
     finally:
         torch.set_num_threads(threads)
-    assert plain["train_accuracy"] > 0.98
-    assert plain["shadow"]["auc"] > 0.62
-    assert noisy["shadow"]["auc"] < plain["shadow"]["auc"] - 0.06
-    assert noisy["test_accuracy"] > plain["test_accuracy"] - 0.06
+
+    def auc(found):
+        return np.mean([one["shadow"]["auc"] for one in found])
+
+    def accuracy(found):
+        return np.mean([one["test_accuracy"] for one in found])
+
+    assert all(one["train_accuracy"] > 0.98 for one in plain)
+    assert auc(plain) > 0.62
+    assert auc(noisy) < auc(plain) - 0.06
+    assert accuracy(noisy) > accuracy(plain) - 0.06
