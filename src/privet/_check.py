@@ -88,7 +88,7 @@ def checked(check: Callable[[str, Any], Any], default: Any = dataclasses.MISSING
 
 
 class Checked:
-    """Base of frozen dataclasses some of whose fields are `checked`.
+    """Base of frozen dataclasses some of whose fields are `checked`, and kept as plain numbers.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Coin(Checked):
@@ -102,7 +102,7 @@ class Checked:
     def __post_init__(self) -> None:
         kind: Any = type(self)
         for name, check in _checks(kind):
-            check(name, getattr(self, name))
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
 
 @cache
