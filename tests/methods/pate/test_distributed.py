@@ -6,16 +6,18 @@ import math
 import numpy as np
 import pytest
 
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.loss import ZCDP
 from privet.methods.pate import (
     Aggregator,
+    AnswerFile,
     Answers,
     DistributedAggregator,
     RefusedAnswers,
     shard_ledger,
 )
-from privet.noise import seeded
+from privet.noise import secure, seeded
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-5}
 
@@ -73,6 +75,18 @@ def test_missing_sites():
     assert ledger.spent() == pytest.approx(found.guarantee.epsilon, rel=1e-9)
     with pytest.raises(InvalidArgument, match="4 to 6"):
         shares.release(noisy[:3], delta=1e-5)
+
+
+def test_one_share_from_a_seed_is_told_in_the_promise_of_the_sum(tmp_path):
+    """Also where the coordinator has nothing but the sites' files."""
+    shares, sources = plan(), [secure()] * 5
+    for last, premise in ((secure(), premises.SECRET_KEY), (seeded(0), premises.SECRET_SEED)):
+        files = []
+        for k, (a, rng) in enumerate(zip(sets(), [*sources, last], strict=True)):
+            shares.with_share(a, rng=rng).write(tmp_path / f"{k}")
+            files.append(AnswerFile(tmp_path / f"{k}"))
+        said = shares.release(files, delta=1e-5).guarantee.premises
+        assert [p for p in said if p.about == "noise key"] == [premise]
 
 
 def test_a_share_hides_its_site_in_one_sum_only():

@@ -39,7 +39,8 @@ class Header:
 
     `reducer` and `queries` are hashes: of the map that made the codes, and of the public inputs in
     their order. A code is a row of whole numbers that count multiples of `spacing`. `share` is the
-    standard deviation of the noise that the site itself has added, 0 for none.
+    standard deviation of the noise that the site itself has added, 0 for none; `seeded` says that
+    it was drawn from a seed, which is no secret.
     """
 
     site: str
@@ -50,6 +51,7 @@ class Header:
     radius: float
     spacing: float
     share: float = 0.0
+    seeded: bool = False
 
     @property
     def size(self) -> int:
@@ -227,7 +229,7 @@ def _refuse_other_types(h: Header) -> None:
     whole = all(type(n) is int and n > 0 for n in (h.rows, h.dimension))
     texts = all(isinstance(t, str) for t in (h.site, h.reducer, h.queries))
     numbers = all(type(v) is float and v >= 0.0 for v in (h.radius, h.spacing, h.share))
-    if not (whole and texts and numbers):
+    if not (whole and texts and numbers and type(h.seeded) is bool):
         raise TypeError
 
 

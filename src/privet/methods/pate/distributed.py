@@ -121,9 +121,12 @@ class DistributedAggregator:
         """What so many answers cost when as many sites are missing as may be."""
         return self._loss(self.teachers - self.missing, queries, dimension)
 
-    def guarantee(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
-        """What the sum promises to everybody."""
-        return self._promise(self.loss(queries, dimension=dimension), delta, "the sum of shares")
+    def guarantee(
+        self, queries: int, *, delta: float, dimension: int = 1, seeded: bool = False
+    ) -> Guarantee:
+        """What the sum promises to everybody; `seeded` if some site's noise came from a seed."""
+        loss = self.loss(queries, dimension=dimension)
+        return self._promise(loss, delta, "the sum of shares", seeded=seeded)
 
     def seen_by_coordinator(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
         """What a site's own share promises against whoever reads its file."""
@@ -135,10 +138,13 @@ class DistributedAggregator:
             moved(self.radius, queries), adjacency=REPLACE_ONE, dimension=queries * dimension
         )
 
-    def _promise(self, loss: losses.ZCDP, delta: float, what: str) -> Guarantee:
+    def _promise(
+        self, loss: losses.ZCDP, delta: float, what: str, *, seeded: bool = False
+    ) -> Guarantee:
         theorem = f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}"
         clipped, few = premises.sites_clip(self.radius), premises.sites_missing(self.missing)
-        rests_on = (clipped, few, premises.SHARES_ONCE, premises.SECRET_KEY)
+        key = premises.SECRET_SEED if seeded else premises.SECRET_KEY
+        rests_on = (clipped, few, premises.SHARES_ONCE, key)
         return shard_promise(loss, delta, theorem, rests_on)
 
     def with_share(self, answers: Answers, *, rng: Source) -> Answers:
@@ -153,7 +159,7 @@ class DistributedAggregator:
             source = rng.child("share", h.site, block)
             drawn = source.discrete_gaussian(len(part), self.share / self.step)
             units[start : start + len(part)] += drawn
-        return Answers(header=replace(h, share=self.share), units=units)
+        return Answers(header=replace(h, share=self.share, seeded=not rng.secret), units=units)
 
     def release(
         self,
@@ -202,7 +208,12 @@ class DistributedAggregator:
         return NoisyAnswers(
             codes=codes.reshape(h.rows, h.dimension),
             noise=self.noise(len(answers)),
-            guarantee=self.guarantee(h.rows, delta=delta, dimension=h.dimension),
+            guarantee=self.guarantee(
+                h.rows,
+                delta=delta,
+                dimension=h.dimension,
+                seeded=any(source.header.seeded for source in answers),
+            ),
             entry=entry,
         )
 
