@@ -93,13 +93,13 @@ def test_a_record_of_the_second_process_moves_the_sum_by_what_is_paid(tmp_path):
 def test_no_process_holds_the_whole_model(tmp_path):
     """Eight layers: the largest thing is the process's own part of the sum, in float64.
 
-    A whole copy of the model in float32 on top would be .05 more of the peak of one process.
+    A whole copy of the model in float32 on top would be .1 more of the peak of one process.
     """
     alone, first, second = both(tmp_path, "memory")
     assert alone["largest"] == 8 * alone["size"]  # the counter sees the flat sum of one process
     for one in (first, second):
         assert one["held"] < 0.51 * one["size"] and one["largest"] <= 8 * one["held"]
-        assert one["peak"] < 0.57 * alone["peak"]
+        assert one["peak"] < 0.55 * alone["peak"]
 
 
 @pytest.mark.slow
