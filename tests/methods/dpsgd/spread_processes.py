@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -136,11 +137,9 @@ def main(folder: str, mode: str) -> None:
         ) as training:  # fmt: skip
             for batch in training:
                 examples += 0 if batch.made_up else len(batch)
-                if mode == "memory" and not batch.made_up:
-                    live.__enter__()
-                training.step(losses_of(model, batch))
-                if batch.last and mode == "memory":
-                    live.__exit__(None, None, None)
+                counted = mode == "memory" and not batch.made_up
+                with live if counted else nullcontext():
+                    training.step(losses_of(model, batch))
     except PrivetError as error:
         said = str(error)
     else:
