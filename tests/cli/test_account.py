@@ -205,7 +205,7 @@ def test_it_needs_neither_torch_nor_pictures() -> None:
         f"    main(['account', {', '.join(map(repr, SETTING))}, '--json'])\n"
         "except SystemExit:\n"
         "    heavy = {'torch', 'sklearn', 'matplotlib', 'dp_accounting', 'opacus', 'joblib'}\n"
-        "    heavy |= {'numpy.f2py.crackfortran', 'pydantic'}\n"
+        "    heavy |= {'numpy.f2py.crackfortran', 'pydantic', 'scipy.signal', 'scipy.optimize'}\n"
         "    print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
         "    import numpy\n"
         "    assert callable(numpy.f2py.get_include)  # put off, not taken away\n"

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import lfilter
 
 from privet.loss.base import Array
 from privet.loss.dots import Dots
@@ -149,6 +148,8 @@ def convolve(laws: Sequence[tuple[Dots, int]], *, step: float, sign: float) -> A
     masses = masses[max(1 - first, 0) :] if first <= 0 else np.append(np.zeros(first - 1), masses)
     if len(masses) == 0:
         return np.zeros(2)
+    from scipy.signal import lfilter  # a second to import, and rarely needed
+
     slopes = lfilter([1.0], [1.0, -math.exp(-step)], masses[::-1])
     deltas = np.cumsum(slopes)[::-1] * -math.expm1(-step)
     grow = 1.0 + sign * _UNIT * (terms + 8.0 * len(masses))
