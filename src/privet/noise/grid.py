@@ -115,6 +115,7 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     z, c = noise_multiplier, sensitivity
     if not (isinstance(z, SupportsFloat) and isinstance(c, SupportsFloat) and z > 0.0 and c > 0.0):
         raise InvalidArgument("noise_multiplier or sensitivity", (z, c), "finite numbers above 0")
+    z, c = float(z), float(c)  # numpy would go on in float16 or float32
 
     def needed(scale: float) -> float:
         # the tensor path rounds halves to even, for which one coordinate has no better bound

@@ -273,6 +273,20 @@ def test_a_trainer_refuses_in_one_line(tmp_path, given, said):
 
 
 @quietly
+def test_a_callback_cannot_evaluate_on_records_that_nobody_spoke_of(tmp_path):
+    from transformers import TrainerCallback
+
+    from privet.errors import InvalidArgument
+
+    class Asks(TrainerCallback):
+        def on_step_end(self, args, state, control, **kw):
+            control.should_evaluate = True
+
+    with pytest.raises(InvalidArgument, match="evaluation"):
+        trained(tmp_path, callbacks=[Asks()], eval_strategy="no", save_strategy="no")
+
+
+@quietly
 def test_a_trainer_in_bfloat16_autocast(tmp_path):
     trainer = trained(tmp_path, bf16=True, save_strategy="no")
     assert trainer.training.steps_done == 6

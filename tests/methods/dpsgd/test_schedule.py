@@ -114,6 +114,13 @@ def test_noise_scale_covers_the_grid(c, z, d):
     assert z * c <= scale <= z * c * (1 + 1e-7 * z * math.sqrt(d) + 1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_noise_scale_is_computed_in_float64(kind):
+    exact = noise_scale(sensitivity=float(kind(1 / 3)), noise_multiplier=1.5, dimension=10**6)
+    given = noise_scale(sensitivity=kind(1 / 3), noise_multiplier=kind(1.5), dimension=10**6)
+    assert given == exact and type(given) is float
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -19,7 +19,7 @@ from privet.noise.tensor import Places, add_gaussian_, add_noise_
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
     """How far one example moves the sum *as computed*: C (1 + E), proved."""
-    return sensitivity * (1.0 + summation.room())
+    return float(sensitivity) * (1.0 + summation.room())
 
 
 def release_sum_(

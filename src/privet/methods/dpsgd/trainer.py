@@ -58,7 +58,12 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         for name, (expected, hint) in _REFUSED.items():
             if (given := getattr(self.args, name, expected)) != expected:
                 raise InvalidArgument(name, given, f"{expected!r} for private training", hint)
-        if self.args.eval_strategy != "no" and evaluation is None:
+        if self.args.eval_strategy != "no":
+            self._check_told()
+
+    def _check_told(self) -> None:
+        """Refuse an evaluation during training of which nobody said what its records are."""
+        if self.evaluation is None:
             raise InvalidArgument(
                 "evaluation", None, "'public' or 'unprotected', where eval_strategy is not 'no'",
                 "only you know whether the eval_dataset may be looked at without noise",
@@ -105,6 +110,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             rate = self.optimizer.param_groups[0]["lr"]
             self.log({"learning_rate": rate, "epsilon": training.epsilon_spent})
         if self.control.should_evaluate:
+            self._check_told()  # a callback may ask for one
             state = torch.get_rng_state()
             self._determine_best_metric(self.evaluate(), trial=None)
             torch.set_rng_state(state)
