@@ -122,3 +122,12 @@ def test_a_ledger_for_something_else(tmp_path: Path, capsys) -> None:
     Ledger.create(declared, cap_epsilon=9.0, cap_delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
     usual[-1] = declared
     assert "declare the number of records" in run(capsys, "adaptive-laplace", *usual)["error"]
+
+
+def test_a_method_without_delta_is_judged_by_the_budget_that_was_asked_for(
+    tmp_path: Path, capsys
+) -> None:
+    """Its own promise has delta 0, where the rule of noise and records says something else."""
+    usual = ["--data", "digits", "--epsilon", 1, "--delta", 1e-5, "--out", tmp_path / "run"]
+    assert "noise would be longer than all of them" in run(capsys, "local-records", *usual)["error"]
+    assert not (tmp_path / "run").exists()

@@ -137,9 +137,9 @@ class Plan(ABC):
         numbers = linear_numbers(self.facts.features, max(1, self.facts.outputs))
         return Signal(units=self.facts.records, numbers=numbers)
 
-    def check_enough(self, *, hint: str = "") -> None:
-        """Refuse a budget whose noise would outweigh all records together."""
-        check_enough(self.signal, epsilon=self.facts.epsilon, delta=self.facts.delta, hint=hint)
+    def check_enough(self, asked: PublicFacts, *, hint: str = "") -> None:
+        """Refuse a budget, as it was asked for, whose noise would outweigh all records together."""
+        check_enough(self.signal, epsilon=asked.epsilon, delta=asked.delta, hint=hint)
 
     def _repr_html_(self) -> str:
         facts = self.facts

@@ -159,7 +159,7 @@ def planned(
     if replaced and plan.adjacency is Adjacency.REPLACE_ONE:
         plan = method.plan(_with(facts, (*replaced, *stated)))
     if hint and not anyway:
-        plan.check_enough(hint=hint)
+        plan.check_enough(facts, hint=hint)
     return plan
 
 

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from privet.errors import PrivetError
 from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop, private
+from privet.nets import FlatClipping
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.live_memory import LiveMemory
 
@@ -128,11 +129,17 @@ def main(folder: str, mode: str) -> None:
     examples, said, answer = 0, "", {}
     extra = {"checkpoints": Checkpoints(folder=f"{folder}/run")} if mode == "checkpoints" else {}
     extra |= {"ema": 0.9} if mode == "ema" else {}
+    other = mode.removeprefix("other ") if rank == 1 else ""  # what the second is given instead
+    noise = 1e-3 if other == "schedule" else 1.2
+    secret = mode in ("secure", "other kind of noise source") and other != "kind of noise source"
     try:
         with private(
             model, optimizer, data(mode),
-            Schedule(steps=steps, sample_rate=rate, noise_multiplier=1.2, clipping_bound=adaptive),
-            rng=secure() if mode == "secure" else seeded(7),
+            Schedule(
+                steps=steps, sample_rate=rate, noise_multiplier=noise, clipping_bound=adaptive
+            ),
+            clipping=lambda c: FlatClipping(bound=100 * c if other == "model" else c),
+            rng=secure() if secret else seeded(8 if other == "seed" else 7),
             ledger=Ledger.open(path), micro_batch=4, **extra,
         ) as training:  # fmt: skip
             for batch in training:

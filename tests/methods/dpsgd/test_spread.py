@@ -119,6 +119,15 @@ def test_what_needs_the_whole_model_is_refused(tmp_path, mode):
     assert "\n" not in first["said"] and "fully_shard" in first["said"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["schedule", "model", "seed", "kind of noise source"])
+def test_processes_that_were_given_different_things_are_refused(tmp_path, what):
+    """The first pays for all: less noise, a larger bound or a seed elsewhere would go unsaid."""
+    first, second = both(tmp_path, f"other {what}", alone=False)
+    assert first["said"] == second["said"] and what in first["said"]
+    assert "sums" not in first and "sums" not in second
+
+
 @pytest.mark.parametrize("total", [20, BLOCK, 3 * BLOCK + 5])
 def test_parts_get_the_noise_of_their_places(total):
     whole = add_gaussian_(torch.zeros(total, dtype=torch.float64), 2.0, seeded(3))

@@ -58,6 +58,9 @@ class Processes(ABC):
     def settle(self) -> None:  # noqa: B027, only a spread model has to
         """Bring a spread model's parameters to rest: every process holds its part only."""
 
+    def agree(self, facts: dict[str, Any]) -> None:  # noqa: B027, one process agrees with itself
+        """Refuse processes that were given different things: the first one pays for all."""
+
     def all_last(self, last: bool) -> bool:
         """Whether a part ends the step: in a spread model all processes make as many passes."""
         return last
@@ -103,6 +106,17 @@ class Together(Processes):
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def agree(self, facts: dict[str, Any]) -> None:
+        told: list[dict[str, Any]] = [{}] * self.world
+        dist.all_gather_object(told, facts)
+        names = sorted({name for one in told for name in one})
+        other = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
+        if other:
+            raise PrivetError(
+                f"the processes of this run were given different things ({', '.join(other)}); give "
+                "all of them the same: the first one pays for all"
+            )
 
     def sum_to_first_(self, tensor: Tensor) -> None:
         dist.reduce(tensor, dst=0)

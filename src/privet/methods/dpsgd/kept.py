@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ class KeptRun(PaidRun, ABC):
 
     def _open(self, run: str | None) -> tuple[str, bool]:
         """Restore the last checkpoint, or start: the name of the run, and whether it goes on."""
+        self._processes.agree(self._sameness(lambda key: "not compared"))
         weights = {id(t): t for t in (*self.model.parameters(), *self._stepped().values())}
         same_everywhere(self._processes, [*weights.values(), *self.model.buffers()])
         where = self._settings.checkpoints
@@ -66,7 +68,7 @@ class KeptRun(PaidRun, ABC):
         self._size = facts["size"]
         self._step, self._bound = int(facts["step"]), float(facts["bound"])
 
-    def _sameness(self) -> dict[str, Any]:
+    def _sameness(self, fingerprint: Callable[[bytes], str] | None = None) -> dict[str, Any]:
         decay = None if self._average is None else self._average.decay
         model: list[Any] = [(name, list(p.shape)) for name, p in self.model.named_parameters()]
         model.append(("C", self._settings.clipping(1.0).sensitivity(self._engine.layers)))
@@ -74,7 +76,7 @@ class KeptRun(PaidRun, ABC):
             self.schedule,
             self.sampler,
             self._rng,
-            self._records.fingerprint,
+            fingerprint or self._records.fingerprint,
             model=model,
             micro_batch=self._settings.micro_batch,
             views=self._settings.views,

@@ -197,6 +197,11 @@ def private(
     how: KernelChoice = kernel_choice or ("measured" if rng.secret else "cost-model")
     if evaluation not in (None, *EVALUATIONS):
         raise InvalidArgument("evaluation", evaluation, "'public', 'unprotected' or None")
+    if evaluation and charge_block not in (None, schedule.steps):
+        raise InvalidArgument(
+            "charge_block", charge_block, "left out with `evaluation`",
+            "the whole schedule is charged at its start where its end may be chosen",
+        )  # fmt: skip
     if charge_block is None:
         charge_block = schedule.steps if evaluation else -(-schedule.steps // 4)
         if checkpoints is not None and not evaluation:

@@ -58,6 +58,9 @@ class Spread(Processes):
             runs=tuple(self._shards.coordinates(whole)),
         )
 
+    def agree(self, facts: dict[str, Any]) -> None:
+        self._all.agree(facts)
+
     def sum_to_first_(self, tensor: Tensor) -> None:
         self._all.sum_to_first_(tensor)
 
