@@ -145,7 +145,7 @@ def test_a_broken_release_is_falsified(bug: str, monkeypatch: pytest.MonkeyPatch
     """The audit of single steps sees what the accounting does not know."""
     real = loop_module.release_sum_
 
-    def broken(flat, *, sensitivity, noise_multiplier, source, rate=1.0):
+    def broken(flat, *, sensitivity, noise_multiplier, source, **other):
         if bug == "half the noise":
             return real(flat, sensitivity=sensitivity, noise_multiplier=noise_multiplier / 2, source=source)  # fmt: skip
         flat.mul_(2.0)  # as if everybody had been clipped to twice the bound

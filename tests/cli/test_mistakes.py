@@ -242,7 +242,7 @@ def test_other_commands(
     [
         ("ray", "cluster", ["train", "pate", "--public", "20", "--backend", "ray"]),
         ("torch", "train", ["train", "dpsgd"]),
-        ("sklearn", "train", ["train", "adaptive-laplace"]),
+        ("sklearn", "train", ["train", "pate", "--public", "20"]),
     ],
 )
 def test_a_package_that_is_not_installed(

@@ -177,6 +177,9 @@ class _Free:
         self.adjacency, self.unit, self.protects = plan.relation, plan.unit, plan.protects
         self.cap_delta = plan.facts.delta
 
+    def refuse_other(self, *terms: Any) -> None:
+        """Nothing: the terms are the plan's."""
+
     def charge(self, loss: PrivacyLoss, **told: Any) -> _Paid:
         """Taken."""
         return _Paid(loss)
