@@ -1,5 +1,6 @@
 """Where the loop already lives: transformers.Trainer, Lightning, Accelerate."""
 
+import gc
 import json
 
 import pytest
@@ -196,6 +197,7 @@ def test_lightning_must_be_told_what_it_validates_on():
 
 
 def trained(folder, callbacks=(), stop=False, **given):
+    gc.collect()  # what earlier tests left must not touch torch's generator in the middle of a run
     model = bert()
     from transformers import EarlyStoppingCallback, TrainingArguments
 
@@ -222,7 +224,7 @@ quietly = pytest.mark.filterwarnings(
 
 
 @quietly
-def test_a_trainer_evaluates_logs_and_saves_in_its_loop(tmp_path):
+def test_a_trainer_evaluates_logs_and_saves_in_its_loop(tmp_path, one_thread):
     trainer = trained(
         tmp_path, eval_strategy="steps", eval_steps=2, logging_steps=3, save_steps=4,
         evaluation="public",
