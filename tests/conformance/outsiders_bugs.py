@@ -228,7 +228,7 @@ BUGS = (
         plant=class_means((MEANS[0], MEANS[0] + "    if len(x):\n        means = np.clip(means, x.min(axis=0)[:, None], x.max(axis=0)[:, None])\n")),
         check=CROWD),
     Bug(bug="27 no room for the rounding of sums", kind="bound", seen_by=MOVED,
-        plant=rewritten(loop, "with_rounding", ("return sensitivity * (1.0 + summation.room())", "return sensitivity")),
+        plant=rewritten(loop, "with_rounding", ("return float(sensitivity) * (1.0 + summation.room())", "return float(sensitivity)")),
         check=patched(test_rounding.test_the_room_is_part_of_the_noise)),
     Bug(bug="28 null records always answer class 0", kind="null records", seen_by=LAW,
         plant=rewritten(noisy_inputs, "answered", ("null=null)", "null=None)")),
