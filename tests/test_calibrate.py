@@ -40,6 +40,7 @@ def test_without_sampling_it_is_the_exact_gaussian() -> None:
         assert best * (1 - 1e-9) <= found.value <= best * 1.002
 
 
+@pytest.mark.slow
 def test_round_trip_between_the_three_settings() -> None:
     target = {"epsilon": 2.0, "delta": 1e-6}
     noise = calibrate.noise_multiplier(**target, sample_rate=0.02, steps=500)

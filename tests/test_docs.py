@@ -232,6 +232,7 @@ def commands(start: str) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_commands_in_text_exist_and_know_their_options() -> None:
     root: Any = typer.main.get_command(app)
     found = commands("privet ")

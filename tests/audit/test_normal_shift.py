@@ -22,6 +22,7 @@ def draw(shift: float, sigma: float, noise: float = 1.0):
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_power_on_gaussian(epsilon: float) -> None:
     """At least 90% of the truth with 10^5 draws a side, and not above it (once in 20 at most)."""

@@ -132,6 +132,7 @@ def test_batches_and_order_do_not_matter(shape, records, size, backwards) -> Non
     assert streamed.bounded().value.tolist() == total(shape, records).value.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1000), st.booleans())
 def test_packing_is_undone(seed: int, pairs: bool) -> None:

@@ -62,6 +62,7 @@ def test_loss_alone_cache_and_picture(run, tmp_path):
     assert attack(run, *options) == text
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     """The same folder with a least-squares fit in place of the private weights: 0 privacy."""
     import numpy as np

@@ -161,6 +161,7 @@ def test_settings(
     refused([*command(["train", method], {}), *option.split()], "", capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", [*COMMON, *OF_COMPARING])
 def test_compare(mistake: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes, says = (COMMON | OF_COMPARING)[mistake]
@@ -203,6 +204,7 @@ def test_a_ledger_that_another_process_holds(
         holder.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [

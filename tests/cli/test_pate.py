@@ -84,6 +84,7 @@ def test_repeatable_noise_is_stated_as_an_experiment(place, tmp_path):
     assert any("an experiment, not a release" in a.text for a in premises)
 
 
+@pytest.mark.slow
 def test_no_paper_speaks_of_shares(place, tmp_path):
     said = aggregate(place, tmp_path / "labels.safetensors", "--missing", 1, "--reading", "published",
                      code=2)  # fmt: skip
@@ -182,6 +183,7 @@ def rewritten(path, *, factor=1, **changes):
     save_file({"units": units}, path, metadata={"privet": json.dumps(note)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -302,6 +304,7 @@ def test_every_reducer_travels(place, tmp_path, kind):
     assert reducer.decode(reducer.encode(y)).shape == y.shape
 
 
+@pytest.mark.slow
 def test_a_student_is_a_run_with_its_card_and_its_ledger(place, tmp_path):
     aggregate(place, tmp_path / "labels.safetensors")
     out = tmp_path / "student"

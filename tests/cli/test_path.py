@@ -112,6 +112,7 @@ def test_a_class_that_is_never_found_is_told(
     assert "days since a public day" in err and "ignore" in err
 
 
+@pytest.mark.slow
 def test_a_number_to_predict(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (*TRAIN, "--label", "cost", "--bounds", "number.json", "--out", "run")
     out, _ = run(capsys, "train", "dpsgd", *words)

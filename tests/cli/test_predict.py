@@ -99,6 +99,7 @@ def pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_pictures_in_folders(pets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = trained(capsys, "dpsgd", "--data", "pets", "--bounds", "pets.json")
     assert told["test_accuracy"] > 0.9

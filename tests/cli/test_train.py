@@ -22,6 +22,7 @@ def train(out, *more, code=0):
     return json.loads(result.stdout) if code == 0 else result.stderr
 
 
+@pytest.mark.slow
 def test_keys_and_folder(tmp_path):
     answer = train(tmp_path / "run", "--seed", "1")
     assert 0.85 < answer["test_accuracy"] <= 1.0
@@ -44,6 +45,7 @@ def test_keys_and_folder(tmp_path):
         assert "weights" in file.keys()  # noqa: SIM118
 
 
+@pytest.mark.slow
 def test_seeded_runs_repeat(tmp_path):
     first, second = (train(tmp_path / name, "--seed", "1") for name in "ab")
     assert first["test_accuracy"] == second["test_accuracy"]
@@ -51,6 +53,7 @@ def test_seeded_runs_repeat(tmp_path):
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_no_run_is_overwritten(tmp_path):
     train(tmp_path, "--seed", "1")
     assert "a folder without a run" in train(tmp_path, "--seed", "1", code=2)
@@ -87,6 +90,7 @@ def test_resume_after_a_crash(tmp_path, monkeypatch):
     assert "without a run" in train(tmp_path / "run", "--seed", "1", "--resume", code=2)
 
 
+@pytest.mark.slow
 def test_secure_resume_pays_again_and_keeps_the_promise(tmp_path, monkeypatch):
     interrupt(monkeypatch, at=12)
     assert runner.invoke(app, [*COMMAND, "--out", str(tmp_path)]).exit_code != 0
@@ -111,6 +115,7 @@ def test_a_resumed_run_stops_at_the_budget_asked_for(tmp_path, monkeypatch):
     assert verify(tmp_path / "run", ledger=path).ok
 
 
+@pytest.mark.slow
 def test_a_ledger_is_charged(tmp_path):
     path = tmp_path / "budget.ledger"
     Ledger.create(path, cap_epsilon=2.5, cap_delta=1e-5)

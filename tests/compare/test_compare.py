@@ -154,6 +154,7 @@ def pictures(records: int = 40) -> Dataset:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_views_are_public_maps_of_a_record_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def test_conforms(case):
     assert report.held, str(report)
 
 
+@pytest.mark.slow
 @every_method
 def test_the_ledger_is_charged_for_what_is_promised(case):
     assert case._charged() is None

@@ -37,6 +37,7 @@ def forget(labels: dict[str, int], patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Source, "child", child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", METHODS, ids=lambda case: case.name)
 def test_methods_draw_every_word_once(case: Any) -> None:
     assert streams_drawn_once(case._fit) is None

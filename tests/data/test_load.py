@@ -117,6 +117,7 @@ def test_a_damaged_idx_file_is_one_line(tmp_path: Path, cut: int) -> None:
     assert "x.gz" in one_line(error)
 
 
+@pytest.mark.slow
 def test_importing_data_needs_neither_torch_nor_sklearn() -> None:
     heavy = "'torch', 'sklearn', 'PIL'"
     code = f"import sys, privet.data; print([m for m in ({heavy}) if m in sys.modules])"

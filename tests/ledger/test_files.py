@@ -133,6 +133,7 @@ def test_a_short_lock_is_waited_for(path: Path) -> None:
     holder.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="file modes and fork")
 def test_a_read_only_file_or_folder_says_so() -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users

@@ -68,6 +68,7 @@ def test_limits() -> None:
     assert Gaussian(mu=1.0).epsilon(0.0) == math.inf
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0.01, 3), min_size=1, max_size=6), st.floats(1e-9, 0.1))
 @settings(max_examples=40, deadline=None)
 def test_squares_add_up(mus: list[float], delta: float) -> None:

@@ -37,6 +37,7 @@ def fine_pld(q: float, z: float, steps: int, interval: float) -> Any:
     return one.self_compose(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1e-4, 0.01, 0.3, 1.0])
 @pytest.mark.parametrize("z", [0.5, 1.0, 5.0])
 def test_one_step_is_the_profile(q: float, z: float) -> None:

@@ -34,6 +34,7 @@ def test_lrn_is_eq_22(shape, scale):
     torch.testing.assert_close(other(h), _written_out(h, 1.0, 3, 0.1, 0.5))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1e15), min_size=4, max_size=12))
 def test_lrn_lies_in_the_unit_interval(values):
     y = LocalResponseNorm()(torch.tensor([values], dtype=torch.float64))

@@ -180,6 +180,7 @@ def test_weights_too_small_for_float32_do_not_let_more_through(size: float, outp
     assert worst <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel", ["loop", "grouped", "rowwise", "unfolded", "gram", "instantiate"]
 )

@@ -112,6 +112,7 @@ def test_additive_noise_has_its_law_at_every_block(training, depth):
     assert abs(np.corrcoef(flat)[np.triu_indices(len(flat), 1)]).max() < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False])
 def test_multiplicative_noise_has_its_law_at_every_block(training):
     """(noise / (gamma x~)) is standard normal at every block; level 1e-4 each of three."""

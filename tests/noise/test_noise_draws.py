@@ -126,6 +126,7 @@ def chi_square(x: np.ndarray, log_weight: object) -> float:
     return float(stats.chisquare(seen, wanted).pvalue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.3, 1, 0.7, 5, Fraction(22, 7)])
 def test_discrete_laplace(scale: float) -> None:
     """Chi-square against the exact probabilities; false alarm 1e-6."""
@@ -133,6 +134,7 @@ def test_discrete_laplace(scale: float) -> None:
     assert chi_square(x, lambda k: -np.abs(k) / float(scale)) > ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.4, 1, 2.5, 10, Fraction(1, 3)])
 def test_discrete_gaussian(sigma: float) -> None:
     """Chi-square against the exact probabilities; false alarm 1e-6."""

@@ -145,6 +145,7 @@ def test_a_fork_of_a_secure_source_draws_its_own_noise() -> None:
     assert len(np.unique(words)) == 5000
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 def test_a_fork_of_a_secure_source_draws_its_own_bulk_and_floats() -> None:
     """What is derived from the key first after a fork is derived from the new key."""

@@ -61,6 +61,7 @@ def things(tmp_path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_everything_shows_itself(things: dict[str, Any]) -> None:
     shown = {name: thing._repr_html_() for name, thing in things.items()}
     for text in shown.values():

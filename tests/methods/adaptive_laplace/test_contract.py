@@ -119,6 +119,7 @@ def test_components_are_kept_in_the_file(tmp_path) -> None:
     assert np.array_equal(run.predict_proba(x), clf.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_is_brought_again(tmp_path) -> None:
     import torch
     from torch import nn
@@ -136,6 +137,7 @@ def test_a_network_of_ones_own_is_brought_again(tmp_path) -> None:
     assert np.array_equal(run.predict_proba(x), clf.predict_proba(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_a_ledger_that_cannot_afford_it_is_not_charged(method) -> None:
     ledger = Ledger.in_memory(

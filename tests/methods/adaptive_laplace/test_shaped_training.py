@@ -108,6 +108,7 @@ def test_charged_before_release_and_guaranteed_by_what_was_charged() -> None:
     assert any("clipped" in text for text in said) and any("unit ball" in text for text in said)
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_afford_both_releases_nothing() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))

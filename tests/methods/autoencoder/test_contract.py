@@ -146,6 +146,7 @@ def test_on_an_outlier_in_a_crowd(method, delta, declared, users) -> None:
     check_replay(method, plan, worst)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [n for n in Noise if n is not Noise.GAUSSIAN])
 def test_every_kind_of_noise_can_be_played_back(noise) -> None:
     method = AutoencoderStack(layers=(3,), noise=noise)

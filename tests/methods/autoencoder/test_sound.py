@@ -94,6 +94,7 @@ def test_every_noise_spends_the_budget_and_no_more(noise, delta: float, adjacenc
     assert len(clf.plan_.releases) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "discrete gaussian"])
 @pytest.mark.parametrize("epsilon", [1e-3, 50.0])
 def test_tiny_and_large_budgets(noise: str, epsilon: float) -> None:
@@ -179,6 +180,7 @@ def test_streams_say_what_they_need() -> None:
         )
 
 
+@pytest.mark.slow
 def test_wide_records_go_through_a_public_projection(monkeypatch) -> None:
     """More inputs than a second moment is released for: random directions and h x^T."""
     monkeypatch.setattr("privet.methods.autoencoder.layers.WIDEST", 64)

@@ -47,6 +47,7 @@ def off(clf: privet.DPSGDClassifier, x: np.ndarray, y: np.ndarray) -> float:
     return float(p.max(axis=1).mean() - (p.argmax(axis=1) == y).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flipped", "distance"), [(0.2, 2.0), (0.0, 0.5), (0.0, 4.0)])
 def test_confidence_is_what_is_right(flipped: float, distance: float) -> None:
     """Noise and records are seeded. Without the temperature the first is .15 too sure."""

@@ -228,6 +228,7 @@ def run_mixing(model, losses, **kw):
     return training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "losses"),
     [

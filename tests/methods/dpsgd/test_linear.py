@@ -98,6 +98,7 @@ def test_bad_rows_move_the_sum_by_at_most_the_bound(bad):
     assert float((sums[0] - sums[1]).norm()) <= 0.2 * (1 + 1e-6)  # replace-one: both within 0.1
 
 
+@pytest.mark.slow
 def test_same_training_as_the_engine():
     x, y = rows()
     schedule = Schedule(steps=8, sample_rate=0.5, noise_multiplier=1.0, clipping_bound=0.2)

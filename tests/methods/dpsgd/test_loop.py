@@ -122,6 +122,7 @@ def test_the_noise_does_not_depend_on_the_sample(monkeypatch):
     assert all(total.dtype == torch.float64 for total in watch.clean)
 
 
+@pytest.mark.slow
 def test_micro_batches_fit_the_model_unless_told():
     wide = nn.Sequential(nn.Linear(5, 2**17), nn.Linear(2**17, 2))  # 8 MB are 16 such rows
     schedule = Schedule(steps=2, sample_rate=1.0, noise_multiplier=1.0)
@@ -225,6 +226,7 @@ def test_every_step_has_its_own_settings(monkeypatch):
     assert watch.sensitivities == pytest.approx([more * bound for bound in c], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_fixed_size_is_priced_as_such():
     x, y = data(60)
     rng = seeded(4)
@@ -379,6 +381,7 @@ def test_learning_rates():
     assert torch.equal(weights(model), weights(network()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
 def test_ordinary_optimisers(make):
     model = network()
@@ -396,6 +399,7 @@ def test_convolutions_and_empty_batches():
     assert training.steps_done == 6
 
 
+@pytest.mark.slow
 def test_torch_datasets():
     x, y = data()
 
@@ -443,6 +447,7 @@ def test_leaving_in_the_middle_restores_the_model():
     assert "forward" not in training.model[0].__dict__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "release"), [(0.5, False), (1 / 60, False), (0.016, True)])
 def test_a_delta_of_one_in_n_is_no_promise(delta, release):
     """Attack: (0, 0.5)-DP, proved, of a loop of one's own."""

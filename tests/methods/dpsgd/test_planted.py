@@ -63,6 +63,7 @@ def test_every_coordinate_of_every_step_has_noise_of_its_own(monkeypatch, convol
     assert np.abs(np.corrcoef(noise.T) - np.eye(noise.shape[1])).max() < 0.8
 
 
+@pytest.mark.slow
 def test_a_step_remembers_nothing_of_the_sums_before_it(monkeypatch):
     """With weights that stay, every step has the same exact sum, and the optimiser gets its noise."""
     watch = Watch(monkeypatch)

@@ -90,6 +90,7 @@ def test_adaptive_bound_resumes(tmp_path):
     assert torch.equal(weights(whole.model), weights(again.model))
 
 
+@pytest.mark.slow
 def test_a_finished_run_stays_finished(tmp_path):
     first = run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
     second = run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
@@ -97,6 +98,7 @@ def test_a_finished_run_stays_finished(tmp_path):
     assert torch.equal(weights(first.model), weights(second.model))
 
 
+@pytest.mark.slow
 def test_seeded_steps_are_charged_once(tmp_path):
     ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
     interrupted(tmp_path, at=5, schedule=SCHEDULE, ledger=ledger)
@@ -120,6 +122,7 @@ def test_secure_steps_made_again_are_charged_again(tmp_path):
     assert again.loss == ledger.total
 
 
+@pytest.mark.slow
 def test_resume_at_the_cap(tmp_path):
     """Stopped by the cap in mid-block; a resumed run charges nothing more and ends there too."""
     enough = SCHEDULE.loss().epsilon(1e-5) * 0.8
@@ -138,6 +141,7 @@ def test_without_a_ledger_one_is_kept_beside_the_checkpoint(tmp_path):
     assert Ledger.open(tmp_path / "run.ledger").spent() > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rng", [seeded(2), secure()], ids=["seeded", "secure"])
 def test_another_ledger_is_refused(tmp_path, rng):
     """What it reports would leave out the steps charged elsewhere."""
@@ -237,6 +241,7 @@ def scheduled():
     return {"model": model, "optimizer": optimizer, "scheduler": decay, "schedule": SCHEDULE}
 
 
+@pytest.mark.slow
 def test_a_learning_rate_scheduler_is_part_of_the_checkpoint(tmp_path):
     whole = run(**scheduled())
     assert whole.optimizer.param_groups[0]["lr"] == pytest.approx(0.4 * 0.5**4)

@@ -60,6 +60,7 @@ def test_one_record_less_shifts_everybody(monkeypatch, micro_batch, block, bias)
     assert 1.0 <= moved <= paid < 1.00001 * (1 + 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [0, 64, 4095])
 @pytest.mark.parametrize("block", [64, 128, 4096])
 def test_one_record_replaced_by_nothing_keeps_its_place(monkeypatch, block, where):
@@ -91,6 +92,7 @@ def test_a_float32_block_stays_within_its_bound(wide):
     assert 0.0 < worst <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "features"), [(8192, 1), (8192, 100), (20_000, 4)])
 def test_linear_heads_are_exact(monkeypatch, n, features):
     """The default estimator, full batch: 4.49, 3.72 and 23.8 times the sensitivity before."""

@@ -68,6 +68,7 @@ def test_shapes_meet_their_ends(shape):
     assert np.all(np.diff(values) <= 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample_rate", [1.0, 0.05])
 def test_for_budget_meets_the_budget(sample_rate):
     s = Schedule.for_budget(epsilon=2.0, delta=1e-5, steps=40, sample_rate=sample_rate)

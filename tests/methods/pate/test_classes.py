@@ -76,6 +76,7 @@ def test_teachers_by_rule(n, teachers):
     assert method("mean", teachers=None).plan(facts(n)).teachers == teachers
 
 
+@pytest.mark.slow
 @every_way
 def test_what_is_charged_is_what_was_planned(way):
     x, y = table()
@@ -88,12 +89,14 @@ def test_what_is_charged_is_what_was_planned(way):
     assert len(ledger) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["mean", "votes"])
 def test_students_learn(way):
     x, y = table()
     assert classifier(way, teachers=40).fit(x, named(y)).score(x, named(y)) > 0.8
 
 
+@pytest.mark.slow
 @every_way
 @pytest.mark.parametrize("seed", [0, None])
 def test_premises_are_stated_once_and_are_those_of_the_run(way, seed):
@@ -106,6 +109,7 @@ def test_premises_are_stated_once_and_are_those_of_the_run(way, seed):
     assert premises.DECLARED_CLASSES in stated and premises.counted_size(100) in stated
 
 
+@pytest.mark.slow
 @every_way
 def test_releases_are_replayed_on_a_flipped_shard(way):
     """Within the sensitivity, paid for, and nothing but the releases reaches the student."""

@@ -51,6 +51,7 @@ def test_any_k_missing_sites_are_tolerated_by_the_calibration():
     assert ZCDP(rho=too_few, adjacency=shares.loss(3).adjacency).epsilon(1e-5) > 4.0
 
 
+@pytest.mark.slow
 def test_sums_of_shares_have_their_size():
     """6 standard errors of a standard deviation from 3,000 draws: false alarm 2e-9."""
     answers, shares = sets(k=3, rows=50, dimension=20), plan(k=3, missing=0, rows=50, dimension=20)

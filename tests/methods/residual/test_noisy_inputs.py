@@ -78,6 +78,7 @@ def test_the_radius_is_that_of_the_rows_unless_told():
     assert loose.plan(facts()).signal.growth == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [False, True])
 def test_who_is_protected_and_from_whom(declared):
     public = method(labels=Labels.PUBLIC).plan(facts(declared=declared))
@@ -106,6 +107,7 @@ def test_releases_are_replayed_on_neighbours(kind, declared, changes):
         assert replaying.moved(found, -1) == pytest.approx(far, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_answers_of_null_slots_are_drawn_from_all_classes_alike():
     """Nobody's records: chi-square at level 1e-6. A class that nulls prefer would count them."""
     chosen = method(epochs=1)
@@ -231,6 +233,7 @@ def test_premises_are_stated_once_and_are_those_of_the_run(seed, n_public, label
     assert len(sized) == 1 and "100" in sized[0].text
 
 
+@pytest.mark.slow
 def test_what_is_charged_is_what_was_planned():
     x, y = clouds()
     ledger = Ledger.in_memory(cap_epsilon=8.0, cap_delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
@@ -309,6 +312,7 @@ def test_clones_and_copies():
     assert dataclasses.replace(method(labels="public"), epochs=1).labels is Labels.PUBLIC
 
 
+@pytest.mark.slow
 def test_bad_records_are_null_and_move_no_other():
     """A row or label gone bad changes its own slot alone: the other noisy rows stay as they are."""
     domain = Domain(shape=(2,), bounds=(0.0, 1.0))

@@ -183,6 +183,7 @@ class _Reshape(nn.Module):
         return self.head(self.features(x).flatten(1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mu", [1e-6, 1e-2, 0.5])
 @pytest.mark.parametrize("kind", ["max", "average", "batch norm", "tanh"])
@@ -276,6 +277,7 @@ def test_add_is_a_sum():
     assert Add()(torch.tensor(1.0), torch.tensor(2.0)) == 3.0
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 9))
 def test_average_does_not_depend_on_the_batch_size(seed, batch_size):
@@ -287,6 +289,7 @@ def test_average_does_not_depend_on_the_batch_size(seed, batch_size):
     np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.floats(-1e30, 1e30), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_normalisations_have_their_range(rows):
     R = torch.tensor(rows, dtype=torch.float64)

@@ -365,6 +365,7 @@ def test_the_script_splits_one_to_one_to_two_and_promises_nothing():
     assert script().sensitivity == 2 * 14 * 14 * 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_the_script_repeats_and_sees_pixels_within_its_clip(adaptive, monkeypatch):
     x, y = pictures()

@@ -286,6 +286,7 @@ def test_each_query_has_its_own_centre():
         reducer.encode(maps[:2])
 
 
+@pytest.mark.slow
 def test_with_few_labels_the_others_are_asked_about_and_their_labels_never_read(tmp_path):
     """Teachers are those of the paper's reading; another truth of asked volumes changes nothing."""
     whole = load(TINY, None)

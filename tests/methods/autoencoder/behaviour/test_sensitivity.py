@@ -55,6 +55,7 @@ def packed(panel: Panel, weights: Any = None) -> tuple[Any, Any, float]:
     return total.bounded(), first.bounded(), plan.output_moments(own.shape[1]).add_remove.l2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("star", [False, True])
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("seed", range(2))
