@@ -55,6 +55,7 @@ _MIDDLE = 1.5 * 2.0**52
 """Added and taken away again, it rounds to the nearest whole number."""
 _SURE = 0.5 - 2.0**-20
 """So near to a whole number, ratio x is nearest to it, whatever float64 does for |x| <= 6.01."""
+_FEW = 512
 _DOUBT, _LN2 = 2.0**-44, math.log(2.0)
 """As in `rounded`. Tables are arguments of the loops: machine code kept on disk must not hold them,
 since nothing would renew it when they change."""
@@ -63,13 +64,18 @@ since nothing would renew it when they change."""
 @compiled
 def candidates(words: Words, out: Floats, open_: Bools, steps: Floats, inside: Floats) -> None:
     """The draws in steps of the grid, and which of them are still to be settled."""
-    for i in range(len(words)):
-        layer = words[i] & _MASK
-        place = np.float64((np.int64(words[i]) >> 10) | 1)
-        y = place * steps[layer]
-        unit = (y + _MIDDLE) - _MIDDLE
-        out[i] = unit
-        open_[i] = (abs(place) >= inside[layer]) | (abs(y - unit) > _SURE)
+    places = np.empty(_FEW)
+    for start in range(0, len(words), _FEW):
+        some = words[start : start + _FEW]
+        units, undecided = out[start : start + _FEW], open_[start : start + _FEW]
+        for i in range(len(some)):  # by itself: only a loop without tables becomes vector code
+            places[i] = np.float64((np.int64(some[i]) >> 10) | 1)
+        for i in range(len(some)):
+            layer = some[i] & _MASK
+            y = places[i] * steps[layer]
+            unit = (y + _MIDDLE) - _MIDDLE
+            units[i] = unit
+            undecided[i] = (abs(places[i]) >= inside[layer]) | (abs(y - unit) > _SURE)
 
 
 @compiled

@@ -153,7 +153,6 @@ class Training(KeptRun):
         rows = self._engine.arranged(*device.moved(company.tensors, self._engine.home))
         batch = self._records.batch(rows, step=self._step, last=False, made_up=True)
         yield from self._given(batch, plain=company.plain)
-        self._engine.free_memory()
 
     def _batches(self) -> Iterator[Batch]:
         reader = self._settings.reader

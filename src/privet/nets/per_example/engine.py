@@ -27,7 +27,7 @@ from privet.nets.per_example.convolution import ConvolutionSite
 from privet.nets.per_example.device import home_of
 from privet.nets.per_example.discover import discover
 from privet.nets.per_example.layers import Rule
-from privet.nets.per_example.measured import Room, Target
+from privet.nets.per_example.measured import Target
 from privet.nets.per_example.recording import Recorder
 from privet.nets.per_example.shared import Shared
 from privet.nets.per_example.tape import Tape
@@ -121,12 +121,6 @@ class PerExampleGradients:
         """An empty sum, for accumulation, or for a step whose batch came out empty."""
         return ClippedSum.zeros(self._plan.parameters, capacity=capacity)
 
-    def free_memory(self) -> None:
-        """Let go of what layers keep for their next pass; that takes it anew."""
-        for _, recorded in self._plan.modules:
-            for site in recorded.sites:
-                site.room = Room()
-
     @property
     def has_convolutions(self) -> bool:
         """Whether some products of matrices may run over the pixels of several examples."""
@@ -198,7 +192,6 @@ class PerExampleGradients:
         def put(layer: int, part: Part) -> None:
             squares.add_(part[0].squared_norms)
             self._put(total, part, weights, None)
-            self.free_memory()
 
         if len(weights):
             self._backward.run(tape, losses, views, put)
@@ -294,11 +287,10 @@ class PerExampleGradients:
         """Turn norms into weights and add the weighted sums."""
         squares = torch.zeros(len(self.layers), examples, dtype=torch.float64, device=losses.device)
         for layer, some in parts.items():
-            for measured, _ in some:
-                squares[layer] += measured.squared_norms
+            squares[layer] = sum(measured.squared_norms for measured, _ in some)
         weights, norms, bad = self._weights(squares, losses, clipping)
-        for layer, some in parts.items():
-            for part in some:
+        for layer in list(parts):
+            for part in parts.pop(layer):
                 self._put(total, part, weights[layer], bad)
         total.examples_unprotected += examples
         total.non_finite_unprotected += 0 if bad is None else len(bad)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+
 import torch
 from torch import Tensor, nn
 
@@ -11,8 +14,10 @@ from privet.nets.per_example.tape import Tape
 _MICRO_BATCH_BYTES = 8 * 2**20
 _FEW = 4
 _MICRO_BATCH_OF_IMAGES = 64
-_KEPT_IN_ALL_BYTES, _KEPT_A_LAYER_BYTES = 176 * 2**20, 7 * 2**19
+_KEPT_IN_ALL_BYTES, _KEPT_A_LAYER_BYTES = 176 * 2**20, 5 * 2**20
 _IMAGE_BYTES = 16 * 2**10
+_TRIM_FROM, _MAP_FROM = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+_KEEP_BYTES = 2**30
 
 
 def micro_batch(tape: Tape, views: int) -> int:
@@ -20,7 +25,7 @@ def micro_batch(tape: Tape, views: int) -> int:
 
     Up to four may have 16 MB. At most 64 where a row is an image's worth (16 kB) or more, and no
     more than what lets every layer keep its per-example gradients where it has to instantiate them,
-    and all layers together 176 MB of them, or (a multiple of four) 3.5 MB a layer in deep networks,
+    and all layers together 176 MB of them, or (a multiple of four) 5 MB a layer in deep networks,
     where a pass costs more by itself (transformers); all figures were measured. It is a function of
     the shapes on the tape, which may be of no rows.
     """
@@ -62,11 +67,17 @@ def arranged(
 
 
 def keep_freed_memory() -> None:
-    """Make the allocator keep what a step frees, some 60 MB, for the next step.
+    """Make the allocator keep what a pass frees for the next one, for the rest of the process.
 
-    Activations live until the weighted sums here, and are then freed all at once. glibc gives more
-    than its trim threshold back to the system, and every step pays for fresh pages: 7% on an MLP.
-    That threshold becomes twice the size of a freed block that had been mapped, up to 32 MB; so
-    map one, without touching it. Elsewhere this does nothing.
+    glibc maps large blocks by themselves and gives the end of its heap back to the system, so that
+    every step pays for fresh pages: a tenth of a step. Now it takes all from its heap, where
+    per-example gradients lie where activations lay before. Elsewhere this does nothing.
     """
-    torch.empty(30 * 2**20, dtype=torch.uint8)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt if sys.platform == "linux" else None
+    except AttributeError:  # another C library
+        return
+    if mallopt is not None and not mallopt(_MAP_FROM, _KEEP_BYTES):
+        mallopt(_MAP_FROM, 32 * 2**20)  # the most that an older glibc takes
+    if mallopt is not None:
+        mallopt(_TRIM_FROM, _KEEP_BYTES)

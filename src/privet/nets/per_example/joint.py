@@ -22,7 +22,7 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
 
     def instantiate(which: slice) -> Tensor:
         sizes = [shape.numel() for shape in shapes]
-        out = seen[0][0].room.take(first.g, which.stop - which.start, sum(sizes)).zero_()
+        out = first.g.new_zeros(which.stop - which.start, sum(sizes))
         parts = zip(targets, out.split(sizes, 1), shapes, strict=True)
         gradients = {key: part.unflatten(1, shape) for key, part, shape in parts}
         for site, captured in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from privet.nets.per_example.measured import Captured, Kernel, Measured, Target, kept
 from privet.nets.per_example.sites import Site, fold_views
+from privet.nets.per_example.wide import normalised_sums
 
 
 @final
@@ -35,8 +37,23 @@ class LayerNormSite(Site):
         return [Kernel("reduce", 0.0, lambda: self._reduce(seen))]
 
     def _reduce(self, seen: Captured) -> Measured:
-        values = torch.stack([p.flatten(1) for p in self.per_example(seen)])
+        values = self._sums(seen)
+        if values is None:
+            values = torch.stack([p.flatten(1) for p in self.per_example(seen)])
         return kept(values, lambda total: [part.view(self.shape) for part in total])
+
+    def _sums(self, seen: Captured) -> Tensor | None:
+        """Both sums in one pass over memory, where that is possible."""
+        rows, width = len(seen.g), math.prod(self.shape)
+        if seen.views != 1 or not (self.has_weight and rows):
+            return None
+        *mean, rstd = seen.statistics
+        x, g, *lines = (
+            t.reshape(rows, -1, n)
+            for t, n in ((seen.a, width), (seen.g, width), *((s, 1) for s in (rstd, *mean)))
+        )
+        sums = normalised_sums(x, lines[1] if mean else None, lines[0], g)
+        return sums if sums is None or self.has_bias else sums[:1]
 
     def per_example(self, seen: Captured) -> list[Tensor]:
         x, g, views, statistics = seen.a, seen.g, seen.views, seen.statistics

@@ -6,7 +6,6 @@ their weighted sums are taken in float64, so that neither depends on the order t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,23 +51,6 @@ class Captured(NamedTuple):
         rows = slice(which.start * self.views, which.stop * self.views)
         statistics = tuple(s[rows] for s in self.statistics)
         return Captured(self.a[rows], self.g[rows], self.views, statistics, self.wide)
-
-
-class Room:
-    """Memory for a layer's per-example gradients, kept from pass to pass.
-
-    What is in it belongs to the last `take`; a pass has used up its own before the next begins.
-    """
-
-    def __init__(self) -> None:
-        self._memory = torch.empty(0)
-
-    def take(self, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of this shape, of the kind of `like`, with whatever was in it."""
-        size, memory = math.prod(shape), self._memory
-        if (memory.dtype, memory.device) != (like.dtype, like.device) or len(memory) < size:
-            self._memory = memory = torch.empty(size, dtype=like.dtype, device=like.device)
-        return memory[:size].view(shape)
 
 
 Finish = Callable[[Tensor], Sequence[Tensor]]
@@ -118,14 +100,15 @@ def kept(
     values: Tensor,
     finish: Finish | None,
     bias: Tensor | None = None,
+    norms: Tensor | None = None,
 ) -> Measured:
-    """Measured from instantiated per-example gradients.
+    """Measured from instantiated per-example gradients, with their squared norms if known.
 
     `values` is (parts, examples, width): every part holds a slice of each example's gradient;
     `finish` turns the weighted sum (parts, width) into parameter shapes, None: it lies like the
     first target. `bias` (examples, outputs) is the gradient of one more target.
     """
-    norms = _with_bias(_norms_of(values), bias)
+    norms = _with_bias(_norms_of(values) if norms is None else norms, bias)
 
     def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
         assert finish is not None
@@ -147,15 +130,21 @@ def in_chunks(
     instantiate: Callable[[slice], Tensor],
     finish: Finish | None,
     bias: Tensor | None = None,
+    norms: Tensor | None = None,
 ) -> Measured:
     """Like `kept`, with `instantiate(examples)` called for all at once if they can be kept.
 
-    Otherwise they are made a chunk at a time, and again when the weights are known.
+    Otherwise they are made a chunk at a time, and again when the weights are known. `norms` are
+    squared norms that `instantiate` fills in by itself.
     """
     parts = chunks(examples, bytes_each)
     if len(parts) <= 1:
-        return kept(instantiate(slice(0, examples)), finish, bias)
-    norms = torch.cat([_norms_of(instantiate(part)) for part in parts])
+        return kept(instantiate(slice(0, examples)), finish, bias, norms)
+    if norms is None:
+        norms = torch.cat([_norms_of(instantiate(part)) for part in parts])
+    else:
+        for part in parts:
+            instantiate(part)
 
     def add_weighted(weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
         total = None

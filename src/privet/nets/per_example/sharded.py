@@ -91,7 +91,6 @@ class ShardedGradients(PerExampleGradients):
 
         def measure(layer: int, part: Part) -> None:
             squares[layer] += part[0].squared_norms
-            self.free_memory()
 
         self._backward.run(tape, losses, views, measure, keep=True)
         weights, norms, bad = self._weights(squares, losses.detach(), clipping)
@@ -99,7 +98,6 @@ class ShardedGradients(PerExampleGradients):
         def put(layer: int, part: Part) -> None:
             again[layer] += part[0].squared_norms
             self._put(total, part, weights[layer], bad)
-            self.free_memory()
 
         self._backward.run(tape, losses, views, put)
         self.shards.check_order()

@@ -20,7 +20,6 @@ from privet.nets.per_example.measured import (
     Captured,
     Kernel,
     Measured,
-    Room,
     Target,
     add_bias,
     in_chunks,
@@ -28,7 +27,7 @@ from privet.nets.per_example.measured import (
     silenced,
 )
 from privet.nets.per_example.rounding import BLOCK_ROWS, LARGEST_SQUARE
-from privet.nets.per_example.wide import add_, put_pair_, squared_norms
+from privet.nets.per_example.wide import add_, products, put_pair_, squared_norms
 
 
 class Site(ABC):
@@ -37,7 +36,6 @@ class Site(ABC):
     def __init__(self, name: str, targets: Sequence[Target]) -> None:
         self.name = name
         self.targets = tuple(targets)
-        self.room = Room()
 
     @abstractmethod
     def kernels(self, seen: Captured) -> list[Kernel]:
@@ -82,7 +80,7 @@ class LinearSite(Site):
 
     The per-example gradient is sum_t g_t a_t^T. With a single t it is an outer product: its norm is
     ||a|| ||g||, and the weighted sum is one product of matrices, in blocks of rows. With several it
-    is instantiated, in memory that is kept for the next pass: fresh pages cost a tenth of a step.
+    is instantiated, and squared a few examples at a time, before it leaves the cache.
     """
 
     def __init__(
@@ -137,20 +135,15 @@ class LinearSite(Site):
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         first, second = self._sides(a, g)
-        shape = first.shape[2], second.shape[2]
+        left, bytes_each = first.transpose(1, 2), first[0, :1].numel() * second[0, :1].nbytes
+        norms = torch.empty(len(a), dtype=torch.float64, device=a.device)
 
         def instantiate(which: slice) -> Tensor:
-            some = first[which].transpose(1, 2), second[which]
-            out = self.room.take(a, len(some[1]), *shape)
-            return torch.bmm(*some, out=out).view(1, len(out), -1)
+            out = products(left[which], second[which], norms[which])
+            return out.view(1, len(out), -1)
 
-        return in_chunks(
-            len(a),
-            shape[0] * shape[1] * a.element_size(),
-            instantiate,
-            None,
-            g.sum(1) if self.has_bias else None,
-        )
+        bias = g.sum(1) if self.has_bias else None
+        return in_chunks(len(a), bytes_each, instantiate, None, bias, norms)
 
     def _outer(self, a: Tensor, g: Tensor, wide: bool) -> Measured:
         square_a, square_g = squared_norms(a), squared_norms(g)

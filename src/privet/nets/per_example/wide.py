@@ -17,6 +17,7 @@ from privet.noise.tensor import compiled
 
 _LANES = 64
 _COLUMNS = 2048
+_CACHE_BYTES = 3 * 2**19
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,41 @@ def squared_norms(rows: Tensor) -> Tensor:
     out = np.empty(rows.shape[0])
     _square(rows.detach().contiguous().numpy(), out, np.empty(_LANES))
     return torch.from_numpy(out)
+
+
+def products(left: Tensor, right: Tensor, norms: Tensor) -> Tensor:
+    """The products of two stacks of matrices, and the squared norm of each put into `norms`.
+
+    On the host they are squared a few at a time, right after they were made, in the cache.
+    """
+    out = left.new_empty(len(left), left.shape[1], right.shape[2])
+    if not on_host(out):
+        norms.copy_(device.squared_norms(torch.bmm(left, right, out=out).flatten(1)))
+        return out
+    some = max(1, _CACHE_BYTES // max(1, out[:1].nbytes))
+    rows, into, lanes = out.view(len(out), -1).numpy(), norms.numpy(), np.empty(_LANES)
+    for k, parts in enumerate(
+        zip(left.split(some), right.split(some), out.split(some), strict=True)
+    ):
+        torch.bmm(parts[0], parts[1], out=parts[2])
+        _square(rows[k * some : (k + 1) * some], into[k * some : (k + 1) * some], lanes)
+    return out
+
+
+def normalised_sums(x: Tensor, mean: Tensor | None, rstd: Tensor, g: Tensor) -> Tensor | None:
+    """sum_t g xhat and sum_t g of each row of (rows, t, width), (2, rows, width) in float64.
+
+    xhat = (x - mean) rstd, with one mean and one rstd for each t. None where that cannot be done.
+    """
+    each = (rstd,) if mean is None else (mean, rstd)
+    plain = all(t.is_contiguous() and t.dtype == x.dtype for t in (x, g, *each))
+    if not (plain and on_host(x) and x.dtype in (torch.float32, torch.float64)):
+        return None
+    out = torch.zeros(2, *x.shape[::2], dtype=torch.float64)
+    means = torch.zeros_like(rstd) if mean is None else mean
+    centre, scale = means.view(x.shape[:2]).numpy(), rstd.view(x.shape[:2]).numpy()
+    _normalise(x.numpy(), centre, scale, g.numpy(), out.numpy())
+    return out
 
 
 def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
@@ -84,6 +120,10 @@ def make_ready() -> None:
         total = add_(weighted_total(torch.ones(2), rows[None]), rows[:1])
         put_pair_(total, rows[:1], rows[1:])
         divided_into(total, 2.0, rows[:1])
+        products(rows[None], rows.t()[None].contiguous(), torch.zeros(1, dtype=torch.float64))
+        normalised_sums(
+            rows[None], rows[None, :, :1].contiguous(), rows[None, :, :1].contiguous(), rows[None]
+        )
 
 
 @compiled
@@ -103,6 +143,19 @@ def _square(rows: Floats, out: Floats, lanes: Floats) -> None:
         for j in range(whole, width):
             total += np.float64(row[j]) * np.float64(row[j])
         out[i] = total
+
+
+@compiled
+def _normalise(x: Floats, mean: Floats, rstd: Floats, g: Floats, out: Floats) -> None:
+    for i in range(x.shape[0]):
+        scaled, plain = out[0, i], out[1, i]
+        for t in range(x.shape[1]):
+            m, r = np.float64(mean[i, t]), np.float64(rstd[i, t])
+            xs, gs = x[i, t], g[i, t]
+            for j in range(len(xs)):
+                each = np.float64(gs[j])
+                scaled[j] += (np.float64(xs[j]) - m) * r * each
+                plain[j] += each
 
 
 @compiled
