@@ -147,8 +147,10 @@ class BackwardPass:
 
 def _captured(use: Use, g: Tensor, views: int, wide: bool) -> Captured:
     """What a site saw, in float32 at least, so that norms are never taken in half precision."""
-    a, g, *statistics = (_at_least_float32(t) for t in (use.a, g.detach(), *use.statistics))
-    return Captured(a, g, views, tuple(statistics), wide)
+    statistics = tuple(map(_at_least_float32, use.statistics))
+    return Captured(
+        _at_least_float32(use.a), _at_least_float32(g.detach()), views, statistics, wide
+    )
 
 
 def _at_least_float32(t: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def home_of(parameters: Iterable[Tensor]) -> torch.device:
 
 def on_host(t: Tensor) -> bool:
     """Whether a tensor's numbers can be read by the processor."""
-    return t.device.type == "cpu"
+    return t.is_cpu
 
 
 def moved(tensors: tuple[Tensor, ...], home: torch.device) -> tuple[Tensor, ...]:

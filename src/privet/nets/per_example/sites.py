@@ -140,7 +140,7 @@ class LinearSite(Site):
 
         def instantiate(which: slice) -> Tensor:
             out = products(left[which], second[which], norms[which])
-            return out.view(1, len(out), -1)
+            return out.view(1, out.shape[0], -1)
 
         bias = g.sum(1) if self.has_bias else None
         return in_chunks(len(a), bytes_each, instantiate, None, bias, norms)

@@ -36,16 +36,18 @@ def products(left: Tensor, right: Tensor, norms: Tensor) -> Tensor:
 
     On the host they are squared a few at a time, right after they were made, in the cache.
     """
-    out = left.new_empty(len(left), left.shape[1], right.shape[2])
+    n, *shape = left.shape[0], left.shape[1], right.shape[2]
+    out = left.new_empty(n, *shape)
     if not on_host(out):
         norms.copy_(device.squared_norms(torch.bmm(left, right, out=out).flatten(1)))
         return out
-    some = max(1, _CACHE_BYTES // max(1, out[:1].nbytes))
-    rows, into, lanes = out.view(len(out), -1).numpy(), norms.numpy(), np.empty(_LANES)
-    for k, parts in enumerate(
-        zip(left.split(some), right.split(some), out.split(some), strict=True)
-    ):
-        torch.bmm(parts[0], parts[1], out=parts[2])
+    some = max(1, _CACHE_BYTES // max(1, shape[0] * shape[1] * out.element_size()))
+    rows, into, lanes = out.view(n, -1).numpy(), norms.numpy(), np.empty(_LANES)
+    parts = [(left, right, out)]
+    if some < n:
+        parts = list(zip(left.split(some), right.split(some), out.split(some), strict=True))
+    for k, (a, b, product) in enumerate(parts):
+        torch.bmm(a, b, out=product)
         _square(rows[k * some : (k + 1) * some], into[k * some : (k + 1) * some], lanes)
     return out
 
