@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[Any]:
+    """Tests have no doctests (`test_files.py` holds that), and looking for some takes seconds."""
+    found = yield
+    return [collector for collector in found if type(collector) is pytest.Module]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.noise import NoiseReuse, Source, secure, seeded
 from privet.noise.stream import Stream, derive
@@ -104,6 +106,36 @@ def test_a_secure_source_cannot_be_copied() -> None:
             act(source)
     alias = copy.copy(source)  # shallow: both read on in one stream
     assert overlap(alias.uint64(1000), source.uint64(1000)) == 0
+
+
+def declare(source: Source) -> None:
+    source.secret = True  # type: ignore[misc]
+
+
+def exchange(source: Source) -> None:
+    source.stream = secure().stream  # type: ignore[misc]
+
+
+def declare_the_stream(source: Source) -> None:
+    source.stream.secret = True  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("attack", [declare, exchange, declare_the_stream])
+def test_a_seeded_source_cannot_be_called_secret(attack: Callable[[Source], None]) -> None:
+    """A guarantee would say that nobody knows the key, of noise that anybody can draw again."""
+    source = seeded(9)
+    with pytest.raises(AttributeError):
+        attack(source)
+    for found in (source, source.child("step", 1), pickle.loads(pickle.dumps(source))):
+        assert not found.secret and found.premise is premises.SECRET_SEED
+    assert np.array_equal(source.uint64(4), seeded(9).uint64(4))
+
+
+def test_a_secure_source_cannot_be_given_a_known_key() -> None:
+    source = secure()
+    with pytest.raises(AttributeError):
+        source.stream = seeded(9).stream  # type: ignore[misc]
+    assert overlap(source.uint64(1000), seeded(9).uint64(1000)) == 0
 
 
 def test_a_pickled_seeded_source_goes_on_where_it_was() -> None:

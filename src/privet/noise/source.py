@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, SupportsFloat, final
 
@@ -22,6 +23,7 @@ _LARGEST_SCALE = 2**40
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Source:
     """A named stream of random draws; make one with `seeded` or `secure`.
 
@@ -41,12 +43,12 @@ class Source:
     True
     """
 
-    __slots__ = ("secret", "stream")
+    stream: Stream
+    secret: bool = field(init=False)
+    """Whether nobody can know the key, as a release needs; it cannot be declared, only drawn."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.secret = stream.secret
-        """Whether nobody can know the key, as a release needs."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "secret", self.stream.secret)
 
     @property
     def premise(self) -> Premise:

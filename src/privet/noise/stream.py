@@ -88,12 +88,17 @@ class Stream:
     twice repeats noise; this cannot be seen from inside).
     """
 
-    __slots__ = ("_cipher", "_counter", "_key", "_lock", "_process", "_serial", "secret")
+    __slots__ = ("_cipher", "_counter", "_key", "_lock", "_process", "_secret", "_serial")
 
     def __init__(self, key: bytes, *, secret: bool, counter: int = 0, serial: int = 0) -> None:
-        self._key, self.secret = key, secret
+        self._key, self._secret = key, secret
         self._counter, self._serial = counter, serial
         self._renew()
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody can know the key; nobody can say so afterwards."""
+        return self._secret
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
