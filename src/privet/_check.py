@@ -52,6 +52,11 @@ def positive_or_infinite(name: str, value: Any) -> float:
     return _number(name, value, "a number above 0", lambda x: x > 0.0)
 
 
+def finite(name: str, value: Any) -> float:
+    """A finite number."""
+    return _number(name, value, "a finite number", math.isfinite)
+
+
 def non_negative(name: str, value: Any) -> float:
     """A finite number of at least 0."""
     return _number(name, value, "a finite number of at least 0", lambda x: 0.0 <= x < math.inf)

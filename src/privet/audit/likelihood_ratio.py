@@ -38,6 +38,7 @@ def clopper_pearson(hits: int, trials: int, alpha: float) -> tuple[float, float]
     k = _check.count("hits", hits, minimum=0)
     if k > n:
         raise InvalidArgument("hits", hits, f"at most {n}, the trials")
+    alpha = _check.open_unit("alpha", alpha)
     low = 0.0 if k == 0 else float(special.betaincinv(k, n - k + 1, alpha))
     high = 1.0 if k == n else float(special.betaincinv(k + 1, n - k, 1.0 - alpha))
     return low, high
@@ -55,6 +56,7 @@ def epsilon_bound(hits_in: int, hits_out: int, trials: int, *, delta: float, alp
     >>> round(epsilon_bound(5_000, 1_000, 10_000, delta=0.0, alpha=0.05), 2)
     1.53
     """
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
     p1, _ = clopper_pearson(hits_in, trials, alpha / 2)
     _, p0 = clopper_pearson(hits_out, trials, alpha / 2)
     return max(_log_ratio(p1 - delta, p0), _log_ratio(1.0 - p0 - delta, 1.0 - p1), 0.0)
@@ -78,6 +80,7 @@ def gaussian_mu_bound(inside: tuple[int, int], outside: tuple[int, int], *, alph
     >>> round(gaussian_mu_bound((8_413, 10_000), (1_587, 10_000), alpha=0.05), 2)
     1.94
     """
+    alpha = _check.open_unit("alpha", alpha)
     p1, _ = clopper_pearson(*inside, alpha / 2)
     _, p0 = clopper_pearson(*outside, alpha / 2)
     mu = float(special.ndtri(1.0 - p0) - special.ndtri(1.0 - p1))

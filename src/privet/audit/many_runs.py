@@ -37,7 +37,8 @@ def group_epsilon(p1: float, p0: float, *, copies: int, delta: float) -> float:
     >>> round(group_epsilon(0.5, 0.1, copies=2, delta=0.0) * 2, 4) == round(math.log(5), 4)
     True
     """
-    k = _check.count("copies", copies)
+    k, delta = _check.count("copies", copies), _check.delta_or_zero("delta", delta)
+    p1, p0 = _check.unit("p1", p1), _check.unit("p0", p0)
 
     def most(epsilon: float) -> float:
         # delta (1 + e^eps + ... + e^((k-1) eps))

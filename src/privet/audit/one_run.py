@@ -48,6 +48,7 @@ def one_run_bound(right: int, guesses: int, canaries: int, *, delta: float, alph
     r = _check.count("guesses", guesses)
     v = _check.count("right", right, minimum=0)
     m = _check.count("canaries", canaries)
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
     if not v <= r <= m:
         raise InvalidArgument("right", (v, r, m), "right <= guesses <= canaries")
     if p_value(0.0, v, r, m, delta) > alpha:
@@ -104,7 +105,7 @@ class OneRunAudit(Audit):
         _check.count("guesses", self.guesses, minimum=2)
         if self.guesses_in is None and self.guesses % 2:
             raise InvalidArgument("guesses", self.guesses, "an even number")
-        if not 0 <= self.top <= self.guesses:
+        if _check.count("guesses_in", self.top, minimum=0) > self.guesses:
             raise InvalidArgument("guesses_in", self.top, f"at most {self.guesses}, the guesses")
 
     @property

@@ -63,6 +63,7 @@ def trade_off_one_run_bound(
     4.41
     """
     _counts(right, guesses, canaries)
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
 
     def refuted(epsilon: float) -> bool:
         weight = math.exp(-epsilon)
@@ -85,6 +86,7 @@ def gaussian_one_run_bound(
     0.0
     """
     _counts(right, guesses, canaries)
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
 
     def refuted(mu: float) -> bool:
         return refutes(
@@ -97,6 +99,7 @@ def gaussian_one_run_bound(
 def _counts(right: int, guesses: int, canaries: int) -> None:
     _check.count("right", right, minimum=0)
     _check.count("guesses", guesses)
+    _check.count("canaries", canaries)
     if not right <= guesses <= canaries:
         raise InvalidArgument("right", (right, guesses, canaries), "right <= guesses <= canaries")
 

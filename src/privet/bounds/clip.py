@@ -37,6 +37,8 @@ class Sensitivity(Checked):
 
     def scaled(self, factor: float) -> Sensitivity:
         """The sensitivity after multiplication by a public constant."""
+        if not isinstance(factor, SupportsFloat):
+            raise InvalidArgument("factor", factor, "a number of at least 0")
         return Sensitivity(l1=self.l1 * factor, l2=self.l2 * factor)
 
 
@@ -76,7 +78,8 @@ class Bounded:
         value.setflags(write=False)
         object.__setattr__(self, "value", value)
         if self.spacing != 0.0:
-            if math.frexp(self.spacing)[0] != 0.5:
+            numeric = isinstance(self.spacing, SupportsFloat)
+            if not numeric or math.frexp(self.spacing)[0] != 0.5:
                 raise InvalidArgument("spacing", self.spacing, "a power of two, or 0 for none")
             if not np.all(np.rint(value / self.spacing) * self.spacing == value):
                 raise InvalidArgument("value", self.value, f"made of multiples of {self.spacing:g}")
@@ -210,9 +213,10 @@ def clip_range(values: ArrayLike, lower: float, upper: float) -> Rows:
     >>> total.add_remove.l1, total.replace_one.l1, round(float(total.value), 6)
     (1.0, 1.0, 1.2)
     """
-    lo, hi = float(lower), float(upper)
-    if not (math.isfinite(lo) and math.isfinite(hi) and lo < hi):
+    numbers = isinstance(lower, SupportsFloat) and isinstance(upper, SupportsFloat)
+    if not (numbers and -math.inf < lower < upper < math.inf):
         raise InvalidArgument("range", (lower, upper), "two finite numbers, the lower one first")
+    lo, hi = float(lower), float(upper)
     s = _spacing(_bound(max(abs(lo), abs(hi))))
     a, b = math.floor(lo / s), math.ceil(hi / s)
     x, d, invalid = _finite_rows("values", values)

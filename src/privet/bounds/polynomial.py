@@ -141,14 +141,14 @@ def cross_entropy(
     """
     a, b = np.asarray(gram, dtype=np.float64), np.asarray(cross, dtype=np.float64)
     s = np.asarray(first, dtype=np.float64)
-    constant = float(records) * b.shape[1] * math.log(2.0)
+    constant = _check.finite("records", records) * b.shape[1] * math.log(2.0)
     return Quadratic(curvature=a / 4.0, linear=s[:, None] / 2.0 - b, constant=constant)
 
 
 def squared_error(*, gram: ArrayLike, cross: ArrayLike, squares: float = 0.0) -> Quadratic:
     """sum ||y - W^T h||^2, exactly, from A, B and sum ||y||^2 (which moves no minimum)."""
     a, b = np.asarray(gram, dtype=np.float64), np.asarray(cross, dtype=np.float64)
-    return Quadratic(curvature=2.0 * a, linear=-2.0 * b, constant=float(squares))
+    return Quadratic(curvature=2.0 * a, linear=-2.0 * b, constant=_check.finite("squares", squares))
 
 
 def bound_weights(weights: ArrayLike, radius: float) -> Array:

@@ -81,7 +81,7 @@ def health_network(
     rho, kappa = _check.unit("persistence", persistence), _check.unit("contagion", contagion)
     if rho + kappa >= 1.0:
         raise InvalidArgument("contagion", contagion, "less than 1 - persistence, or states grow")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_check.count("seed", seed, minimum=0))
     traits = rng.normal(size=(n, 2))
     edges = _friendships(traits, round(FRIENDSHIPS_PER_USER * n), rng)
     influence = kappa * _tie_strength(edges, n)

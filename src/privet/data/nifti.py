@@ -158,7 +158,8 @@ def load_volumes(
     not fit into the grid is refused by name, so that a Dice on the grid is a Dice on the volume.
     """
     place = Path(folder)
-    paths = nifti_files(place / images)[:limit]
+    most = None if limit is None else _check.count("limit", limit)
+    paths = nifti_files(place / images)[:most]
     if not paths:
         find(f"{images}/*.nii.gz", folder=place)
     pairs = [_pair(path, place / labels / path.name, classes=classes, grid=grid) for path in paths]
@@ -260,7 +261,7 @@ def spheres(n: int, *, seed: int, grid: Grid = (16, 16, 16)) -> Volumes:
     ([0, 1, 2], True)
     """
     count = _check.count("n", n)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_check.count("seed", seed, minimum=0))
     axes = np.meshgrid(*(np.linspace(-1.0, 1.0, side) for side in grid), indexing="ij")
     images, labels = [], []
     for _ in range(count):

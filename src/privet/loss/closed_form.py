@@ -13,6 +13,7 @@ docs/theory/closed_form.md.
 from __future__ import annotations
 
 import math
+from typing import SupportsFloat
 
 import numpy as np
 from scipy.special import erfcinv
@@ -118,7 +119,7 @@ def closed_form_claim(loss: PrivacyLoss, delta: float) -> Guarantee:
     >>> print(closed_form_claim(loss, 1e-5))
     (1.136, 1e-05)-DP per record, add-remove, claimed
     """
-    if delta == 0.0:
+    if not (isinstance(delta, SupportsFloat) and 0.0 < delta < 1.0):
         raise InvalidArgument("delta", delta, "a number in (0, 1)")
     proved = unsampled(loss)
     sampled_pairs = any(isinstance(p, SampledGaussian) for p in loss.parts)

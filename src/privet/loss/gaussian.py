@@ -111,8 +111,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(8.0, 1e-3), 4), round(gaussian_mu(1.0, 1e-5), 4)
     (2.0833, 0.2681)
     """
-    epsilon = _check.positive("epsilon", epsilon)
-    target = math.log(_check.open_unit("delta", delta))
+    epsilon, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
+    target = math.log(delta)
     high = 1.0
     while log_delta(high, epsilon) < target:
         high *= 2.0
@@ -177,7 +177,9 @@ class Gaussian(Checked, Part):
         return None
 
     def repeat(self, times: int) -> Gaussian:
-        return Gaussian(mu=self.mu * math.sqrt(times), adjacency=self.adjacency)
+        return Gaussian(
+            mu=self.mu * math.sqrt(_check.count("times", times)), adjacency=self.adjacency
+        )
 
     @property
     def symmetric(self) -> bool:

@@ -95,7 +95,7 @@ class _Repeated(Part):
         return None
 
     def repeat(self, times: int) -> Self:
-        return replace(self, times=self.times * times)
+        return replace(self, times=self.times * _check.count("times", times))
 
     @property
     def symmetric(self) -> bool:
@@ -234,7 +234,7 @@ class ZCDP(Part):
         return None
 
     def repeat(self, times: int) -> ZCDP:
-        return replace(self, rho=self.rho * times)
+        return replace(self, rho=self.rho * _check.count("times", times))
 
     @property
     def symmetric(self) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet import _check
 from privet import loss as losses
 from privet.data.records import PublicFacts, Records
 from privet.data.rows import Kind, Rows
@@ -66,7 +67,7 @@ class Messages:
 
 def strangers(plan: Plan, *, seed: int = 0) -> list[Records]:
     """Records that share public facts and nothing else: none, a crowd, one class, two far apart."""
-    rng, facts = np.random.default_rng(seed), plan.facts
+    rng, facts = np.random.default_rng(_check.count("seed", seed, minimum=0)), plan.facts
     n, d = facts.records, facts.features
     crowd = 0.4 + 0.05 * rng.normal(size=(n, d))  # close together, so that one far away shows
     two = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)[:, None] * np.eye(1, d)

@@ -148,6 +148,8 @@ def train_references(
     if cache is not None:
         done = {k: v for k in range(count) if (v := cache.read(k, inside[k])) is not None}
     missing = [k for k in range(count) if k not in done]
+    if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
+        raise InvalidArgument("jobs", jobs, "a whole number other than 0; -1 takes all processors")
     joblib: Any = _joblib() if missing else None
     size = max(1, int(joblib.effective_n_jobs(jobs))) if missing else 1
     with _progress(len(missing)) as advance:

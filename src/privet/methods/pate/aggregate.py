@@ -39,6 +39,7 @@ def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> 
     1.0733
     """
     k, n = _check.count("teachers", teachers), _check.count("queries", queries)
+    epsilon, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
     return 2.0 * math.sqrt(n) / (k * losses.gaussian_mu(epsilon, delta))
 
 

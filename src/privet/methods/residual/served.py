@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import premises
+from privet import _check, premises
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
 from privet.guarantee import Guarantee, Unit
 from privet.ledger import Ledger, Scope
@@ -92,7 +92,7 @@ class QueryNet(nn.Module):
         )
         law = Perturbation(strategy=Strategy.MULTIPLICATIVE, gamma=gamma, floor=floor)
         self.added, self.strides = [], []
-        blocks, before = [], channels
+        blocks, before = [], _check.count("channels", channels)
         for i, after in enumerate(widths):
             if after < before:
                 raise InvalidArgument("widths", tuple(widths), f"not below {before} channels")
@@ -103,7 +103,9 @@ class QueryNet(nn.Module):
             before = after
         self.blocks = nn.ModuleList(blocks)
         self.noises = nn.ModuleList(ResidualNoise(law) for _ in widths)
-        self.weight = nn.Parameter(torch.randn(classes, before) / before**0.5)
+        self.weight = nn.Parameter(
+            torch.randn(_check.count("classes", classes), before) / before**0.5
+        )
         self.source: Source | None = None
 
     def forward(self, x: Tensor) -> Tensor:

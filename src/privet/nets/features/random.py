@@ -33,7 +33,7 @@ class RandomProjection(Features):
         self.n_features = _check.count("n_features", n_features)
         if self.n_features > self.n_inputs:
             raise InvalidArgument("n_features", n_features, f"at most n_inputs={n_inputs}")
-        self.seed = int(seed)
+        self.seed = _check.count("seed", seed, minimum=0)
         gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
         # cut so coarsely that the last bits of an orthogonalisation do not show
         self._product = Product(cut(np.linalg.qr(gaussian)[0], 2.0**-16))

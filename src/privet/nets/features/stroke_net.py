@@ -66,7 +66,7 @@ class StrokeNet(Features):
         self.n_features = 4 * self.width * _GRID**2  # channels of the last layer times positions
         self.steps = _check.count("steps", steps)
         self.batch = _check.count("batch", batch, minimum=2)
-        self.seed = int(seed)
+        self.seed = _check.count("seed", seed, minimum=0)
         self.folder = cache_folder(folder) / "public"
 
     @property

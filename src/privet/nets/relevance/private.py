@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import SupportsFloat, final
 
 import numpy as np
 import torch
@@ -101,8 +101,8 @@ def budget_ratios(relevances: NDArray[np.float64], *, floor: float = 0.0) -> NDA
     >>> budget_ratios(np.array([3.0, -1.0])).tolist()
     [1.5, 0.5]
     """
-    if not 0.0 <= floor < 1.0:
-        raise InvalidArgument("floor", floor, "in [0, 1)")
+    if not (isinstance(floor, SupportsFloat) and 0.0 <= floor < 1.0):
+        raise InvalidArgument("floor", floor, "a number in [0, 1)")
     size = np.abs(np.asarray(relevances, dtype=np.float64))
     total = float(size.sum())
     if not np.isfinite(total):

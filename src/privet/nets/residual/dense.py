@@ -31,7 +31,8 @@ class DenseResidual(nn.Module):
             "name": "DenseResidual", "features": features, "classes": classes, "width": width,
             "blocks": blocks, "perturbation": law.to_dict(),
         }  # fmt: skip
-        self.stem = nn.Linear(features, width)
+        _check.count("width", width)
+        self.stem = nn.Linear(_check.count("features", features), width)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))
             for _ in range(_check.count("blocks", blocks))

@@ -52,7 +52,7 @@ class ResNet(nn.Module):
         law = Perturbation() if perturbation is None else perturbation
         self.channels = _check.count("channels", channels)
         self.noise = ResidualNoise(Perturbation(gamma=input_noise))
-        self.stem = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.stem = nn.Conv2d(channels, _check.count("width", width), 3, padding=1, bias=False)
         self.normalise = _normalisation(normalisation, width)
         blocks, before = [], width
         for stage in range(3):
@@ -117,9 +117,10 @@ def resnet8(
     seed: int = 0,
 ) -> ResNet:
     """The paper's network with pi = gamma / 2 (Strategy I; II has no input noise), from a seed."""
+    gamma = _check.non_negative("gamma", gamma)
     pi = gamma / 2.0 if strategy is Strategy.ADDITIVE else 0.0
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(_check.count("seed", seed, minimum=0))
         return ResNet(
             channels=channels,
             classes=classes,
