@@ -17,6 +17,7 @@ RUNS   := $(VENV)/.privet-runs
 READY  := $(VENV)/.privet-ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 JOBS   ?= 2
+TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 # data that cannot be shipped, where it lies beside the project
 ifneq ($(wildcard ../shared/data/.),)
@@ -26,7 +27,7 @@ endif
 # tests are rewritten by pytest: kept as bytecode, that is done once and not by every worker
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all demo test quick check bench docs dist format clean
+.PHONY: all demo test lint quick check bench docs dist format clean
 all: check
 
 $(RUNS): pyproject.toml constraints.txt
@@ -48,12 +49,15 @@ test: $(READY)
 quick: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+
+# linters beside the tests, since they keep one core busy; each says what it found when it is done
+check: $(READY)
+	@$(MAKE) --no-print-directory --keep-going -j 2 $(TOGETHER) lint quick
 
 bench: $(READY)
 	for b in benchmarks/[a-z]*.py; do \

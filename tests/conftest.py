@@ -10,7 +10,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Iterator[Any]:
-    """Tests have no doctests (`test_files.py` holds that), and looking for some takes seconds."""
+    """Tests have no doctests (`test_architecture.py` holds that); looking for them takes seconds."""
     found = yield
     return [collector for collector in found if type(collector) is pytest.Module]
 

@@ -36,6 +36,13 @@ def test_accounting_loads_no_torch(module: str) -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_tests_have_no_doctests() -> None:
+    """`tests/conftest.py` does not look for any, so one would never be run."""
+    mark = ">" * 3
+    found = [p.name for p in (ROOT / "tests").rglob("*.py") if mark in p.read_text()]
+    assert not found, found
+
+
 def test_papers_import_only_public_names() -> None:
     """No module and no name with a leading underscore, but from a paper's own folder."""
     private = []

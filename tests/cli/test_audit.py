@@ -24,9 +24,9 @@ def audit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 @pytest.mark.parametrize(
     ("method", "verdict"),
     [
-        ("dpsgd", "falsified"),
+        pytest.param("dpsgd", "falsified", marks=pytest.mark.slow),
         ("pate", "consistent"),
-        ("residual", "uninformative"),
+        pytest.param("residual", "uninformative", marks=pytest.mark.slow),
         ("autoencoder", "falsified"),
         pytest.param("adaptive-laplace", "falsified", marks=pytest.mark.slow),
     ],

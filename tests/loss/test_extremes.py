@@ -34,7 +34,7 @@ REPLACE = Adjacency.REPLACE_ONE
     [
         pytest.param(0.01, marks=pytest.mark.slow),
         pytest.param(0.02, marks=pytest.mark.slow),
-        0.03,
+        pytest.param(0.03, marks=pytest.mark.slow),
         0.1,
     ],
 )

@@ -85,14 +85,10 @@ def test_reference_values(q: float, z: float, steps: int, delta: float, known: f
     assert ours == pytest.approx(known, rel=7e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "z", "steps", "interval"),
-    [
-        (0.02, 0.7, 100, 2e-4),
-        (0.1, 2.0, 1000, 1e-4),
-        (0.5, 4.0, 50, 1e-4),
-        pytest.param(0.002, 1.0, 300, 1e-5, marks=pytest.mark.slow),
-    ],
+    [(0.02, 0.7, 100, 2e-4), (0.1, 2.0, 1000, 1e-4), (0.5, 4.0, 50, 1e-4), (0.002, 1.0, 300, 1e-5)],
 )
 def test_many_steps_against_dp_accounting(q: float, z: float, steps: int, interval: float) -> None:
     peer = fine_pld(q, z, steps, interval)

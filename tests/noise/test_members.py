@@ -104,7 +104,9 @@ def law_holds(n: int, p: Fraction, rounds: int, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 7), Fraction(0.013), Fraction(2.0**-9)])
-@pytest.mark.parametrize("n", [100, 512, 1023])
+@pytest.mark.parametrize(
+    "n", [100, *(pytest.param(n, marks=pytest.mark.slow) for n in (512, 1023))]
+)
 def test_the_law(n: int, p: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     assert law_holds(n, p, 1500, monkeypatch)
 

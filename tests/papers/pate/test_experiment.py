@@ -100,6 +100,7 @@ def test_everything_runs_once_and_is_kept(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path):
     class Stop(Exception):
         pass
@@ -119,6 +120,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
     assert told == ["teacher-1"]
 
 
+@pytest.mark.slow
 def test_a_kept_network_is_the_trained_one(tmp_path):
     trained = trial_in(tmp_path).teacher(0)
     read = trial_in(tmp_path).teacher(0)
@@ -135,6 +137,7 @@ def test_the_split_is_disjoint_and_shards_do_not_meet(tmp_path):
     assert trial_in(tmp_path, seed=1).test.names != trial.test.names
 
 
+@pytest.mark.slow
 def test_teachers_see_their_shard_only(tmp_path):
     """Another shard's labels change nothing; its own do."""
     one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
@@ -193,6 +196,7 @@ def test_what_is_wrong_is_said(tmp_path, capsys):
     assert "dataset.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_public_guess_never_saw_the_label_of_its_own_volume(tmp_path):
     """Another label for volume 0 changes the guesses of other folds, and not of its own."""
     one, two = trial_in(tmp_path / "one"), trial_in(tmp_path / "two")
@@ -221,6 +225,7 @@ def test_a_swapped_shard_moves_the_codes_of_its_teacher_alone(tmp_path):
     assert apart <= 2.0 * np.sqrt(TINY.public)
 
 
+@pytest.mark.slow
 def test_dpsgd_by_shard_states_the_unit_of_pate(tmp_path):
     network, stated = trial_in(tmp_path).dpsgd_by_shard(8.0)
     assert 7.9 < stated.epsilon <= 8.0 and stated.delta == 1e-3
@@ -358,6 +363,7 @@ def test_the_papers_own_scale_is_stated():
     assert (PAPER.epsilon, PAPER.delta, PAPER.dpsgd.bound) == (8.0, 1e-3, 4.0)
 
 
+@pytest.mark.slow
 def test_layers_clipped_one_by_one_cost_what_they_cost(tmp_path):
     """4 a layer and variance 6: sqrt(6 / L) for L layers, not sqrt(6); noise as printed."""
     recipe = TINY.dpsgd_as_printed
