@@ -80,6 +80,7 @@ def test_every_kind_of_run_can_be_audited(
     found = json.loads(run(capsys, "audit", "run", "--trials", "100", "--json"))
     assert found["verdict"] in ("consistent", "uninformative")
     assert found["proved"] <= 8.0
+    assert found["what"] == f"{kind} in small, at the budget of run (digits[:300])"
 
 
 @pytest.fixture

@@ -113,7 +113,10 @@ def _of_method(name: str, epsilon: float, delta: float, trials: int | None, seed
 
 
 def _of_run(folder: Path, trials: int | None, seed: int) -> Finding:
-    """The method of the run at its budget; the verdict is on what the run itself states."""
+    """The method of the run in small, at its budget; the verdict is on what the run itself states.
+
+    A run's own settings would cost its training time for each of the trials.
+    """
     from privet.guarantee import Standing
     from privet.methods.catalogue import method_type
     from privet.runs import load
@@ -130,7 +133,7 @@ def _of_run(folder: Path, trials: int | None, seed: int) -> Finding:
     stated = None if claim is None or claim.standing is not Standing.CLAIMED else claim.epsilon
     return replace(
         found,
-        what=f"{run.method} on {run.config['data']}, as in {folder}: its releases at that budget",
+        what=f"{run.method} in small, at the budget of {folder} ({run.config['data']})",
         claimed=stated,
         proved=run.guarantee.epsilon,
     )
