@@ -22,8 +22,8 @@ from privet.loss import Gaussian, SampledGaussian
 from privet.report.registry import UNSAID, entry, to_yaml
 from privet.runs import verify
 from privet.runs.evidence import add_audit
-from privet.runs.folder import write_record
-from privet.runs.record import curve, digest_of, most_true_positives, read_record, sealed
+from privet.runs.folder import digest_of, sealed, write_record
+from privet.runs.record import curve, most_true_positives, read_record
 from privet.runs.signature import sign
 
 SCHEMA = json.loads((Path(privet.__file__).parent / "report/guarantee.schema.json").read_text())

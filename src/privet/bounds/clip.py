@@ -1,9 +1,9 @@
 """Values that know how far one unit of data can move them; clipping, which makes that so.
 
 Clipping is exact: each record is clipped in float64 with a margin for rounding, then cut towards
-zero to a multiple of a public power of two s, the `spacing`. Cutting makes no coordinate larger, so
-the bound holds exactly, and sums of multiples of s are sums of integers: they have no rounding
-error that could depend on the data or on their order.
+zero to a multiple of a public power of two s, the `spacing` of the bound (`privet.noise.grid`).
+Cutting makes no coordinate larger, so the bound holds exactly, and sums of multiples of s are sums
+of integers: they have no rounding error that could depend on the data or on their order.
 
 Symbols: c the bound, d the dimension of a row, s the spacing, u = 2^-53.
 """
@@ -22,8 +22,8 @@ from privet._check import Checked, checked, non_negative_or_infinite
 from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
+from privet.noise.grid import spacing
 
-_BITS = 26
 _LARGEST = 2**53
 _UP = 1.0 + 2.0**-50
 
@@ -170,7 +170,7 @@ def clip_l2(rows: ArrayLike, bound: float) -> Rows:
     once = Sensitivity(l1=l1, l2=c)
     return Rows(
         units=units,
-        spacing=_spacing(c),
+        spacing=spacing(c),
         add_remove=once,
         replace_one=once.scaled(2.0),
         premise=premises.bound(f"each record clipped to L2 norm {c:g}"),
@@ -191,7 +191,7 @@ def clip_l1(rows: ArrayLike, bound: float) -> Rows:
     once = Sensitivity(l1=c, l2=c)
     return Rows(
         units=_scaled_down(x, c, d, order=1),
-        spacing=_spacing(c),
+        spacing=spacing(c),
         add_remove=once,
         replace_one=once.scaled(2.0),
         premise=premises.bound(f"each record clipped to L1 norm {c:g}"),
@@ -217,7 +217,7 @@ def clip_range(values: ArrayLike, lower: float, upper: float) -> Rows:
     if not (numbers and -math.inf < lower < upper < math.inf):
         raise InvalidArgument("range", (lower, upper), "two finite numbers, the lower one first")
     lo, hi = float(lower), float(upper)
-    s = _spacing(_bound(max(abs(lo), abs(hi))))
+    s = spacing(_bound(max(abs(lo), abs(hi))))
     a, b = math.floor(lo / s), math.ceil(hi / s)
     x, d, invalid = _finite_rows("values", values)
     units = np.clip(np.rint(np.clip(x, lo, hi) / s), a, b).astype(np.int64)
@@ -240,11 +240,6 @@ def _bound(bound: float) -> float:
     if not (isinstance(bound, SupportsFloat) and 1e-200 <= bound <= 1e200):
         raise InvalidArgument("bound", bound, "a number above 0, between 1e-200 and 1e200")
     return float(bound)
-
-
-def _spacing(c: float) -> float:
-    """A power of two: 2^-26 of the largest that is at most c."""
-    return math.ldexp(0.5, math.frexp(c)[1] - _BITS)
 
 
 def _finite_rows(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], int, int]:
@@ -279,4 +274,4 @@ def _scaled_down(x: NDArray[np.float64], c: float, d: int, *, order: int) -> NDA
     with np.errstate(over="ignore"):
         longer = norm > safe / m
         scaled = np.where(longer, unit * (safe / np.maximum(norm, 1.0)), flat)
-    return np.trunc(scaled / _spacing(c)).astype(np.int64).reshape(x.shape)
+    return np.trunc(scaled / spacing(c)).astype(np.int64).reshape(x.shape)

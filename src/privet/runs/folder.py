@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from privet import premises
-from privet._files import replacing, write_json, write_whole
+from privet._files import canonical, replacing, write_json, write_whole
 from privet.data.rows import Domain
 from privet.errors import InvalidArgument
 from privet.methods.promise import Trained
 from privet.report.card import card, run_page
-from privet.runs.record import GUARANTEE, Given, Record, describe, file_digest, sealed
+from privet.runs.record import GUARANTEE, Given, Record, describe
 
 FORMAT = 2
 """Of config.json and model.safetensors; 1 was that of privet 0.1."""
@@ -128,6 +129,24 @@ def write_record(folder: Path, record: Record) -> Record:
     record = sealed(record, {name: file_digest(folder / name) for name in names})
     write_json(folder / GUARANTEE, record)
     return record
+
+
+def digest_of(record: Mapping[str, Any]) -> str:
+    """SHA-256 of everything in a record but its seal and its signature."""
+    rest = {k: v for k, v in record.items() if k not in ("digest", "signature")}
+    return hashlib.sha256(canonical(rest)).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sealed(record: Mapping[str, Any], files: Mapping[str, str]) -> Record:
+    """The record with the digests of the files beside it, and its own; a signature is dropped."""
+    whole = {k: v for k, v in record.items() if k not in ("digest", "signature")}
+    whole["files"] = dict(files)
+    return {**whole, "digest": digest_of(whole)}
 
 
 def told_by(record: Record) -> dict[str, str]:

@@ -7,7 +7,6 @@ config, metrics, card and page belong together or `privet verify` says which doe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import platform
@@ -20,7 +19,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, final
 
-from privet._files import canonical
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit, number_to_json
 from privet.loss import Gaussian, PrivacyLoss
@@ -247,25 +245,7 @@ def _commit() -> str | None:
     return told.stdout.strip() or None
 
 
-# The seal, and reading it back
-
-
-def digest_of(record: Mapping[str, Any]) -> str:
-    """SHA-256 of everything in a record but its seal and its signature."""
-    rest = {k: v for k, v in record.items() if k not in ("digest", "signature")}
-    return hashlib.sha256(canonical(rest)).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def sealed(record: Mapping[str, Any], files: Mapping[str, str]) -> Record:
-    """The record with the digests of the files beside it, and its own; a signature is dropped."""
-    whole = {k: v for k, v in record.items() if k not in ("digest", "signature")}
-    whole["files"] = dict(files)
-    return {**whole, "digest": digest_of(whole)}
+# Reading it back
 
 
 def read_record(folder: Path) -> Record:

@@ -20,12 +20,20 @@ from privet.errors import LedgerError, MissingFile, PrivetError
 from privet.guarantee import EXPERIMENT, Guarantee
 from privet.ledger import Ledger
 from privet.loss import compose
-from privet.runs.folder import CARD, CONFIG, DATA_KEY, METRICS, MODEL, PAGE, told_by
+from privet.runs.folder import (
+    CARD,
+    CONFIG,
+    DATA_KEY,
+    METRICS,
+    MODEL,
+    PAGE,
+    digest_of,
+    file_digest,
+    told_by,
+)
 from privet.runs.record import (
     GUARANTEE,
     Record,
-    digest_of,
-    file_digest,
     loss_of,
     made_by,
     most_true_positives,
