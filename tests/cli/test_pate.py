@@ -91,6 +91,7 @@ def test_no_paper_speaks_of_shares(place, tmp_path):
     assert "sound when sites add shares" in said
 
 
+@pytest.mark.slow
 def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
     told = json.loads(aggregate(place, tmp_path / "labels.safetensors", "--json"))
     run("student", "--labels", tmp_path / "labels.safetensors", "--inputs", place / "public.npy",

@@ -255,6 +255,7 @@ def test_the_shape_of_training_comes_from_its_release_alone(declared, crowd) -> 
     check_replay(SHAPED, plan, worst)
 
 
+@pytest.mark.slow
 def test_all_gaussian_releases_together_cost_what_was_planned() -> None:
     """A release beside those that are priced would show as a larger mu."""
     plan = SHAPED.plan(facts(records=600))

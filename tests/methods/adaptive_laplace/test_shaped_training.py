@@ -167,6 +167,7 @@ def test_identical_noise_changes_nothing_but_the_range() -> None:
 # Misuse
 
 
+@pytest.mark.slow
 def test_records_without_a_known_class_count_for_nothing() -> None:
     seen: list = []
     method = RelevanceShapedTraining(trainer=Watched(inner=trainer(), seen=seen))
