@@ -17,7 +17,7 @@ from privet.noise.tensor import compiled
 
 _LANES = 64
 _COLUMNS = 2048
-_CACHE_BYTES = 3 * 2**19
+_CACHE_BYTES = 2**20
 
 Floats = NDArray[np.float64]
 
