@@ -31,6 +31,7 @@ class Toy(Experiment[ToySettings]):
     """Powers of numbers."""
 
     name = "toy"
+    brief = True
     quick: ClassVar = {"one": ToySettings()}
     computed: ClassVar[list[int]] = []
 
@@ -132,6 +133,19 @@ def test_the_papers_scale_says_first_how_long_it_takes(
         told.append(error.partition(";")[0])
     start = "expected on this machine: "
     assert told == [f"{start}5 days", f"{start}117 minutes", f"{start}30 seconds"]
+
+
+def test_the_expected_time_is_shared_by_jobs_but_not_by_more_than_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = Toy(ToySettings(), tmp_path)
+    assert toy.expected_time(2) is None
+    monkeypatch.setattr(Toy, "expected_seconds", lambda self: 60.0)
+    monkeypatch.setattr("privet.papers.experiment._cores", lambda: 4)
+    assert [toy.expected_time(jobs) for jobs in (1, 2, 4, 64)] == [60.0, 30.0, 15.0, 15.0]
+    assert toy.default_jobs() == 1
+    monkeypatch.setattr(Toy, "brief", False)
+    assert toy.default_jobs() == 4
 
 
 @pytest.mark.parametrize("scale", [[], ["--paper"]])
