@@ -189,3 +189,19 @@ def test_every_paper_starts_from_settings_of_its_data(name: str) -> None:
     assert options and all(f.metadata["help"].endswith(".") for f in options)
     names = [f.metadata["option"] or f.name for f in options]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("name", "data"), [("adaptive-laplace", "mnist"), ("pate", "spheres")])
+def test_what_a_cell_needs_is_made_before_it_once(name: str, data: str, tmp_path: Path) -> None:
+    if name == "pate":
+        pytest.importorskip("monai")
+    kind = experiment_named(name)
+    before: list[str] = []
+    shared: set[str] = set()
+    needed: set[str] = set()
+    for cell in kind(kind.quick[data], tmp_path).cells():
+        assert set(cell.needs) <= set(before) and cell.name not in before
+        before.append(cell.name)
+        needed |= set(cell.needs)
+        shared |= {cell.name} if cell.shared else set()
+    assert shared and shared <= needed
