@@ -136,7 +136,7 @@ def test_the_command_makes_what_the_paper_prints(
     elif paper != "tight-privacy-cost":
         monkeypatch.setattr("privet.data.load", _made_up)
     with pytest.raises(SystemExit) as leaving:
-        main(["reproduce", paper, *chosen, "--out", str(tmp_path), "--json"])
+        main(["reproduce", paper, *chosen, "--jobs", "1", "--out", str(tmp_path), "--json"])
     assert leaving.value.code == 0
     results = json.loads(capsys.readouterr().out)
     assert all(Path(p).stat().st_size > 1000 for p in results["pictures"])

@@ -31,6 +31,7 @@ class Toy(Experiment[ToySettings]):
     """Powers of numbers."""
 
     name = "toy"
+    brief = True
     quick: ClassVar = {"one": ToySettings()}
     computed: ClassVar[list[int]] = []
 
@@ -134,6 +135,19 @@ def test_the_papers_scale_says_first_how_long_it_takes(
     assert told == [f"{start}5 days", f"{start}117 minutes", f"{start}30 seconds"]
 
 
+def test_the_expected_time_is_shared_by_jobs_but_not_by_more_than_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = Toy(ToySettings(), tmp_path)
+    assert toy.expected_time(2) is None
+    monkeypatch.setattr(Toy, "expected_seconds", lambda self: 60.0)
+    monkeypatch.setattr("privet.papers.experiment._cores", lambda: 4)
+    assert [toy.expected_time(jobs) for jobs in (1, 2, 4, 64)] == [60.0, 30.0, 15.0, 15.0]
+    assert toy.default_jobs() == 1
+    monkeypatch.setattr(Toy, "brief", False)
+    assert toy.default_jobs() == 4
+
+
 @pytest.mark.parametrize("scale", [[], ["--paper"]])
 def test_the_same_command_goes_on_where_it_was_killed(
     scale: list[str],
@@ -175,3 +189,19 @@ def test_every_paper_starts_from_settings_of_its_data(name: str) -> None:
     assert options and all(f.metadata["help"].endswith(".") for f in options)
     names = [f.metadata["option"] or f.name for f in options]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("name", "data"), [("adaptive-laplace", "mnist"), ("pate", "spheres")])
+def test_what_a_cell_needs_is_made_before_it_once(name: str, data: str, tmp_path: Path) -> None:
+    if name == "pate":
+        pytest.importorskip("monai")
+    kind = experiment_named(name)
+    before: list[str] = []
+    shared: set[str] = set()
+    needed: set[str] = set()
+    for cell in kind(kind.quick[data], tmp_path).cells():
+        assert set(cell.needs) <= set(before) and cell.name not in before
+        before.append(cell.name)
+        needed |= set(cell.needs)
+        shared |= {cell.name} if cell.shared else set()
+    assert shared and shared <= needed

@@ -50,7 +50,9 @@ def _command(kind: Any) -> Any:
 
     @one_line_errors()
     def run(**given: Any) -> None:
-        out, folder, as_json = (given.pop(name) for name in ("out", "folder", "as_json"))
+        out, folder, as_json, jobs = (
+            given.pop(name) for name in ("out", "folder", "as_json", "jobs")
+        )
         data = given.pop("data") if len(kind.quick) > 1 else None
         chosen = _chosen(kind, data, paper := given.pop("paper", False))
         asked = {
@@ -59,11 +61,12 @@ def _command(kind: Any) -> Any:
             if value is not None and value != []
         }
         experiment = kind(chosen.given(**asked), out, folder)
-        if paper and (seconds := experiment.expected_seconds()) is not None:
+        jobs = experiment.default_jobs() if jobs is None else jobs
+        if paper and (seconds := experiment.expected_time(jobs)) is not None:
             told = f"expected on this machine: {_duration(seconds)}; goes on after an interruption"
             typer.echo(told, err=True)
         with progress_bar(show=not as_json) as progress:
-            results = experiment.run(progress)
+            results = experiment.run(progress, jobs)
         if as_json:
             print_json(results)
         else:
@@ -124,6 +127,8 @@ def _parameters(kind: Any) -> typing.Iterator[inspect.Parameter]:
             option = typer.Option(f"--{word}", help=f.metadata["help"])
             yield parameter(f.name, Annotated[_read(hints[f.name]), option], None)
     yield parameter("folder", Folder, None)
+    workers = typer.Option(help="Processes that compute at once, the cores unless told.", min=1)
+    yield parameter("jobs", Annotated[int | None, workers], None)
     yield parameter("as_json", Json, False)
 
 

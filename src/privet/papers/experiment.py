@@ -14,9 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
+from privet._threads import threads
 from privet.errors import InvalidArgument
 from privet.kept import Arrays, kept, kept_arrays, write_json, write_whole
 
@@ -114,6 +116,10 @@ class Cell:
 
     name: str
     run: Callable[[Told], Any]
+    needs: tuple[str, ...] = ()
+    """Names of earlier cells whose results it reads from the disk."""
+    shared: bool = False
+    """Made for other cells alone: neither counted nor collected."""
 
 
 @final
@@ -138,6 +144,13 @@ class Shown:
         )
 
 
+def _cores() -> int:
+    """Of this machine, those that we may use."""
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -154,6 +167,8 @@ class Experiment(ABC, Generic[S]):
     """The paper's own, which take days."""
     shows: ClassVar[tuple[Shown, ...]] = ()
     """Every table and figure of the paper."""
+    brief: ClassVar[bool] = False
+    """Seconds in all: starting a second process would take longer than it saves."""
 
     def __init__(self, settings: S, out: Path, folder: Path | None = None) -> None:
         self.settings, self.out, self.folder = settings, out, folder
@@ -180,7 +195,7 @@ class Experiment(ABC, Generic[S]):
         raise InvalidArgument("--data", folder, f"one of {'; '.join(cls.quick)}")
 
     def expected_seconds(self) -> float | None:
-        """What all cells will take here, from a step measured now; None: nobody knows."""
+        """What all cells take on one core, from a step measured now; None: nobody knows."""
         return None
 
     def kept(self, key: Any, run: Callable[[], Row]) -> Row:
@@ -191,21 +206,53 @@ class Experiment(ABC, Generic[S]):
         """The same for arrays."""
         return kept_arrays(self.out / "cells", [self.version, self.settings.facts(), key], run)
 
-    def run(self, progress: Progress = silent) -> Row:
-        """Compute what is missing; write results.json, tables.md and figures; returns results."""
+    def default_jobs(self) -> int:
+        """How many cells are computed at once unless told: one a core, where that pays."""
+        return 1 if self.brief else _cores()
+
+    def expected_time(self, jobs: int) -> float | None:
+        """What so many jobs need for all cells, in seconds by the clock; None: nobody knows."""
+        with threads(1, numbers=0):
+            seconds = self.expected_seconds()
+        return None if seconds is None else seconds / min(jobs, _cores())
+
+    def run(self, progress: Progress = silent, jobs: int = 1) -> Row:
+        """Compute what is missing; write results.json, tables.md and figures; returns results.
+
+        `jobs` cells are computed at once, each on one thread, with the same results for any number.
+        Above 1 they are worker processes, which import the script that calls this.
+        """
+        if jobs < 1:
+            raise InvalidArgument("jobs", jobs, "at least 1")
         self.out.mkdir(parents=True, exist_ok=True)
-        cells, found = list(self.cells()), []
-        for i, cell in enumerate(cells):
-            progress(cell.name, i, len(cells))
-
-            def told(what: str, i: int = i) -> None:
-                progress(what, i, len(cells))
-
-            found.append(cell.run(told))
-        progress("tables and figures", len(cells), len(cells))
-        results = {"settings": plain(self.settings), **self.collect(found)}
-        results["pictures"] = [str(path) for path in self.draw(results)]
+        cells = list(self.cells())
+        of = sum(not cell.shared for cell in cells)
+        with threads(1, numbers=0):
+            found = self._found(cells, progress, jobs)
+            progress("tables and figures", of, of)
+            results = {"settings": plain(self.settings), **self.collect(found)}
+            results["pictures"] = [str(path) for path in self.draw(results)]
         write_json(self.out / "results.json", results)
         write_whole(self.out / "tables.md", self.text(results) + "\n")
-        progress("done", len(cells), len(cells))
+        progress("done", of, of)
         return results
+
+    def _found(self, cells: list[Cell], progress: Progress, jobs: int) -> list[Any]:
+        """What the cells found, one after another here, or several at once in workers."""
+        if jobs > 1:
+            from privet.papers.workers import run_cells
+
+            make = partial(type(self), self.settings, self.out, self.folder)
+            return run_cells(make, cells, jobs, progress)
+        found: list[Any] = []
+        of = sum(not cell.shared for cell in cells)
+        for cell in cells:
+
+            def told(what: str) -> None:
+                progress(what, len(found), of)
+
+            told(cell.name)
+            value = cell.run(told)
+            if not cell.shared:
+                found.append(value)
+        return found

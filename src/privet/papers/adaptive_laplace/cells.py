@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from privet import data as datasets
 from privet.data import Dataset
 from privet.estimators import AdaptiveLaplaceClassifier
-from privet.kept import number_to_json
+from privet.kept import Arrays, number_to_json
 from privet.methods.dpsgd.private import private
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import seeded
@@ -37,8 +38,12 @@ METHODS = (
     "AdLM", "ILM", WIDE, "AdLM, |h0| = 1", "AdLM as released", "ILM as released", "pSGD", "sound",
 )  # fmt: skip
 RELEASED = ("AdLM as released", "ILM as released")
+ADAPTIVE = ("AdLM", "AdLM, |h0| = 1")
+"""Of Algorithm 1, those that look at relevance."""
 PROVED = ("pSGD", "sound")
 """The methods whose epsilon is proved; that of the others is claimed."""
+Keep = Callable[[Any, Callable[[], Arrays]], Arrays]
+"""Arrays from their file, or computed and written."""
 DELTA = 1e-5
 LOT = 0.01
 """The sampling rate of pSGD, Abadi et al.'s for MNIST."""
@@ -51,10 +56,11 @@ ACTIVATIONS = {"ReLU": nn.ReLU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 class Bench:
     """The data of a run, and what its cells share."""
 
-    def __init__(self, settings: AdaptiveLaplaceSettings, folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: AdaptiveLaplaceSettings, *, keep: Keep, folder: Path | None = None
+    ) -> None:
         whole = datasets.load(settings.data, folder)
-        self.settings = settings
-        self._relevance: dict[int, NDArray[np.float64]] = {}
+        self.settings, self.keep = settings, keep
         self.data: Dataset = whole.subset(min(settings.records, len(whole.x_train)))
         self.shape = (1, *whole.shape) if len(whole.shape) == 2 else whole.shape
         self.rows, self.labels = self._channels_first(self.data.train_rows()), self.data.y_train
@@ -91,7 +97,7 @@ class Bench:
         s, wide = self.settings, method == WIDE
         made = Published(
             network=self.network(seed, wide=wide),
-            adaptive=method not in ("ILM", WIDE),
+            adaptive=method in ADAPTIVE,
             shares=s.shares,
             loss=LOSSES[s.loss],
             count=1 if method == "AdLM, |h0| = 1" else Count.FEATURE_MAPS,
@@ -111,11 +117,13 @@ class Bench:
 
     def relevance(self, seed: int) -> NDArray[np.float64]:
         """Average relevance as AdLM takes it, the same at all budgets: computed once a seed."""
-        if seed not in self._relevance:
+
+        def run() -> Arrays:
             made, _ = self.published("AdLM", 1.0, seed)
             rows, labels = np.require(self.rows, None, "W"), self.labels.astype(np.int64)
-            self._relevance[seed] = made.average_relevance(rows, labels, seeded(seed))
-        return self._relevance[seed]
+            return {"mean": made.average_relevance(rows, labels, seeded(seed))}
+
+        return self.keep(["relevance", seed], run)["mean"]
 
     def released(self, method: str, seed: int) -> Released:
         """The authors' script at the sizes of this run, with their learning rate."""

@@ -19,6 +19,7 @@ from privet.papers.adaptive_laplace import figures
 from privet.papers.adaptive_laplace.audit import audit_record, audit_shared
 from privet.papers.adaptive_laplace.cells import (
     ACTIVATIONS,
+    ADAPTIVE,
     LOSSES,
     LOT,
     METHODS,
@@ -48,6 +49,7 @@ from privet.papers.experiment import (
 AUDITED = (0.25, 0.5, 1.0)
 MOMENTS = 20.0
 """Seconds, about, of one-shot moments of the paper's number of records."""
+FEATURES = "public features"
 AUDITS = {"one record": audit_record, "shared noise": audit_shared}
 
 
@@ -162,18 +164,35 @@ class AdaptiveLaplaceExperiment(Experiment[AdaptiveLaplaceSettings]):
     @cached_property
     def bench(self) -> Bench:
         """The data, loaded once."""
-        return Bench(self.settings, self.folder)
+        return Bench(self.settings, keep=self.kept_arrays, folder=self.folder)
 
     def cells(self) -> Iterator[Cell]:
-        """A method at a budget with a seed; then the audits."""
+        """What several methods need, a method at a budget with a seed, then the audits."""
+        s = self.settings
+        if "sound" in s.methods:
+            yield Cell(FEATURES, self._featured, shared=True)
+        if set(ADAPTIVE) & set(s.methods):
+            for seed in range(s.seeds):
+                yield Cell(
+                    f"relevance, seed {seed}", partial(self._kept_relevance, seed), shared=True
+                )
         for method, epsilon in self._budgets():
-            for seed in range(self.settings.seeds):
+            for seed in range(s.seeds):
                 name = f"{method}, epsilon {epsilon:g}, seed {seed}"
-                yield Cell(name, partial(self._trained, method, epsilon, seed))
+                run = partial(self._trained, method, epsilon, seed)
+                needs = {"sound": FEATURES} | dict.fromkeys(ADAPTIVE, f"relevance, seed {seed}")
+                yield Cell(name, run, needs=(needs[method],) if method in needs else ())
         for what in AUDITS:
             for epsilon in AUDITED:
                 name = f"audit of {what} at eps_2 = {epsilon:g}"
                 yield Cell(name, partial(self._audited, what, epsilon))
+
+    def _featured(self, told: Told) -> None:
+        """Into the user's cache, which teaches the public network once on a machine."""
+        self.kept(FEATURES, lambda: {"columns": self.bench.features[0].shape[1]})
+
+    def _kept_relevance(self, seed: int, told: Told) -> None:
+        self.bench.relevance(seed)
 
     def _trained(self, method: str, epsilon: float, seed: int, told: Told) -> Row:
         def run() -> Row:

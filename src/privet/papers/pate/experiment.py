@@ -10,7 +10,7 @@ Two units: PATE protects a teacher's whole shard (replace-one), DP-SGD a single 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from privet.papers.pate.rows import (
     CONTROL,
     DPSGD,
     FEW,
+    GOES_ON_FROM,
     GUESS,
     MEAN_MAP,
     MEAN_TEACHER,
@@ -94,8 +95,10 @@ class PATEExperiment(Experiment[PATESettings]):
         return Trial(self.volumes, self.settings, seed, place, labelled)
 
     def cells(self) -> Iterator[Cell]:
-        """The table for every seed first, then the sweep."""
+        """Networks that many rows need; the table for every seed, then the sweep."""
         s = self.settings
+        for seed in range(s.seeds):
+            yield from self._networks(seed)
         for seed in range(s.seeds):
             for method, (_, private) in METHODS.items():
                 yield self._cell(method, s.epsilon if private else math.inf, seed)
@@ -107,13 +110,40 @@ class PATEExperiment(Experiment[PATESettings]):
 
         for seed in range(min(s.few_seeds, s.seeds)):
             for labelled in s.few:
+                yield from self._networks(seed, labelled)
                 for method, (_, private) in FEW.items():
                     yield self._cell(method, s.epsilon if private else math.inf, seed, labelled)
 
+    def _networks(self, seed: int, labelled: int | None = None) -> Iterator[Cell]:
+        """Teachers, and the networks that know public labels; each is trained once."""
+        trial = self.trial(seed, labelled)
+        runs: dict[str, Callable[[], Any]] = {}
+        if labelled is None:  # otherwise those of all labels, which are there by then
+            count = self.settings.teachers
+            runs |= {f"teacher {k}": partial(trial.teacher, k) for k in range(count)}
+        runs |= {"all public labels": trial.control}
+        runs |= {
+            f"public labels but part {k}": partial(trial.all_but, k) for k in range(trial.folds)
+        }
+        for name, run in runs.items():
+            whole = partial(self._network, run, trial)
+            yield Cell(self._name(name, seed, labelled), whole, shared=True)
+
+    def _network(self, run: Callable[[], Any], trial: Trial, told: Told) -> None:
+        trial.told = told
+        run()
+
+    def _name(self, what: str, seed: int, labelled: int | None) -> str:
+        return f"{what}, seed {seed}" + ("" if labelled is None else f", {labelled} labelled")
+
     def _cell(self, method: str, epsilon: float, seed: int, labelled: int | None = None) -> Cell:
-        few = "" if labelled is None else f", {labelled} labelled"
-        name = f"{method}, epsilon {epsilon:g}, seed {seed}{few}"
-        return Cell(name, partial(self._row, method, epsilon, seed, labelled))
+        def name(of: str) -> str:
+            return self._name(f"{of}, epsilon {epsilon:g}", seed, labelled)
+
+        needs = [cell.name for cell in self._networks(seed, labelled)]
+        needs += [name(GOES_ON_FROM[method])] if method in GOES_ON_FROM else []
+        run = partial(self._row, method, epsilon, seed, labelled)
+        return Cell(name(method), run, needs=tuple(needs))
 
     def _row(self, method: str, epsilon: float, seed: int, labelled: int | None, told: Told) -> Row:
         trial = self.trial(seed, labelled)

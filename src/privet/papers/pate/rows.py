@@ -29,6 +29,8 @@ DPSGD, DPSGD_FROM_PUBLIC, DPSGD_BY_SHARD, DPSGD_AS_PRINTED = (
 EVERYTHING = "non-private on everything"
 GUESS_NAME = "public network's labels"
 ABOUT_WITH, GUESS_WITH = f"{ABOUT_PUBLIC}, then public labels", f"{GUESS}, then public labels"
+GOES_ON_FROM = {WITH_PUBLIC: AUTOENCODED, ABOUT_WITH: ABOUT_PUBLIC, GUESS_WITH: GUESS}
+"""Rows whose network is another row's, trained further."""
 MIXED = (0.1, 0.3, 0.5)
 """Weights of the ensemble in mixtures with the public network."""
 
@@ -119,15 +121,15 @@ def _taught(
 
 
 def _with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
-    return _trained_on(trial, f"{AUTOENCODED} {epsilon:g}", earlier(AUTOENCODED))
+    return _trained_on(trial, f"{AUTOENCODED} {epsilon:g}", earlier(GOES_ON_FROM[WITH_PUBLIC]))
 
 
 def _about_with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
-    return _trained_on(trial, f"{ABOUT_PUBLIC} {epsilon:g}", earlier(ABOUT_PUBLIC))
+    return _trained_on(trial, f"{ABOUT_PUBLIC} {epsilon:g}", earlier(GOES_ON_FROM[ABOUT_WITH]))
 
 
 def _guess_with_public(trial: Trial, epsilon: float, earlier: Earlier) -> Row:
-    return _trained_on(trial, GUESS_NAME, earlier(GUESS))
+    return _trained_on(trial, GUESS_NAME, earlier(GOES_ON_FROM[GUESS_WITH]))
 
 
 def _trained_on(trial: Trial, name: str, row: Row) -> Row:

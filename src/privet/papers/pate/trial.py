@@ -87,6 +87,7 @@ class Trial:
             self.asked = self.public.take(range(labelled, s.public))
             self.place = place / f"{labelled} labelled"
         self.folds = min(s.folds, len(self.known))
+        self.part = np.arange(len(self.known)) % self.folds
         self.told: Told = lambda what: None
         self.classes = len(volumes.classes)
         self.segmenter = Segmenter(classes=self.classes, channels=s.channels, recipe=s.recipe)
@@ -186,13 +187,17 @@ class Trial:
         of public labels from the guess are like those of answers about an unlabelled volume.
         """
         guess = np.empty_like(self.truth)
-        part = np.arange(len(self.known)) % self.folds
         for k in range(self.folds):
-            images, maps = self.known.images[part != k], self.truth[part != k]
-            train = partial(self.twice, images, maps, number=400 + 2 * k)
-            network = self.kept(f"public labels but fold {k}", train)
-            guess[part == k] = self.probabilities(network, self.known.images[part == k])
+            mine = self.part == k
+            guess[mine] = self.probabilities(self.all_but(k), self.known.images[mine])
         return guess
+
+    def all_but(self, k: int) -> nn.Module:
+        """Trained on the labelled public volumes but those of part k."""
+        others = self.part != k
+        images, maps = self.known.images[others], self.truth[others]
+        train = partial(self.twice, images, maps, number=400 + 2 * k)
+        return self.kept(f"public labels but fold {k}", train)
 
     @cached_property
     def public_guess(self) -> Array:

@@ -52,6 +52,7 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
     name = "tight-privacy-cost"
     quick: ClassVar = {"digits": TightPrivacyCostSettings()}
     version = 2
+    brief = True
     shows: ClassVar = (Shown(of="Figure 1", picture="epsilon-against-steps", rows="algorithms"),)
 
     def cells(self) -> Iterator[Cell]:
