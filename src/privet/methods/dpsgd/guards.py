@@ -58,16 +58,18 @@ class StateGuard:
         """Refuse values that are not those of `begin_step`."""
         for name, t in _everything(self._model):
             before, mine = self._values.get(name), local_of(t.detach())
-            now = self._fingerprint(mine)
-            same = isinstance(before, Tensor) and now is None and _same(before, mine)
-            if not same and (now is None or now != before):
+            if isinstance(before, Tensor):
+                same = _same(before, mine)
+            else:  # values count, not how they lie in memory, which may have changed
+                same = before is not None and self._fingerprint(mine.contiguous()) == before
+            if not same:
                 raise _changed(name)
 
     def _fingerprint(self, t: Tensor) -> tuple[Any, ...] | None:
         """Shape, type and a keyed digest of the bits; None where they cannot be read in place."""
         if not (on_host(t) and t.layout == torch.strided and t.is_contiguous()):
             return None
-        bits = t.view(-1).view(torch.uint8).numpy()
+        bits = t.resolve_conj().resolve_neg().view(-1).view(torch.uint8).numpy()
         whole = len(bits) // 8 * 8
         digest = int(_digest(bits[:whole].view(np.uint32), self._key))
         return t.shape, t.dtype, digest, bits[whole:].tobytes()

@@ -17,7 +17,7 @@ _MICRO_BATCH_OF_IMAGES = 64
 _KEPT_IN_ALL_BYTES, _KEPT_A_LAYER_BYTES = 176 * 2**20, 5 * 2**20
 _IMAGE_BYTES = 16 * 2**10
 _TRIM_FROM, _MAP_FROM = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-_KEEP_BYTES = 2**30
+_MAPPED_BYTES, _KEPT_BYTES = 32 * 2**20, 2**30
 
 
 def micro_batch(tape: Tape, views: int) -> int:
@@ -70,14 +70,15 @@ def keep_freed_memory() -> None:
     """Make the allocator keep what a pass frees for the next one, for the rest of the process.
 
     glibc maps large blocks by themselves and gives the end of its heap back to the system, so that
-    every step pays for fresh pages: a tenth of a step. Now it takes all from its heap, where
-    per-example gradients lie where activations lay before. Elsewhere this does nothing.
+    every step pays for fresh pages: a tenth of a step. Now it takes from its heap what is below
+    32 MB, the most that it comes to by itself: per-example gradients lie where activations lay
+    before. Larger blocks are still given back, since those of other code leave holes in a heap
+    that nothing fits into. Elsewhere this does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt if sys.platform == "linux" else None
-    except AttributeError:  # another C library
+    except (AttributeError, OSError):  # another C library, or none that can be asked
         return
-    if mallopt is not None and not mallopt(_MAP_FROM, _KEEP_BYTES):
-        mallopt(_MAP_FROM, 32 * 2**20)  # the most that an older glibc takes
     if mallopt is not None:
-        mallopt(_TRIM_FROM, _KEEP_BYTES)
+        mallopt(_MAP_FROM, _MAPPED_BYTES)
+        mallopt(_TRIM_FROM, _KEPT_BYTES)

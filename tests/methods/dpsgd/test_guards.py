@@ -1,0 +1,65 @@
+"""What the guard of a step takes for a change of state: values, and nothing else."""
+
+import pytest
+import torch
+from torch import nn
+
+from privet.errors import InvalidArgument
+from privet.methods.dpsgd.guards import StateGuard
+
+COMPLEX = torch.complex(torch.arange(3.0), torch.ones(3))
+
+
+def guarded(value):
+    model = nn.Module()
+    model.register_buffer("state", value)
+    guard = StateGuard(model)
+    guard.begin_step()
+    return guard, model.state
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.arange(12.0).view(3, 4),
+        torch.arange(12.0).view(3, 4).t(),
+        torch.tensor([float("nan"), 1.0]),
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.zeros(20, dtype=torch.bool)[1:],
+        torch.ones(1).expand(3),
+        torch.tensor(3),
+        torch.empty(0, 3),
+        COMPLEX,
+        COMPLEX.conj(),
+        torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+    ],
+)
+def test_state_that_stays_is_taken_and_a_changed_number_is_not(value):
+    guard, state = guarded(value)
+    guard.check_step()
+    if state.numel():
+        state.data = state.data.clone()
+        guard.check_step()
+        state.data[(-1,) * state.dim()] = state.dtype is torch.bool or 7
+        with pytest.raises(InvalidArgument, match="'state' of the model"):
+            guard.check_step()
+
+
+@pytest.mark.parametrize("before", [torch.randn(3, 4), torch.randn(4, 3).t()])
+def test_the_same_numbers_may_lie_otherwise(before):
+    """A copy that lies otherwise was refused as a change, since one was noted by its digest."""
+    guard, state = guarded(before)
+    lying = state.t().contiguous().t() if state.is_contiguous() else state.contiguous()
+    assert lying.is_contiguous() != state.is_contiguous()
+    state.data = lying
+    guard.check_step()
+    state.data[0, 0] += 1.0
+    with pytest.raises(InvalidArgument, match="'state' of the model"):
+        guard.check_step()
+
+
+def test_other_numbers_that_lie_alike_are_refused():
+    guard, state = guarded(torch.randn(4, 4))
+    state.data = state.data.t()
+    with pytest.raises(InvalidArgument, match="'state' of the model"):
+        guard.check_step()
