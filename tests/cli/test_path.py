@@ -178,7 +178,7 @@ def test_features_tell_how_far_they_are_and_change_nothing() -> None:
 def test_small_work_takes_one_thread() -> None:
     import torch
 
-    from privet._threads import SMALL, threads
+    from privet.threads import SMALL, threads
 
     before = torch.get_num_threads()
     try:

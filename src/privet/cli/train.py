@@ -192,12 +192,12 @@ def train(
         raise InvalidArgument("--secure", "with --seed", "one of the two")
     _folder_is_right(out, resume)
 
-    from privet._threads import threads as threads_of
     from privet.data import load
     from privet.ledger import Ledger
     from privet.runs import Given
     from privet.runs.training import task_of
     from privet.runs.weights import read_weights
+    from privet.threads import threads as threads_of
 
     method = kind(**settings)
     if files is None or not files.takes(Path(data)):

@@ -23,7 +23,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privet._threads import threads
 from privet.data.records import Records, class_list
 from privet.data.rows import Bounds, Domain
 from privet.errors import InvalidArgument
@@ -37,6 +36,7 @@ from privet.noise import Source
 from privet.noise.source import source_of
 from privet.report.measures import from_unit
 from privet.runs.weights import class_offsets
+from privet.threads import threads
 
 Array = NDArray[Any]
 

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
-from privet._threads import threads
 from privet.errors import InvalidArgument
 from privet.kept import Arrays, kept, kept_arrays, write_json, write_whole
+from privet.threads import threads
 
 Row = dict[str, Any]
 Told = Callable[[str], None]

@@ -16,9 +16,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, final
 
-from privet._threads import threads
 from privet.errors import PrivetError
 from privet.papers.experiment import Cell, Experiment, Progress
+from privet.threads import threads
 
 GOES_ON = "what is done is kept, and the same command goes on"
 Make = Callable[[], Experiment[Any]]
