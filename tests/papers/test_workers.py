@@ -150,11 +150,11 @@ def test_a_wrong_argument_and_a_bug_come_back_in_one_line(tmp_path: Path) -> Non
     with pytest.raises(InvalidArgument, match="number must be another one, got 2"):
         Walks(WalkSettings(refused=2), tmp_path).run(jobs=2)
     with pytest.raises(PrivetError) as bug:
-        Walks(WalkSettings(broken=3), tmp_path).run(jobs=2)
+        Walks(WalkSettings(broken=3), tmp_path / "again").run(jobs=2)  # walk 3 may be done above
     said = str(bug.value)
     assert said.startswith("walk 3: ZeroDivisionError: in two lines; --jobs 1 shows where; ")
     assert "\n" not in said and said.endswith("the same command goes on")
-    assert all(gone(pid) for _, pid in who(tmp_path))
+    assert all(gone(pid) for _, pid in who(tmp_path) + who(tmp_path / "again"))
     with pytest.raises(InvalidArgument, match="jobs must be at least 1"):
         Walks(WalkSettings(), tmp_path).run(jobs=0)
 
@@ -168,8 +168,9 @@ def test_a_killed_worker_is_named_and_the_run_goes_on(
     assert all(gone(pid) for _, pid in before)
     Walks(WalkSettings(), tmp_path).run(jobs=2)
     assert files(tmp_path) == alone
-    done = {what for what, _ in before} - {"walk 4", "walk 5"}  # those may have been at work
-    assert not done & {what for what, _ in who(tmp_path)[len(before) :]}
+    begun = {what for what, _ in before} - {"walk 4"}
+    again = begun & {what for what, _ in who(tmp_path)[len(before) :]}
+    assert len(again) <= 1, again  # what the other worker was at
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

@@ -118,7 +118,7 @@ class PATEExperiment(Experiment[PATESettings]):
         """Teachers, and the networks that know public labels; each is trained once."""
         trial = self.trial(seed, labelled)
         runs: dict[str, Callable[[], Any]] = {}
-        if labelled is None:  # otherwise those of all labels, which are there by then
+        if labelled is None:  # otherwise those of all labels
             count = self.settings.teachers
             runs |= {f"teacher {k}": partial(trial.teacher, k) for k in range(count)}
         runs |= {"all public labels": trial.control}
@@ -140,7 +140,8 @@ class PATEExperiment(Experiment[PATESettings]):
         def name(of: str) -> str:
             return self._name(f"{of}, epsilon {epsilon:g}", seed, labelled)
 
-        needs = [cell.name for cell in self._networks(seed, labelled)]
+        needs = [self._name(f"teacher {k}", seed, None) for k in range(self.settings.teachers)]
+        needs += [cell.name for cell in self._networks(seed, labelled)]
         needs += [name(GOES_ON_FROM[method])] if method in GOES_ON_FROM else []
         run = partial(self._row, method, epsilon, seed, labelled)
         return Cell(name(method), run, needs=tuple(needs))
