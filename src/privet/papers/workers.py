@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from privet.papers.experiment import Cell, Experiment, Progress
 from privet.threads import threads
 
 GOES_ON = "what is done is kept, and the same command goes on"
+_PATIENCE = 5.0
+"""Seconds that a worker has to end by itself."""
 Make = Callable[[], Experiment[Any]]
 """Makes the experiment; a worker gets it as bytes."""
 
@@ -102,8 +105,10 @@ class _Worker:
         return kind, value
 
     def end(self) -> None:
-        """At once; files are written whole or not at all."""
+        """Soon, so that a file that is being written can be taken back; then at once."""
         self._process.terminate()
+        self._process.join(_PATIENCE)
+        self._process.kill()
         self._process.join()
         self.connection.close()
 
@@ -111,6 +116,7 @@ class _Worker:
 def _work(make: Make, connection: Connection) -> None:
     """A worker's life: cells by number, until the other side is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: who started us ends us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     name = "the start of a worker process"
     try:
