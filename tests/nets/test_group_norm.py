@@ -45,7 +45,7 @@ def test_equals_torch(shape: tuple[int, ...], last: bool, affine: bool, mean: fl
 
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
 def test_one_of_two_frozen_and_several_pieces(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_norm, "_CACHE_BYTES", 1)
+    monkeypatch.setattr(group_norm, "CACHE_BYTES", 1)
     norm = nn.GroupNorm(2, 4)
     nn.init.normal_(norm.weight)
     norm.get_parameter(frozen).requires_grad_(False)

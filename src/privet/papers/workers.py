@@ -39,6 +39,8 @@ def run_cells(make: Make, cells: Sequence[Cell], jobs: int, progress: Progress) 
         return _handed_out(crew, cells, progress)
     finally:
         for worker in crew:
+            worker.ask_to_end()
+        for worker in crew:
             worker.end()
 
 
@@ -104,9 +106,12 @@ class _Worker:
             raise value
         return kind, value
 
-    def end(self) -> None:
-        """Soon, so that a file that is being written can be taken back; then at once."""
+    def ask_to_end(self) -> None:
+        """Soon, so that a file that is being written can be taken back."""
         self._process.terminate()
+
+    def end(self) -> None:
+        """At once, if it did not end by itself."""
         self._process.join(_PATIENCE)
         self._process.kill()
         self._process.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -75,10 +76,9 @@ def keep_freed_memory() -> None:
     before. Larger blocks are still given back, since those of other code leave holes in a heap
     that nothing fits into. Elsewhere this does nothing.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt if sys.platform == "linux" else None
-    except (AttributeError, OSError):  # another C library, or none that can be asked
+    if sys.platform != "linux":
         return
-    if mallopt is not None:
+    with suppress(AttributeError, OSError):  # another C library, or none that can be asked
+        mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MAP_FROM, _MAPPED_BYTES)
         mallopt(_TRIM_FROM, _KEPT_BYTES)

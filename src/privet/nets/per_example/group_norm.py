@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from privet.nets.per_example.measured import Captured, Kernel, Target, chunks, kept
 from privet.nets.per_example.sites import Site, fold_views, is_channels_last
 from privet.nets.per_example.tape import Tape, Use
-
-_CACHE_BYTES = 2**20
+from privet.nets.per_example.wide import CACHE_BYTES
 
 
 @final
@@ -112,7 +111,7 @@ def _backward(
     factor = torch.stack([rstd.pow(3), rstd], 1).neg_().div_(area)  # (rows, 2, groups)
     pixels, g = layout.planes(x), layout.planes(g)
     dx, sums = torch.empty_like(pixels), x.new_empty(rows, 2, channels)
-    some = chunks(rows, x[0].numel() * x.element_size(), _CACHE_BYTES)
+    some = chunks(rows, x[0].numel() * x.element_size(), CACHE_BYTES)
     room = torch.empty_like(pixels[some[0]])
     for s in some:
         out, centred = dx[s], room[: s.stop - s.start]

@@ -17,7 +17,8 @@ from privet.noise.tensor import compiled
 
 _LANES = 64
 _COLUMNS = 2048
-_CACHE_BYTES = 2**20
+CACHE_BYTES = 2**20
+"""What is worked on at a time, so that it stays in the cache of a core."""
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ def products(left: Tensor, right: Tensor, norms: Tensor) -> Tensor:
     if not on_host(out):
         norms.copy_(device.squared_norms(torch.bmm(left, right, out=out).flatten(1)))
         return out
-    some = max(1, _CACHE_BYTES // max(1, shape[0] * shape[1] * out.element_size()))
+    some = max(1, CACHE_BYTES // max(1, shape[0] * shape[1] * out.element_size()))
     rows, into, lanes = out.view(n, -1).numpy(), norms.numpy(), np.empty(_LANES)
     parts = [(left, right, out)]
     if some < n:
