@@ -11,6 +11,7 @@ from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import data, losses_of, network, start, weights
+from tests.methods.dpsgd.leaving import leave
 
 
 def main(folder: str, mode: str) -> None:
@@ -69,9 +70,8 @@ def main(folder: str, mode: str) -> None:
     }
     with open(f"{folder}/{'rank' if together else 'alone'}{rank}.json", "w") as file:
         json.dump(answer, file)
-    if together:
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
+    leave()

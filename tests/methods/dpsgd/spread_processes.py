@@ -16,6 +16,7 @@ from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop, private
 from privet.nets import FlatClipping
 from privet.noise import secure, seeded
+from tests.methods.dpsgd.leaving import leave
 from tests.methods.dpsgd.live_memory import LiveMemory
 
 STEPS, RECORDS = 5, 61
@@ -168,9 +169,8 @@ def main(folder: str, mode: str) -> None:
     answer |= {"said": said, "size": size, "peak": live.peak, "largest": live.largest}
     with open(f"{folder}/{'rank' if together else 'alone'}{rank}.json", "w") as file:
         json.dump(answer, file)
-    if together:
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
+    leave()
