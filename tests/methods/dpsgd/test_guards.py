@@ -63,3 +63,40 @@ def test_other_numbers_that_lie_alike_are_refused():
     state.data = state.data.t()
     with pytest.raises(InvalidArgument, match="'state' of the model"):
         guard.check_step()
+
+
+def test_state_that_moves_between_steps_is_read_where_it_lies():
+    """Where a tensor lies is remembered from step to step: a stale place would see no change."""
+    guard, state = guarded(torch.arange(6.0))
+    guard.begin_step()
+    state.numpy()[2] = 9.0  # leaves no trace in the version
+    with pytest.raises(InvalidArgument, match="'state' of the model"):
+        guard.check_step()
+    before = state.data
+    state.data = before.clone()
+    guard.begin_step()
+    before[0] = 7.0  # no longer the model's
+    guard.check_step()
+    state.numpy()[0] = 7.0
+    with pytest.raises(InvalidArgument, match="'state' of the model"):
+        guard.check_step()
+
+
+@pytest.mark.parametrize("how", ["replace", "add", "remove", "write"])
+def test_a_part_that_touches_state_is_refused_by_name(how):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].register_buffer("seen", torch.zeros(1))
+    guard = StateGuard(model)
+    guard.begin_part()
+    guard.check_part()
+    if how == "replace":
+        model[1].seen = torch.zeros(1)
+    elif how == "add":
+        model[1].register_buffer("other", torch.zeros(1))
+    elif how == "remove":
+        del model[1].seen
+    else:
+        model[1].seen += 1
+    names = {"add": "'1.other'", "remove": "is gone"}
+    with pytest.raises(InvalidArgument, match=names.get(how, "'1.seen'")):
+        guard.check_part()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -15,10 +15,18 @@ from torch.optim import Optimizer
 from privet.errors import InvalidArgument
 from privet.nets.per_example.device import on_host
 from privet.nets.per_example.shards import local_of
-from privet.nets.ready import modules_of
+from privet.nets.ready import each_module, modules_of
 from privet.noise.tensor import compiled
 
 _BLOCK = 4096
+
+
+class _Bits(NamedTuple):
+    """The bits of a tensor, read where they lie, which is remembered: asking costs more."""
+
+    where: tuple[Any, ...] | None
+    words: NDArray[np.uint32]
+    rest: NDArray[np.uint8]
 
 
 @final
@@ -36,14 +44,16 @@ class StateGuard:
         self._model = model
         self._key = np.frombuffer(os.urandom(4 * _BLOCK), dtype=np.uint32)
         self._values: dict[str, Tensor | tuple[Any, ...]] = {}
-        self._marks: dict[str, tuple[int, int]] = {}
+        self._marks: dict[int, tuple[Tensor, int]] = {}
+        self._read: dict[int, _Bits] = {}
 
     def begin_step(self) -> None:
         """Note the values of buffers and parameters."""
-        self._values = {}
-        for name, t in _everything(self._model):
-            mine = local_of(t.detach())
-            self._values[name] = self._fingerprint(mine) or mine.clone()
+        everything = _everything(self._model)
+        self._read = {id(t): self._read[id(t)] for _, t in everything if id(t) in self._read}
+        self._values = {
+            name: self._fingerprint(t) or local_of(t.detach()).clone() for name, t in everything
+        }
 
     def begin_part(self) -> None:
         """Note who and how old everything is."""
@@ -51,30 +61,56 @@ class StateGuard:
 
     def check_part(self) -> None:
         """Refuse what was changed, replaced or added since `begin_part`."""
-        now = _marks(self._model)
-        for name in {**self._marks, **now}:
-            if self._marks.get(name) != now.get(name):
+        before, now = self._marks, _marks(self._model)
+        if before.keys() == now.keys() and all(before[key][1] == now[key][1] for key in now):
+            return
+        for name, t in _everything(self._model):
+            if id(t) not in before or before[id(t)][1] != t._version:
                 raise _changed(name)
+        raise _changed("a buffer or parameter that is gone")
 
     def check_step(self) -> None:
         """Refuse values that are not those of `begin_step`."""
         for name, t in _everything(self._model):
-            before, mine = self._values.get(name), local_of(t.detach())
+            before = self._values.get(name)
             if isinstance(before, Tensor):
-                same = _same(before, mine)
-            else:  # values count, not how they lie in memory, which may have changed
-                same = before is not None and self._fingerprint(mine.contiguous()) == before
+                same = _same(before, local_of(t.detach()))
+            else:
+                same = before is not None and self._fingerprint(t, anyhow=True) == before
             if not same:
                 raise _changed(name)
 
-    def _fingerprint(self, t: Tensor) -> tuple[Any, ...] | None:
-        """Shape, type and a keyed digest of the bits; None where they cannot be read in place."""
-        if not (on_host(t) and t.layout == torch.strided and t.is_contiguous()):
-            return None
-        bits = t.resolve_conj().resolve_neg().view(-1).view(torch.uint8).numpy()
-        whole = len(bits) // 8 * 8
-        digest = int(_digest(bits[:whole].view(np.uint32), self._key))
-        return t.shape, t.dtype, digest, bits[whole:].tobytes()
+    def _fingerprint(self, t: Tensor, *, anyhow: bool = False) -> tuple[Any, ...] | None:
+        """Shape, type and a keyed digest of the bits; None where they cannot be read in place.
+
+        `anyhow`: values count, not how they lie in memory, which may have changed.
+        """
+        where, bits = _where(t), self._read.get(id(t))
+        if bits is None or where is None or bits.where != where:
+            mine = local_of(t.detach())
+            bits = _bits(mine.contiguous() if anyhow else mine, where)
+            if bits is None:
+                return None
+            if where is not None and mine.is_contiguous():
+                self._read[id(t)] = bits
+        return t.shape, t.dtype, int(_digest(bits.words, self._key)), bits.rest.tobytes()
+
+
+def _where(t: Tensor) -> tuple[Any, ...] | None:
+    """Where a plain tensor of numbers lies, and how; None for one of another kind."""
+    plain = type(t) in (Tensor, nn.Parameter) and t.layout == torch.strided
+    if not plain or t.is_complex():
+        return None
+    return t.data_ptr(), t.shape, t.stride(), t.dtype
+
+
+def _bits(t: Tensor, where: tuple[Any, ...] | None) -> _Bits | None:
+    """The bits of a tensor in its own memory; None where they cannot be read so."""
+    if not (on_host(t) and t.layout == torch.strided and t.is_contiguous()):
+        return None
+    bits = t.resolve_conj().resolve_neg().view(-1).view(torch.uint8).numpy()
+    whole = len(bits) // 8 * 8
+    return _Bits(where, bits[:whole].view(np.uint32), bits[whole:])
 
 
 @compiled
@@ -93,8 +129,10 @@ def _digest(words: NDArray[np.uint32], key: NDArray[np.uint32]) -> np.uint64:
     return total
 
 
-def _marks(model: nn.Module) -> dict[str, tuple[int, int]]:
-    return {name: (id(t), t._version) for name, t in _everything(model)}
+def _marks(model: nn.Module) -> dict[int, tuple[Tensor, int]]:
+    """Parameters and buffers with their versions; held, so that none is another's successor."""
+    kinds = [kind for m in each_module(model) for kind in (m._parameters, m._buffers) if kind]
+    return {id(t): (t, t._version) for kind in kinds for t in kind.values() if t is not None}
 
 
 def _everything(model: nn.Module) -> list[tuple[str, Tensor]]:

@@ -13,7 +13,7 @@ from privet.nets.per_example import attention, layers, recurrent
 from privet.nets.per_example.fallback import fallback
 from privet.nets.per_example.layers import Recorded, Rule
 from privet.nets.per_example.sites import Site
-from privet.nets.ready import modules_of
+from privet.nets.ready import each_module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Plan:
 
 
 def _signature(model: nn.Module) -> tuple[int, ...]:
-    all_of = [p for _, module in modules_of(model) for p in module._parameters.values()]
+    all_of = [p for module in each_module(model) for p in module._parameters.values()]
     return tuple(dict.fromkeys(id(p) for p in all_of if p is not None and p.requires_grad))
 
 

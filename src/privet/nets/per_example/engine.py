@@ -285,13 +285,14 @@ class PerExampleGradients:
         clipping: Clipping,
     ) -> None:
         """Turn norms into weights and add the weighted sums."""
-        squares = torch.zeros(len(self.layers), examples, dtype=torch.float64, device=losses.device)
-        for layer, some in parts.items():
-            squares[layer] = sum(measured.squared_norms for measured, _ in some)
+        none = torch.zeros(examples, dtype=torch.float64, device=losses.device)
+        found = [[m.squared_norms for m, _ in parts.get(k, ())] for k in range(len(self.layers))]
+        squares = torch.stack([some[0] if len(some) == 1 else sum(some, none) for some in found])
         weights, norms, bad = self._weights(squares, losses, clipping)
+        of_layer = weights.unbind()
         for layer in list(parts):
             for part in parts.pop(layer):
-                self._put(total, part, weights[layer], bad)
+                self._put(total, part, of_layer[layer], bad)
         total.examples_unprotected += examples
         total.non_finite_unprotected += 0 if bad is None else len(bad)
         total.norms.append(norms)

@@ -20,11 +20,10 @@ from privet.errors import InvalidArgument, PrivetError
 
 def is_spread(t: Any) -> bool:
     """Whether a tensor lies in parts in several processes."""
-    if "torch.distributed.tensor" not in sys.modules:
+    kinds = sys.modules.get("torch.distributed.tensor")
+    if kinds is None:
         return False  # nobody has spread anything, and importing it takes most of a second
-    from torch.distributed.tensor import DTensor
-
-    return isinstance(t, DTensor)
+    return isinstance(t, kinds.DTensor)
 
 
 def local_of(t: Tensor) -> Tensor:

@@ -135,7 +135,8 @@ class LinearSite(Site):
 
     def _instantiate(self, a: Tensor, g: Tensor) -> Measured:
         first, second = self._sides(a, g)
-        left, bytes_each = first.transpose(1, 2), first[0, :1].numel() * second[0, :1].nbytes
+        left = first.transpose(1, 2)
+        bytes_each = first.shape[2] * second.shape[2] * second.element_size()
         norms = torch.empty(len(a), dtype=torch.float64, device=a.device)
 
         def instantiate(which: slice) -> Tensor:
