@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 from privet.errors import InvalidArgument
@@ -76,6 +78,13 @@ def count(name: str, value: Any, *, minimum: int = 1) -> int:
         return value  # of any size: 2^53 + 1 is not a float
     x = _number(name, value, expected, lambda x: math.isfinite(x) and x == int(x) and x >= minimum)
     return int(x)
+
+
+def path(name: str, value: Any) -> Path:
+    """A path, or the word for it."""
+    if not isinstance(value, str | PathLike):
+        raise InvalidArgument(name, value, "a path")
+    return Path(value)
 
 
 def member(name: str, value: Any, kind: type[Choice]) -> Choice:

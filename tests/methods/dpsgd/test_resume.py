@@ -285,3 +285,11 @@ def test_an_interrupt_inside_a_release_saves_nothing_half_done(tmp_path, monkeyp
     monkeypatch.setattr(training.optimizer, "step", breaks)
     stopped_by_hand(training)
     assert start(checkpoints=where, schedule=SCHEDULE).steps_done == 4
+
+
+def test_a_folder_may_be_a_word_and_nothing_else(tmp_path):
+    """Without a ledger a word was a bare TypeError, after the model had been looked at."""
+    training = start(schedule=SCHEDULE, checkpoints=Checkpoints(folder=str(tmp_path / "run")))
+    assert (tmp_path / "run" / "run.ledger").exists() and training.steps_done == 0
+    with pytest.raises(InvalidArgument, match="folder must be a path, got 3"):
+        Checkpoints(folder=3)

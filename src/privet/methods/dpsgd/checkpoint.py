@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from privet._check import Checked, checked, count
+from privet._check import Checked, checked, count, path
 from privet._files import write_whole
 from privet.errors import BudgetExceeded, InvalidArgument, LedgerError, PrivetError
 from privet.ledger import Entry, Ledger, Scope
@@ -57,13 +57,13 @@ class Checkpoints(Checked):
     private as what was charged for it. Exact counts, such as of bad rows, are not stored.
     """
 
-    folder: Path
+    folder: Path = checked(path)  # noqa: RUF009  (a field, not a value)
     every: int = checked(count, 100)
 
     @property
     def path(self) -> Path:
         """The file."""
-        return Path(self.folder) / NAME
+        return self.folder / NAME
 
     def write(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Replace the checkpoint: written beside it, flushed to disk, then renamed."""

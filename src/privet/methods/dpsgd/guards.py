@@ -174,7 +174,8 @@ def clear_other_gradients(
     the tensors that the optimiser changes, by the names of the parameters.
     """
     released = {id(p) for name, p in stepped.items() if name in summed}
+    mine = [p for module in each_module(model) for p in module._parameters.values()]
     others = [p for group in optimizer.param_groups for p in group["params"]]
-    for p in [*model.parameters(), *others]:
-        if id(p) not in released:
+    for p in [*mine, *others]:
+        if p is not None and id(p) not in released:
             p.grad = None

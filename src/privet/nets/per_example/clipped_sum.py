@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from privet.nets.per_example.device import home_of
-from privet.nets.per_example.shards import local_of
+from privet.nets.per_example.shards import is_spread, local_of
 from privet.nets.per_example.wide import divided_into
 
 
@@ -38,6 +38,7 @@ class ClippedSum:
     norms: list[Tensor] = field(default_factory=list, repr=False)
     _outdated: set[str] = field(default_factory=set, repr=False)
     _given: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    _together: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def zeros(cls, parameters: dict[str, nn.Parameter], *, capacity: int = 2**24) -> ClippedSum:
@@ -92,13 +93,34 @@ class ClippedSum:
 
     def assign(self, parameters: Mapping[str, Tensor], *, divisor: float = 1.0) -> None:
         """The same for those parameters, or what stands for them, that the sum has."""
-        for name, p in parameters.items():
-            if name not in self.gradients:
-                continue
-            if name not in self._given:
-                self._given[name] = torch.empty_like(p, requires_grad=False)
+        gradients = self.gradients
+        mine = {name: p for name, p in parameters.items() if name in gradients}
+        if self._given.keys() != mine.keys():
+            self._together = self._room_for(mine)
+        if self._together is not None:
+            divided_into(self.buffer, divisor, self._together)
+        for name, p in mine.items():
             p.grad = self._given[name]
-            divided_into(self.gradients[name], divisor, local_of(p.grad))
+            if self._together is None:
+                divided_into(gradients[name], divisor, local_of(p.grad))
+
+    def _room_for(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
+        """Make room for gradients: together if they can lie as in the sum, and by parameter."""
+        together = parameters.keys() == self.views.keys() and all(
+            p.dtype == torch.float32 and p.device == self.buffer.device and not is_spread(p)
+            for p in parameters.values()
+        )
+        if not together:
+            self._given = {
+                n: torch.empty_like(p, requires_grad=False) for n, p in parameters.items()
+            }
+            return None
+        flat = torch.empty_like(self.buffer, dtype=torch.float32)
+        self._given = {
+            name: flat.as_strided(v.shape, v.stride(), v.storage_offset())
+            for name, v in self.views.items()
+        }
+        return flat
 
 
 def _like(flat: Tensor, parameter: Tensor) -> Tensor:

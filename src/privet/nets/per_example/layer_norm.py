@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.measured import Captured, Kernel, Measured, Target, kept
+from privet.nets.per_example.measured import Captured, Kernel, Measured, Target, kept_apart
 from privet.nets.per_example.sites import Site, fold_views
 from privet.nets.per_example.wide import normalised_sums
 
@@ -40,7 +40,7 @@ class LayerNormSite(Site):
         values = self._sums(seen)
         if values is None:
             values = torch.stack([p.flatten(1) for p in self.per_example(seen)])
-        return kept(values, lambda total: [part.view(self.shape) for part in total])
+        return kept_apart(values)
 
     def _sums(self, seen: Captured) -> Tensor | None:
         """Both sums in one pass over memory, where that is possible."""

@@ -124,6 +124,17 @@ def kept(
     return Measured(norms, partial(put, False), partial(put, True))
 
 
+def kept_apart(values: Tensor) -> Measured:
+    """Like `kept`, where every part of (parts, examples, width) is the gradient of a target."""
+
+    def put(fresh: bool, weights: Tensor, bad: Tensor | None, into: Sequence[Tensor]) -> None:
+        usable = _usable(values, bad)
+        for k, target in enumerate(into):
+            weigh_into(weights, usable[k : k + 1], target, fresh=fresh)
+
+    return Measured(_norms_of(values), partial(put, False), partial(put, True))
+
+
 def in_chunks(
     examples: int,
     bytes_each: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
@@ -62,9 +62,10 @@ class Recorder:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        flat = not kwargs and all(isinstance(t, Tensor) for t in args)
-        leaves = args if flat else tree_leaves((args, kwargs))
-        tensors = [t for t in leaves if isinstance(t, Tensor)]
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            tensors: Sequence[Tensor] = args
+        else:
+            tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         if not tensors or not torch.is_grad_enabled():
             return recorded.forward(tape, *args, **kwargs)
         if tape.rows is None and tensors[0].dim():

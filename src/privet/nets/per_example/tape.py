@@ -48,11 +48,11 @@ class Use:
 class Tape:
     """The uses of one forward pass, and the function that receives their gradients.
 
-    `rows` is the number of rows of the batch, by the first layer unless told. `largest_row` is the
-    size in bytes of the largest row of any input or output of a layer; `shapes` are the sites with
-    the shapes of their inputs and outputs. `events` tells how shared values met rows, `constants`
-    what they met that had none, in all passes so far. A `replaying` tape serves checkpointed
-    activations, which are computed again during the backward pass. `lowered`: under autocast.
+    `rows` is the number of rows of the batch, by the first layer unless told; `shapes` are the
+    sites with the shapes of their inputs and outputs. `events` tells how shared values met rows,
+    `constants` what they met that had none, in all passes so far. A `replaying` tape serves
+    checkpointed activations, which are computed again during the backward pass. `lowered`: under
+    autocast.
     """
 
     def __init__(self, rows: int | None = None, *, home: torch.device | None = None) -> None:
@@ -63,8 +63,8 @@ class Tape:
         self.uses: list[Use] = []
         self.anchor = torch.zeros((), device=home, requires_grad=True)
         self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
-        self.largest_row = 0
         self.shapes: list[tuple[Site, torch.Size, torch.Size]] = []
+        self._seen: list[tuple[int, torch.Size]] = []
 
     def tap(
         self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
@@ -94,7 +94,12 @@ class Tape:
 
     def saw(self, t: Tensor, shape: torch.Size) -> None:
         """Take note of the size of a row."""
-        self.largest_row = max(self.largest_row, t.element_size() * math.prod(shape[1:]))
+        self._seen.append((t.element_size(), shape))
+
+    @property
+    def largest_row(self) -> int:
+        """The size in bytes of the largest row of any input or output of a layer."""
+        return max((size * math.prod(shape[1:]) for size, shape in self._seen), default=0)
 
     def note(self, site: Site, a: Tensor, statistics: tuple[Tensor, ...], rows: int) -> Use:
         """Add a use; its input may be filled in later."""
