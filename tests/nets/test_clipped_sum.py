@@ -74,3 +74,45 @@ def test_a_bad_row_is_not_written_over_the_last_step() -> None:
     engine.accumulate(losses, x, into=total.reset())
     assert torch.allclose(total.flat, without, rtol=1e-6, atol=1e-7)
     assert total.non_finite_unprotected == 1
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape"), [(nn.LayerNorm(6), (5, 6)), (nn.GroupNorm(2, 6), (6, 5))]
+)
+def test_a_norm_whose_bias_is_its_weight_stays_within_the_bound(
+    norm: nn.Module, shape: tuple[int, ...]
+) -> None:
+    """|a|^2 + |b|^2 was taken for |a + b|^2: one example moved the sum by 1.41 for 1."""
+    norm.bias = norm.weight
+    engine = PerExampleGradients(norm, clipping=FlatClipping(bound=1.0))
+    x = 3 * torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    with engine.recording():
+        each = 100 * norm(x).flatten(1).sum(1)
+    total = engine.clipped_sum(each)
+    assert 0.999 < float(total.flat.norm()) <= 1.0
+
+
+def test_a_model_without_trainable_layers_has_an_empty_sum() -> None:
+    model = nn.Linear(3, 2).requires_grad_(False)
+    engine = PerExampleGradients(model)
+    x = torch.randn(4, 3, requires_grad=True)
+    with engine.recording():
+        each = losses(model, x)
+    assert engine.clipped_sum(each).flat.numel() == 0
+
+
+@pytest.mark.parametrize("how", ["data", "layout", "types"])
+def test_a_gradient_that_was_given_other_memory_is_given_anew(how: str) -> None:
+    """Else the next steps would apply the old one again, silently."""
+    model = nn.Linear(3, 2)
+    total = PerExampleGradients(model).zeros()
+    for k in (1.0, 2.0):
+        total.flat.fill_(k)
+        total.assign_to(model, divisor=1.0)
+        assert model.weight.grad is not None and bool((model.weight.grad == k).all())
+        if how == "data":
+            model.weight.grad.data = torch.zeros(2, 3)
+        elif how == "layout":
+            model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        else:
+            model.double().float()

@@ -32,6 +32,7 @@ def guarded(value):
         COMPLEX,
         COMPLEX.conj(),
         torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+        torch.view_as_real(COMPLEX)[:1, 1],
     ],
 )
 def test_state_that_stays_is_taken_and_a_changed_number_is_not(value):
@@ -99,4 +100,25 @@ def test_a_part_that_touches_state_is_refused_by_name(how):
         model[1].seen += 1
     names = {"add": "'1.other'", "remove": "is gone"}
     with pytest.raises(InvalidArgument, match=names.get(how, "'1.seen'")):
+        guard.check_part()
+
+
+@pytest.mark.parametrize("before", [torch.arange(4.0), torch._neg_view(torch.arange(4.0))])
+def test_a_sign_that_is_kept_beside_the_numbers_counts(before):
+    """It changes no byte of the memory."""
+    guard, state = guarded(before)
+    guard.begin_step()
+    guard.check_step()
+    state.data = torch._neg_view(state.data)
+    with pytest.raises(InvalidArgument, match="'state' of the model"):
+        guard.check_step()
+
+
+def test_two_parameters_may_not_change_places():
+    """Equal values, but of other groups of the optimiser."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    guard = StateGuard(model)
+    guard.begin_part()
+    model[0].bias, model[1].bias = model[1].bias, model[0].bias
+    with pytest.raises(InvalidArgument, match=r"'0\.bias' of the model"):
         guard.check_part()

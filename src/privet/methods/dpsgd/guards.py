@@ -44,7 +44,7 @@ class StateGuard:
         self._model = model
         self._key = np.frombuffer(os.urandom(4 * _BLOCK), dtype=np.uint32)
         self._values: dict[str, Tensor | tuple[Any, ...]] = {}
-        self._marks: dict[int, tuple[Tensor, int]] = {}
+        self._marks: dict[tuple[int, str], tuple[Tensor, int]] = {}
         self._read: dict[int, _Bits] = {}
 
     def begin_step(self) -> None:
@@ -62,11 +62,13 @@ class StateGuard:
     def check_part(self) -> None:
         """Refuse what was changed, replaced or added since `begin_part`."""
         before, now = self._marks, _marks(self._model)
-        if before.keys() == now.keys() and all(before[key][1] == now[key][1] for key in now):
+        other = {key for key, mark in now.items() if not _is(mark, before.get(key))}
+        if not other and before.keys() == now.keys():
             return
-        for name, t in _everything(self._model):
-            if id(t) not in before or before[id(t)][1] != t._version:
-                raise _changed(name)
+        for name, module in modules_of(self._model):
+            for key in (*module._parameters, *module._buffers):
+                if (id(module), key) in other:
+                    raise _changed(f"{name}.{key}" if name else key)
         raise _changed("a buffer or parameter that is gone")
 
     def check_step(self) -> None:
@@ -99,7 +101,7 @@ class StateGuard:
 def _where(t: Tensor) -> tuple[Any, ...] | None:
     """Where a plain tensor of numbers lies, and how; None for one of another kind."""
     plain = type(t) in (Tensor, nn.Parameter) and t.layout == torch.strided
-    if not plain or t.is_complex():
+    if not plain or t.is_complex() or t.is_neg():
         return None
     return t.data_ptr(), t.shape, t.stride(), t.dtype
 
@@ -108,7 +110,10 @@ def _bits(t: Tensor, where: tuple[Any, ...] | None) -> _Bits | None:
     """The bits of a tensor in its own memory; None where they cannot be read so."""
     if not (on_host(t) and t.layout == torch.strided and t.is_contiguous()):
         return None
-    bits = t.resolve_conj().resolve_neg().view(-1).view(torch.uint8).numpy()
+    flat = t.resolve_conj().resolve_neg().view(-1)
+    if flat.stride() != (1,):  # a single number, of which torch calls any stride contiguous
+        return None
+    bits = flat.view(torch.uint8).numpy()
     whole = len(bits) // 8 * 8
     return _Bits(where, bits[:whole].view(np.uint32), bits[whole:])
 
@@ -129,10 +134,19 @@ def _digest(words: NDArray[np.uint32], key: NDArray[np.uint32]) -> np.uint64:
     return total
 
 
-def _marks(model: nn.Module) -> dict[int, tuple[Tensor, int]]:
+def _marks(model: nn.Module) -> dict[tuple[int, str], tuple[Tensor, int]]:
     """Parameters and buffers with their versions; held, so that none is another's successor."""
-    kinds = [kind for m in each_module(model) for kind in (m._parameters, m._buffers) if kind]
-    return {id(t): (t, t._version) for kind in kinds for t in kind.values() if t is not None}
+    kinds = [(m, kind) for m in each_module(model) for kind in (m._parameters, m._buffers) if kind]
+    return {
+        (id(module), key): (t, t._version)
+        for module, kind in kinds
+        for key, t in kind.items()
+        if t is not None
+    }
+
+
+def _is(mark: tuple[Tensor, int], other: tuple[Tensor, int] | None) -> bool:
+    return other is not None and mark[0] is other[0] and mark[1] == other[1]
 
 
 def _everything(model: nn.Module) -> list[tuple[str, Tensor]]:

@@ -17,7 +17,6 @@ from privet.methods.dpsgd.masters import Float32Masters
 from privet.methods.dpsgd.paid import PaidRun
 from privet.methods.dpsgd.run import new_run
 from privet.nets import PerExampleGradients
-from privet.nets.ready import parameters_of
 
 
 class KeptRun(PaidRun, ABC):
@@ -36,7 +35,7 @@ class KeptRun(PaidRun, ABC):
         """What the optimiser changes, by the names of the model's parameters."""
         if isinstance(self.optimizer, Float32Masters):
             return self.optimizer.masters
-        return parameters_of(self.model)
+        return dict(self.model.named_parameters())
 
     def save(self) -> Path | None:
         """Write a checkpoint now (done by itself every so many steps)."""

@@ -100,7 +100,7 @@ class ClippedSum:
         if self._together is not None:
             divided_into(self.buffer, divisor, self._together)
         for name, p in mine.items():
-            p.grad = self._given[name]
+            p.grad = self._given[name].detach()  # who gives it other memory has not changed ours
             if self._together is None:
                 divided_into(gradients[name], divisor, local_of(p.grad))
 

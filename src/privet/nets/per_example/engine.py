@@ -287,7 +287,8 @@ class PerExampleGradients:
         """Turn norms into weights and add the weighted sums."""
         none = torch.zeros(examples, dtype=torch.float64, device=losses.device)
         found = [[m.squared_norms for m, _ in parts.get(k, ())] for k in range(len(self.layers))]
-        squares = torch.stack([some[0] if len(some) == 1 else sum(some, none) for some in found])
+        each = [some[0] if len(some) == 1 else sum(some, none) for some in found]
+        squares = torch.stack(each) if each else none.new_zeros(0, examples)
         weights, norms, bad = self._weights(squares, losses, clipping)
         of_layer = weights.unbind()
         for layer in list(parts):

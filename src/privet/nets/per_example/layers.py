@@ -261,8 +261,10 @@ def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
 
 
 def _has_expected_parameters(module: nn.Module) -> bool:
-    expected = {"weight", "bias"}
-    return "weight" in module._parameters and set(module._parameters) <= expected
+    """A weight, perhaps a bias, and not the same one twice, whose gradients would be one's sum."""
+    own = module._parameters
+    apart = own.get("weight") is not own.get("bias") or own.get("weight") is None
+    return "weight" in own and set(own) <= {"weight", "bias"} and apart
 
 
 def build(name: str, module: nn.Module) -> Recorded | None:
