@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 import privet
+from privet.cli._pate import local_teacher
 from privet.cli.main import app as whole
 from privet.cli.pate import app
 from privet.data.nifti import spheres
@@ -394,6 +396,13 @@ def test_a_ledger_for_shards_by_that_word(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("shape", "kind"), [((3, 8, 8, 8), "function"), ((3, 4, 4), "estimator")])
+def test_a_teacher_that_nobody_named_suits_the_targets(shape, kind):
+    """A forest of 71,680 voxels did not end: volumes get the network that is made for them."""
+    teacher = local_teacher(None, np.zeros((2, *shape)), SimpleNamespace(target_shape=shape))
+    assert hasattr(teacher, kind)
+
+
 def test_folders_of_nifti_files(tmp_path):
     """Two channels, as the Decathlon lays them out; what comes back is a map for every volume."""
     nibabel = pytest.importorskip("nibabel")

@@ -125,9 +125,12 @@ def answer(
         Path | None, typer.Option(help="Or train one here: private .npz with arrays x and y.")
     ] = None,
     teacher: Annotated[
-        str,
-        typer.Option(help="logistic, tree, forest, unet (volumes), or package.module:function."),
-    ] = "forest",
+        str | None,
+        typer.Option(
+            help="logistic, tree, forest, unet, or package.module:function; "
+            "unless told unet for volumes and forest for all else."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the teacher's training.")] = 0,
     grid: Voxels = None,
     teachers: Annotated[
