@@ -143,14 +143,12 @@ class AgreementCheck:
         whole = self._autograd.norm(own.total)
         if not bool(whole.isfinite()) or not bool(own.losses.isfinite().all()):
             return
+        room = self._room
         for name, expected in own.total.items():
             off = (found.total[name].double() - expected.double()).norm()
-            room = self._room * float(expected.double().norm()) + 0.01 * self._room * float(whole)
-            if not float(off) <= room:
+            if not float(off) <= room * (float(expected.double().norm()) + 0.01 * float(whole)):
                 raise _disagreement(f"the gradient of parameter {name!r}", "that of plain autograd")
-        if not torch.allclose(
-            found.norms.cpu(), own.norms, rtol=self._room, atol=self._room * float(whole)
-        ):
+        if not torch.allclose(found.norms.cpu(), own.norms, rtol=room, atol=room * float(whole)):
             raise _disagreement("gradient norms of single examples", "those of plain autograd")
 
 
