@@ -357,11 +357,12 @@ def test_volumes_get_convolutions(tmp_path):
             "--predictions", tmp_path / f"{k}.npy", "--out", tmp_path / f"a{k}")  # fmt: skip
     run("aggregate", *(tmp_path / f"a{k}" for k in range(9)), "--reducer", tmp_path / "r", *FLAGS,
         "--out", tmp_path / "labels", "--seed", 1)  # fmt: skip
-    run("student", "--labels", tmp_path / "labels", "--inputs", tmp_path / "x.npy", "--epochs", 1,
-        "--out", tmp_path / "student", "--names", "none,core,shell")  # fmt: skip
-    found = privet.load(tmp_path / "student")
-    assert sum(w.size for w in found.model.state()[0].values()) < 10_000
-    assert set(np.unique(found.predict(made.images[:1]))) <= {"none", "core", "shell"}
+    for out, most, *told in (("student", 50_000), ("plain", 10_000, "--hidden", 8)):
+        run("student", "--labels", tmp_path / "labels", "--inputs", tmp_path / "x.npy", "--epochs",
+            1, "--out", tmp_path / out, "--names", "none,core,shell", *told)  # fmt: skip
+        found = privet.load(tmp_path / out)
+        assert sum(w.size for w in found.model.state()[0].values()) < most
+        assert set(np.unique(found.predict(made.images[:1]))) <= {"none", "core", "shell"}
 
 
 def test_noise_that_drowns_all_answers_is_told_before_anything_is_charged(tmp_path):

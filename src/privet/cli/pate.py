@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +26,7 @@ from privet.cli._pate import (
     shard_ledger,
     target_space,
 )
-from privet.cli._run import Json, one_line_errors, print_json
+from privet.cli._run import Json, one_line_errors, print_json, progress_bar
 from privet.errors import InvalidArgument
 
 app = typer.Typer(
@@ -297,9 +299,14 @@ def student(
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     hidden: Annotated[
         int | None,
-        typer.Option(help="Hidden units, 0 for a linear student; channels (8) for maps."),
+        typer.Option(
+            help="Hidden units, 0 for a linear student; channels (8) for maps: then no U-Net."
+        ),
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Free: they cost no privacy.")] = 60,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Free: they cost no privacy. 60 unless told; a U-Net has 400 steps."),
+    ] = None,
     names: Annotated[
         str | None, typer.Option(help="Names of the classes, with commas between; numbers else.")
     ] = None,
@@ -313,12 +320,14 @@ def student(
     """Train a student on public inputs and noisy labels: post-processing, free of charge.
 
     Leaves a run: `privet.load`, `predict`, `audit` and `verify` take it. Inputs are scaled by the
-    range of the public ones. Maps on the grid of the inputs (volumes) get convolutions.
+    range of the public ones. Maps on the grid of the inputs get convolutions, volumes a U-Net where
+    MONAI is installed.
     """
     from privet.methods.models import NetworkModel
     from privet.methods.pate import Labels
     from privet.methods.pate.method import inputs_name
     from privet.methods.pate.students import student_learner, taught_by_sites
+    from privet.methods.pate.volumes import VolumeLearner
     from privet.runs.folder import has_no_run, write_run
     from privet.runs.record import Given
 
@@ -332,10 +341,16 @@ def student(
     if len(classes) != shape[0]:
         raise InvalidArgument("--names", names, f"{shape[0]} of them")
     domain = public_range(x)
-    learner = student_learner(
-        input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs
+    learner: Any = student_learner(
+        input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs or 60
     )
-    predict: Any = learner.train(domain.rows(x).cube(), told.labels, seed=seed)
+    if hidden is None and VolumeLearner.suits(x.shape[1:], shape):
+        learner = VolumeLearner(classes=shape[0])
+        if epochs is not None:
+            learner = replace(learner, steps=math.ceil(epochs * len(x) / 2))  # two patches a step
+    with progress_bar(show=not as_json) as progress:
+        watched = replace(learner, watcher=lambda done, of: progress("student", done, of))
+        predict: Any = watched.train(domain.rows(x).cube(), told.labels, seed=seed)
     trained = taught_by_sites(told, NetworkModel(network=predict.module, view="cube"), domain)
     metrics: dict[str, Any] = {"queries": len(x)}
     if test is not None:

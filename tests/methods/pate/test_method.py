@@ -205,3 +205,12 @@ def test_what_is_wrong_is_told():
     assert inputs_name(["a", "b"]) != inputs_name(["b", "a"])
     volumes = [np.zeros((2, 3)), np.ones((4, 1))]
     assert inputs_name(volumes) != inputs_name(volumes[::-1])
+
+
+def test_learners_tell_how_far_they_are():
+    told = []
+    learner = ModuleLearner(
+        module=torch.nn.Linear(2, 2), epochs=3, watcher=lambda done, of: told.append((done, of))
+    )
+    learner.train(np.zeros((4, 2)), np.zeros(4, dtype=int), seed=0)
+    assert told == [(1, 3), (2, 3), (3, 3)]

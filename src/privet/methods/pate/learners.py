@@ -161,6 +161,8 @@ class ModuleLearner(Learner):
     epochs: int = 20
     batch_size: int = 32
     learning_rate: float = 1e-3
+    watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
+    """Told after every epoch how many are done, and of how many."""
 
     def __post_init__(self) -> None:
         _check.count("epochs", self.epochs)
@@ -179,13 +181,15 @@ class ModuleLearner(Learner):
             y = y.float() if y.is_floating_point() else y.long()
             optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
             model.train()
-            for _ in range(self.epochs):
+            for epoch in range(self.epochs):
                 order = torch.randperm(len(x), generator=generator)
                 for part in order.split(self.batch_size):
                     optimiser.zero_grad()
                     loss = torch.nn.functional.cross_entropy(model(x[part]), y[part])
                     loss.backward()
                     optimiser.step()
+                if self.watcher is not None:
+                    self.watcher(epoch + 1, self.epochs)
         return ModulePredictor(module=model.eval(), batch_size=self.batch_size)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
@@ -48,6 +50,18 @@ class VolumeLearner(Learner):
     channels: tuple[int, ...] = (8, 16, 32)
     steps: int = 400
     patch: Grid = (32, 32, 32)
+    watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
+    """Told after every step how many are done, and of how many."""
+
+    @staticmethod
+    def suits(input_shape: tuple[int, ...], target_shape: tuple[int, ...]) -> bool:
+        """Whether targets are maps of volumes that a U-Net can halve twice, and MONAI is there."""
+        from privet.nets.students import on_one_grid
+
+        sides = target_shape[1:]
+        halved = len(sides) == 3 and not any(side % 4 for side in sides)
+        found = importlib.util.find_spec("monai") is not None
+        return halved and on_one_grid(input_shape, target_shape) and found
 
     def train(self, inputs: Any, targets: Any, *, seed: int) -> Predictor:
         from privet.nets import segmentation
@@ -62,9 +76,12 @@ class VolumeLearner(Learner):
             maps = y.argmax(axis=1) if y.ndim == len(sides) + 2 else y
             recipe = segmentation.Recipe(steps=self.steps, patch=self.patch, learning_rate=1e-2)
             volumes = segmentation.volumes_of(VolumeStudent.centred(x))
+            soft = segmentation.soft_targets(maps, self.classes)
+            told = self.watcher or (lambda done, of: None)
             segmentation.train(
-                made.unet, volumes, segmentation.soft_targets(maps, self.classes), recipe, seed=seed
-            )
+                made.unet, volumes, soft, recipe, seed=seed,
+                watcher=lambda step, loss: told(step + 1, self.steps),
+            )  # fmt: skip
         return ModulePredictor(module=made.eval())
 
 
