@@ -178,9 +178,10 @@ def test_an_end_in_the_middle_leaves_whole_cells_and_no_process(
     how: signal.Signals, tmp_path: Path, alone: dict[str, bytes]
 ) -> None:
     script = (
-        "import sys; from pathlib import Path; from tests.papers.test_workers import *\n"
+        "import signal, sys; from pathlib import Path; from tests.papers.test_workers import *\n"
         "if __name__ == '__main__':\n"
-        "    Walks(WalkSettings(pause=0.5), Path(sys.argv[1])).run(jobs=2)\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & ignore it\n"
+        "    Walks(WalkSettings(pause=1.0), Path(sys.argv[1])).run(jobs=2)\n"
     )
     (tmp_path / "script.py").write_text(script)
     out = tmp_path / "out"
