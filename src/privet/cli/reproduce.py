@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from privet.cli._data import Folder
 from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+from privet.data.files import data_folder
 from privet.errors import InvalidArgument
 from privet.papers import EXPERIMENTS, experiment_named
 
@@ -99,11 +100,12 @@ def _chosen(kind: Any, data: str | None, paper: bool) -> Any:
     """The settings that options start from: quick, or the paper's, of a data set."""
     choices = kind.paper if paper else kind.quick
     name = next(iter(choices)) if data is None else data
-    if name not in choices and Path(name).is_dir():
-        return kind.from_folder(next(iter(choices.values())), name)
-    if name not in choices:
-        raise InvalidArgument("--data", name, f"one of {'; '.join(choices)}")
-    return choices[name]
+    if name in choices:
+        return choices[name]
+    for folder in (Path(name), data_folder() / name):
+        if folder.is_dir():
+            return kind.from_folder(next(iter(choices.values())), str(folder))
+    raise InvalidArgument("--data", name, f"one of {'; '.join(choices)}")
 
 
 def _parameters(kind: Any) -> typing.Iterator[inspect.Parameter]:

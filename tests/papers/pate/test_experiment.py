@@ -334,7 +334,7 @@ def task_folder(place, n=14, channels=2, classes=3):
 
 
 @pytest.mark.slow
-def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
+def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys, monkeypatch):
     from privet.cli.main import main
 
     task = task_folder(tmp_path / "Task99_Toy")
@@ -349,9 +349,11 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys):
     assert tried.expected_seconds() > 0.0
     chosen = PATEExperiment.from_folder(PATESettings(), str(task))
     assert chosen.data == str(task) and chosen.volumes == 260
-    with pytest.raises(SystemExit) as stopped:
-        main(["reproduce", "pate", "--data", str(task), "--out", str(tmp_path / "o")])
-    assert stopped.value.code == 2 and "14 volumes" in capsys.readouterr().err
+    monkeypatch.setenv("PRIVET_DATA", str(tmp_path))
+    for name in (str(task), task.name):  # where it lies, or among the data
+        with pytest.raises(SystemExit) as stopped:
+            main(["reproduce", "pate", "--data", name, "--out", str(tmp_path / "o")])
+        assert stopped.value.code == 2 and "14 volumes" in capsys.readouterr().err
 
 
 def test_the_papers_own_scale_is_stated():
