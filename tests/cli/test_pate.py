@@ -396,7 +396,6 @@ def test_a_ledger_for_shards_by_that_word(tmp_path):
     assert wrong.exit_code == 2 and "shard" in wrong.output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "kind"), [((3, 8, 8, 8), "function"), ((3, 4, 4), "estimator")])
 def test_a_teacher_that_nobody_named_suits_the_targets(shape, kind):
     """A forest of 71,680 voxels did not end: volumes get the network that is made for them."""
@@ -404,6 +403,7 @@ def test_a_teacher_that_nobody_named_suits_the_targets(shape, kind):
     assert hasattr(teacher, kind)
 
 
+@pytest.mark.slow
 def test_folders_of_nifti_files(tmp_path):
     """Two channels, as the Decathlon lays them out; what comes back is a map for every volume."""
     nibabel = pytest.importorskip("nibabel")

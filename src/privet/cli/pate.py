@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -327,7 +325,6 @@ def student(
     from privet.methods.pate import Labels
     from privet.methods.pate.method import inputs_name
     from privet.methods.pate.students import student_learner, taught_by_sites
-    from privet.methods.pate.volumes import VolumeLearner
     from privet.runs.folder import has_no_run, write_run
     from privet.runs.record import Given
 
@@ -341,16 +338,12 @@ def student(
     if len(classes) != shape[0]:
         raise InvalidArgument("--names", names, f"{shape[0]} of them")
     domain = public_range(x)
-    learner: Any = student_learner(
-        input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs or 60
-    )
-    if hidden is None and VolumeLearner.suits(x.shape[1:], shape):
-        learner = VolumeLearner(classes=shape[0])
-        if epochs is not None:
-            learner = replace(learner, steps=math.ceil(epochs * len(x) / 2))  # two patches a step
     with progress_bar(show=not as_json) as progress:
-        watched = replace(learner, watcher=lambda done, of: progress("student", done, of))
-        predict: Any = watched.train(domain.rows(x).cube(), told.labels, seed=seed)
+        learner = student_learner(
+            input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs,
+            watcher=lambda done, of: progress("student", done, of),
+        )  # fmt: skip
+        predict: Any = learner.train(domain.rows(x).cube(), told.labels, seed=seed)
     trained = taught_by_sites(told, NetworkModel(network=predict.module, view="cube"), domain)
     metrics: dict[str, Any] = {"queries": len(x)}
     if test is not None:

@@ -10,8 +10,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from privet.errors import InvalidArgument
 
-_SUSPECTS = (_InstanceNorm, _BatchNorm, nn.Embedding)
-
 
 def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """`model.named_modules()`, in a tenth of its time."""
@@ -42,7 +40,7 @@ def each_module(model: nn.Module) -> list[nn.Module]:
 
 def _mixes(module: nn.Module) -> str | None:
     """Why a module mixes examples, or None."""
-    if not isinstance(module, _SUSPECTS):
+    if not isinstance(module, _InstanceNorm | _BatchNorm | nn.Embedding):
         return None
     trains = module.training or any(p.requires_grad for p in module.parameters(recurse=False))
     if isinstance(module, _InstanceNorm):
@@ -61,7 +59,7 @@ def refuse_cross_example(model: nn.Module) -> None:
 
     A BatchNorm that is frozen and in evaluation mode treats examples separately and is let pass.
     """
-    if not any(isinstance(module, _SUSPECTS) for module in each_module(model)):
+    if all(_mixes(module) is None for module in each_module(model)):
         return
     for name, module in modules_of(model):
         why = _mixes(module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
@@ -43,23 +43,31 @@ def student_learner(
     target_shape: tuple[int, ...],
     hidden: int | None = None,
     seed: int = 0,
-    epochs: int = 60,
+    epochs: int | None = None,
     learning_rate: float = 1e-2,
-) -> ModuleLearner:
-    """A small student for any shape: convolutions for maps on the inputs' grid, else a flat one.
+    watcher: Callable[[int, int], None] | None = None,
+) -> Learner:
+    """A small student for any shape: a U-Net for volumes, convolutions for maps, else a flat one.
 
     Taught with soft targets by cross-entropy over the classes, the first axis of a target. `hidden`
-    None: a linear student, or eight channels.
+    None: a U-Net where it can be, a linear student, or eight channels.
 
-    >>> volumes = student_learner(input_shape=(8, 8, 8), target_shape=(3, 8, 8, 8))
+    >>> volumes = student_learner(input_shape=(8, 8, 8), target_shape=(3, 8, 8, 8), hidden=8)
     >>> sum(w.numel() for w in volumes.module.parameters())  # a flat one would have 787,968
     4347
     """
+    from privet.methods.pate.volumes import VolumeLearner
+
+    if hidden is None and VolumeLearner.suits(input_shape, target_shape):
+        return VolumeLearner(classes=target_shape[0], epochs=epochs, watcher=watcher)
     told: dict[str, Any] = {"shape": input_shape, "targets": target_shape, "seed": seed}
     if hidden is not None:
         told["hidden"] = hidden
     kind: Any = GridStudent if on_one_grid(input_shape, target_shape) else FlatStudent
-    return ModuleLearner(module=kind(**told), epochs=epochs, learning_rate=learning_rate)
+    return ModuleLearner(
+        module=kind(**told), epochs=60 if epochs is None else epochs, learning_rate=learning_rate,
+        watcher=watcher,
+    )  # fmt: skip
 
 
 def student_model(learner: Learner, inputs: Array, labels: Array) -> Model:

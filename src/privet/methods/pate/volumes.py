@@ -49,6 +49,8 @@ class VolumeLearner(Learner):
     classes: int
     channels: tuple[int, ...] = (8, 16, 32)
     steps: int = 400
+    epochs: int | None = None
+    """Passes over the inputs, in place of `steps`."""
     patch: Grid = (32, 32, 32)
     watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
     """Told after every step how many are done, and of how many."""
@@ -75,12 +77,15 @@ class VolumeLearner(Learner):
         if len(x):  # a shard without a sound volume has a teacher that knows nothing
             maps = y.argmax(axis=1) if y.ndim == len(sides) + 2 else y
             recipe = segmentation.Recipe(steps=self.steps, patch=self.patch, learning_rate=1e-2)
+            if self.epochs is not None:
+                passes = _check.count("epochs", self.epochs)
+                recipe = replace(recipe, steps=math.ceil(passes * len(x) / recipe.batch_size))
             volumes = segmentation.volumes_of(VolumeStudent.centred(x))
             soft = segmentation.soft_targets(maps, self.classes)
             told = self.watcher or (lambda done, of: None)
             segmentation.train(
                 made.unet, volumes, soft, recipe, seed=seed,
-                watcher=lambda step, loss: told(step + 1, self.steps),
+                watcher=lambda step, loss: told(step + 1, recipe.steps),
             )  # fmt: skip
         return ModulePredictor(module=made.eval())
 

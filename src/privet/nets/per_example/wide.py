@@ -84,8 +84,7 @@ def weigh_into(weights: Tensor, values: Tensor, into: Tensor, *, fresh: bool = T
         return into.copy_(total) if fresh else into.add_(total)
     values = values.detach().contiguous()
     out = into.view(values.shape[0], values.shape[2]).numpy()
-    each = weights if weights.dtype == torch.float64 else weights.double()
-    _weigh(each.contiguous().numpy(), values.numpy(), out, fresh, np.empty(_COLUMNS))
+    _weigh(weights.double().contiguous().numpy(), values.numpy(), out, fresh, np.empty(_COLUMNS))
     return into
 
 
