@@ -26,8 +26,8 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-    try:
+    try:  # from before it is there: a signal may come between any two lines
+        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
