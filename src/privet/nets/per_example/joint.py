@@ -20,18 +20,25 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
     shapes = [t.parameter.shape for t in targets.values()]
     width = sum(t.parameter.numel() * t.parameter.element_size() for t in targets.values())
 
+    whole = len(seen[0][0].targets) == len(targets) and not any(
+        t.rows is not None for t in seen[0][0].targets
+    )
+
     def instantiate(which: slice) -> Tensor:
         sizes = [shape.numel() for shape in shapes]
-        out = first.g.new_zeros(which.stop - which.start, sum(sizes))
+        out = first.g.new_empty(which.stop - which.start, sum(sizes))
+        if not whole:
+            out.zero_()
         parts = zip(targets, out.split(sizes, 1), shapes, strict=True)
         gradients = {key: part.unflatten(1, shape) for key, part, shape in parts}
-        for site, captured in seen:
+        for k, (site, captured) in enumerate(seen):
             mine = [t.of(gradients[id(t.parameter)], batched=True) for t in site.targets]
-            site.add_per_example(captured.examples(which), mine)
+            site.add_per_example(captured.examples(which), mine, fresh=whole and k == 0)
         return out[None]
 
     def finish(total: Tensor) -> list[Tensor]:
         parts = total[0].split([shape.numel() for shape in shapes])
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    return in_chunks(examples, width, instantiate, finish), tuple(targets.values())
+    apart = finish if len(targets) > 1 else None
+    return in_chunks(examples, width, instantiate, apart), tuple(targets.values())

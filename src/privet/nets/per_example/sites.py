@@ -45,10 +45,12 @@ class Site(ABC):
     def per_example(self, seen: Captured) -> list[Tensor]:
         """Per-example gradients, (examples, *shape of the target), one tensor a target."""
 
-    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
-        """Add the per-example gradients to given memory, one tensor a target."""
+    def add_per_example(
+        self, seen: Captured, into: Sequence[Tensor], *, fresh: bool = False
+    ) -> None:
+        """Add the per-example gradients to given memory (or, if `fresh`, put them there)."""
         for target, value in zip(into, self.per_example(seen), strict=True):
-            target.add_(value)
+            _put(target, value, fresh)
 
     def instance_size(self, a: torch.Size, y: torch.Size, views: int) -> int:
         """Numbers in one example's gradient if it is to be instantiated, from the shapes alone."""
@@ -72,6 +74,10 @@ def is_channels_last(t: Tensor) -> bool:
 def fold_views(t: Tensor, views: int) -> Tensor:
     """(examples * views, ...) per-row gradients to (examples, ...): the sum over the views."""
     return t if views == 1 else t.unflatten(0, (-1, views)).sum(1)
+
+
+def _put(into: Tensor, value: Tensor, fresh: bool) -> None:
+    into.copy_(value) if fresh else into.add_(value)
 
 
 @final
@@ -122,13 +128,19 @@ class LinearSite(Site):
         gradients = [torch.bmm(first.transpose(1, 2), second)] if self.has_weight else []
         return gradients + ([g.sum(1)] if self.has_bias else [])
 
-    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
+    def add_per_example(
+        self, seen: Captured, into: Sequence[Tensor], *, fresh: bool = False
+    ) -> None:
         a, g = self._sequences(seen)
         if self.has_weight:
             first, second = self._sides(a, g)
-            into[0].baddbmm_(first.transpose(1, 2), second)
+            left = first.transpose(1, 2)
+            if fresh:
+                torch.bmm(left, second, out=into[0])
+            else:
+                into[0].baddbmm_(left, second)
         if self.has_bias:
-            into[-1].add_(g.sum(1))
+            _put(into[-1], g.sum(1), fresh)
 
     def _bias_only(self, g: Tensor) -> Measured:
         return kept(g.sum(1).unsqueeze(0), None)
@@ -224,11 +236,15 @@ class EmbeddingSite(Site):
         return Measured(norms, add_weighted)
 
     def per_example(self, seen: Captured) -> list[Tensor]:
-        out = seen.g.new_zeros(len(seen.a) // seen.views, self.vocabulary, self.width)
-        self.add_per_example(seen, [out])
+        out = seen.g.new_empty(len(seen.a) // seen.views, self.vocabulary, self.width)
+        self.add_per_example(seen, [out], fresh=True)
         return [out]
 
-    def add_per_example(self, seen: Captured, into: Sequence[Tensor]) -> None:
+    def add_per_example(
+        self, seen: Captured, into: Sequence[Tensor], *, fresh: bool = False
+    ) -> None:
+        if fresh:
+            into[0].zero_()
         for words, g, target in zip(*self._flat(seen), into[0], strict=True):
             target.index_add_(0, words, g)
 
