@@ -2,14 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 from safetensors import safe_open
 from typer.testing import CliRunner
 
 from privet.cli.train import app
+from privet.data import Dataset
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
 from privet.methods.dpsgd import linear_method as method_module
+from privet.nets.features import Scattering
 from privet.runs import verify
 
 runner = CliRunner()
@@ -20,6 +23,29 @@ def train(out, *more, code=0):
     result = runner.invoke(app, [*COMMAND, "--out", str(out), *more])
     assert result.exit_code == code, result.output
     return json.loads(result.stdout) if code == 0 else result.stderr
+
+
+def pictures(name, folder=None, **how):
+    x = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8)
+    return Dataset(
+        name=name, about="noise", x_train=x, y_train=np.arange(40) % 2, x_test=x[:4],
+        y_test=[0, 1, 0, 1], classes=("a", "b"), low=0.0, high=255.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [([], "--epsilon must be a budget"), (["--epsilon", "1e-6"], "epsilon must be at least")],
+)
+def test_a_budget_is_refused_before_features_are_made(tmp_path, monkeypatch, told, expected):
+    def made(*_):
+        raise AssertionError("minutes of work for nothing")
+
+    monkeypatch.setattr("privet.data.load", pictures)
+    monkeypatch.setattr(Scattering, "transform", made)
+    result = runner.invoke(app, ["dpsgd", "--data", "noise", "--out", str(tmp_path / "run"), *told])
+    assert result.exit_code == 2 and expected in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import privet
-from privet.errors import InvalidArgument
+from privet.errors import InvalidArgument, PrivetError
+from privet.nets.features import RandomProjection
 
 pandas = pytest.importorskip("pandas", reason="frames; pip install 'privet[test]'")
 polars = pytest.importorskip("polars", reason="frames; pip install 'privet[test]'")
@@ -104,3 +107,20 @@ def test_class_weights_move_the_threshold_and_nothing_else(tmp_path):
     for wrong in ("balanced", {"healthy": 2.0}, {"ill": 0.0}):
         with pytest.raises(InvalidArgument, match="class_weight"):
             privet.DPSGDClassifier(**common, class_weight=wrong).fit(columns, rare)
+
+
+class Slow(RandomProjection):
+    """An extractor that must not be asked."""
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        raise AssertionError("minutes of work for nothing")
+
+
+@pytest.mark.parametrize("told", [{"delta": 0.5}, {"epsilon": 1e9}, {"ledger": "/nowhere/a"}])
+def test_what_is_refused_is_refused_before_features_are_made(told: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 4))
+    front = Slow(n_inputs=4, n_features=3)
+    clf = privet.DPSGDClassifier(bounds=(-4, 4), classes=[0, 1], features=front, **told)
+    with pytest.raises(PrivetError):
+        clf.fit(x, np.arange(50) % 2)

@@ -200,6 +200,8 @@ def train(
     from privet.threads import threads as threads_of
 
     method = kind(**settings)
+    if epsilon is None and not method.fixes_noise:
+        raise InvalidArgument("--epsilon", None, "a budget", "no setting here fixes the noise")
     if files is None or not files.takes(Path(data)):
         files, found = None, load(data, folder, label=label, declaration=bounds, user=user)
     else:
@@ -213,13 +215,14 @@ def train(
         method, found, features=features, cache=cache, public=public, own=own, class_weight=weights
     )
     busy = partial(threads_of, threads, numbers=task.numbers)
-    with busy(), watched(show=not as_json) as progress:
-        rows = task.records(n_public=n_public, progress=progress)
+    rows = task.unmade(n_public=n_public)
     if epsilon is None:
         epsilon = method.fixed_epsilon(rows.facts(epsilon=1.0, delta=delta).units, delta)
-    if epsilon is None:
-        raise InvalidArgument("--epsilon", None, "a budget", "no setting here fixes the noise")
+        assert epsilon is not None
     plan = task.plan(rows, epsilon=epsilon, delta=delta, anyway=anyway)
+    if task.domain.features is not None:
+        with busy(), watched(show=not as_json) as progress:
+            rows = task.records(n_public=n_public, progress=progress)
     with _folder.begun(out), busy(), watched(show=not as_json) as progress:
         account = out / _folder.OWN_LEDGER if ledger is None else Ledger.open(ledger)
         try:

@@ -248,7 +248,7 @@ def _without(rows: Rows, wrong: NDArray[np.bool_], what: str) -> Rows:
             f"{' and '.join(told)} of {len(rows)} records count for nothing{hint} (exact: for the "
             "owner of the data only)",
             UnprotectedDiagnostic,
-            stacklevel=4,
+            stacklevel=5,
         )
     if not more:
         return rows

@@ -8,7 +8,7 @@ row that is not finite is *null*: it keeps its place and counts for nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, final
 
@@ -20,11 +20,13 @@ from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 from privet.nets.features import Features, unit_rows
+from privet.nets.features.base import Unmade
 
 Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
-BLOCK = 4096
+_NUMBERS = 2**20
+"""What is worked on at a time: memory of this size is used again, larger is given back."""
 MARGIN = 1e-6
 """Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
 
@@ -201,6 +203,10 @@ class Domain:
         """The shape of a row that comes out."""
         return self.shape if self.features is None else (self.features.n_features,)
 
+    def unmade(self) -> Domain:
+        """The same with zeros for features, of which a plan may know the number alone."""
+        return self if self.features is None else replace(self, features=Unmade(self.features))
+
     def rows(self, x: Array) -> Rows:
         """The records' rows."""
         x = np.asarray(x)
@@ -209,12 +215,15 @@ class Domain:
         if self.fill is not None and np.issubdtype(x.dtype, np.floating):
             x = np.where(np.isnan(x), self.fill, x)
         null = ~finite(x)
-        if self.features is not None:
-            inside = x if self.bounds is None else self._bounded(x, null).values
-            values = self.features.transform(np.where(_column(null, inside), 0, inside))
-            values[null] = 0.0
-            return Rows(values=values, kind=Kind.BALL, null=null)
-        return self._bounded(x, null)
+        if self.features is None:
+            return self._bounded(x, null)
+        if self.bounds is None:
+            zeroed = np.where(_column(null, x), 0, x)
+        else:
+            zeroed = self._bounded(x, null).values
+        values = self.features.transform(zeroed)
+        values[null] = 0.0
+        return Rows(values=values, kind=Kind.BALL, null=null)
 
     def _reshaped(self, x: Array) -> Array:
         if x.ndim < 2 or int(np.prod(x.shape[1:])) != self.columns:
@@ -224,12 +233,13 @@ class Domain:
     def _bounded(self, x: Array, null: NDArray[np.bool_]) -> Rows:
         out = np.empty(x.shape, dtype=np.float32)
         pair = isinstance(self.bounds, tuple)
-        for start in range(0, len(x), BLOCK):
-            part, bad = x[start : start + BLOCK], null[start : start + BLOCK]
+        block = max(1, _NUMBERS // max(1, self.columns))
+        for start in range(0, len(x), block):
+            part, bad = x[start : start + block], null[start : start + block]
             part = np.where(_column(bad, part), 0.0, part).astype(np.float64)
             held = _boxed(part, self.bounds) if pair else shortened(part, self.bounds)
             held[bad] = 0.0
-            out[start : start + BLOCK] = held
+            out[start : start + block] = held
         return Rows(values=out, kind=Kind.BOX if pair else Kind.BALL, null=null)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -52,15 +53,14 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
             shape = (stream.columns,)
             if groups is not None and np.shape(groups) != (counted,):
                 raise InvalidArgument("groups", np.shape(groups), f"the user of each of {counted}")
-        domain = self._declared(shape)
-        records: Any = StreamedRecords(
+        records = partial(
+            StreamedRecords,
             stream=stream,
-            domain=domain,
             groups=None if groups is None else np.asarray(groups),
             records=counted,
             n_public=self.n_public,
         )
-        return self._learn(records, domain)
+        return self._learn(records, self._declared(shape))
 
     def transform(self, X: Array) -> NDArray[np.float32]:
         """The codes of the last layer; each has length below 1."""
@@ -107,11 +107,8 @@ class PrivateAutoencoderClassifier(PrivateClassifier):
             raise InvalidArgument("X", "a stream", "used with classes= and without y")
         _no_groups(groups)
         self.classes_, self.n_features_in_ = class_list(self.classes), X.columns
-        domain = self._declared((X.columns,))
-        records: Any = StreamedRecords(
-            stream=X, domain=domain, classes=self.classes_, n_public=self.n_public
-        )
-        return self._learn(records, domain)
+        records = partial(StreamedRecords, stream=X, classes=self.classes_, n_public=self.n_public)
+        return self._learn(records, self._declared((X.columns,)))
 
 
 def _no_groups(groups: Array | None) -> None:

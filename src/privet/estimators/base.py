@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -112,15 +113,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument("X", list(X), f"columns as fitted, also {missing[0]!r}")
         return np.column_stack([np.asarray(X[name]) for name in names])
 
-    def _learn(self, records: Records, domain: Domain) -> Self:
+    def _learn(self, made: Callable[..., Any], domain: Domain) -> Self:
+        """Plan, then train on what `made(domain=domain)` gives: features may take minutes."""
         ledger = self.ledger
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
+        records = made(domain=domain.unmade())
         plan = planned(
             method, records.facts(epsilon=self.epsilon, delta=self.delta), anyway=self.anyway,
             stated=preparation(self),
         )  # fmt: skip
+        if domain.features is not None:
+            records = made(domain=domain)
         with threads(None, numbers=plan.facts.records * max(1, plan.facts.features)):
             found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
@@ -189,17 +194,16 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         check_classification_targets(y)
         self.classes_ = class_list(y if self.classes is None else self.classes)
         class_offsets(self.class_weight, self.classes_)
-        domain = self._declared(X.shape[1:])
-        records = Records.classified(
+        records = partial(
+            Records.classified,
             X,
             y,
-            domain=domain,
             classes=self.classes_,
             declared=self.classes is not None,
             groups=groups,
             n_public=self.n_public,
         )
-        return self._learn(records, domain)
+        return self._learn(records, self._declared(X.shape[1:]))
 
     def _outputs(self, X: Array) -> NDArray[np.float64]:
         found = super()._outputs(X)
@@ -239,16 +243,15 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         method = self._method()
         if not method.regression:
             raise InvalidArgument("method", method.name, "one that can predict numbers")
-        domain = self._declared(X.shape[1:])
-        records = Records.measured(
+        records = partial(
+            Records.measured,
             X,
             y,
-            domain=domain,
             target_bounds=self._range(),
             groups=groups,
             n_public=self.n_public,
         )
-        return self._learn(records, domain)
+        return self._learn(records, self._declared(X.shape[1:]))
 
     def predict(self, X: Array) -> Array:
         """Numbers within `target_bounds`."""

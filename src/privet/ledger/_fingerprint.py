@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+    def update(self, data: bytes | memoryview, /) -> None: ...
     def hexdigest(self) -> str: ...
 
 
@@ -80,7 +80,8 @@ def _feed_array(h: _Hash, value: Any) -> None:
         )
     a = np.ascontiguousarray(a, dtype=a.dtype.newbyteorder("<"))
     _header(h, "array", a.dtype.str, np.shape(value), a.nbytes)
-    h.update(a.tobytes())
+    if a.nbytes:
+        h.update(a.reshape(-1).view(np.uint8).data)  # where it lies: it may be large
 
 
 def _feed_path(h: _Hash, path: Path) -> None:

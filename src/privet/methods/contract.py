@@ -270,6 +270,11 @@ class Method(ABC, Generic[PlanType]):
             if f.metadata.get("option", True)
         }
 
+    @property
+    def fixes_noise(self) -> bool:
+        """Whether its settings fix the noise, so that it needs no budget."""
+        return False
+
     def fixed_epsilon(self, records: int, delta: float) -> float | None:
         """What it costs where its settings fix the noise; None where a budget decides."""
         return None

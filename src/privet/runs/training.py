@@ -100,6 +100,10 @@ class Task:
         """How many numbers the training rows hold."""
         return len(self.dataset.x_train) * math.prod(self.domain.row_shape)
 
+    def unmade(self, *, n_public: int | None) -> Records:
+        """What is trained on before features are made of it, which may take minutes: for a plan."""
+        return records_of(self.dataset, self.domain.unmade(), n_public=n_public, public=self.public)
+
     def records(self, *, n_public: int | None, progress: Any) -> Records:
         """What is trained on; `progress` is told how many features are made."""
         domain = self.domain

@@ -1,5 +1,7 @@
 """Linear heads: the closed form is the engine's sum, and the plan costs what it says."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ from privet.methods.dpsgd import (
     Schedule,
     private,
 )
-from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares, at_a_time
 from privet.methods.dpsgd.linear_method import descend
 from privet.methods.dpsgd.plan import DPSGDPlan
 from privet.methods.promise import promise, train
@@ -30,6 +32,16 @@ def rows(n=200, d=6, seed=0):
     x = torch.randn(n, d, generator=g)
     x = x / x.norm(dim=1, keepdim=True)
     return x, (x[:, 0] + 0.2 * torch.randn(n, generator=g) > 0).long()
+
+
+@pytest.mark.parametrize("numbers", [1, 500])
+def test_parts_do_not_change_what_is_summed(monkeypatch, numbers):
+    x, y = rows(n=101)
+    whole = head(x, 2).examples(x, y)
+    monkeypatch.setattr(import_module("privet.methods.dpsgd.linear"), "_NUMBERS", numbers)
+    assert at_a_time(7) < 101
+    for some, others in zip(head(x, 2).examples(x, y), whole, strict=True):
+        assert torch.equal(some, others)
 
 
 def head(x, outputs, seed=0):

@@ -27,6 +27,13 @@ from privet.nets.features import (
 from privet.nets.features.stroke_net import _network
 
 
+def test_blocks_of_records_are_the_whole():
+    front = RandomProjection(n_inputs=3, n_features=2)
+    x = np.random.default_rng(0).normal(size=(5000, 3))
+    x[[0, 2047, 2048, 4999], 1] = np.nan
+    assert (front.transform(x) == unit_rows(front._raw(x))).all()
+
+
 def extractors(folder: Path) -> dict[str, Features]:
     scattering = Scattering(shape=(12, 12))
     small = {

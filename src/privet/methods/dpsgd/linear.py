@@ -39,6 +39,7 @@ _LN2_HIGH = 0.6931471803691238  # 32 bits, so that k times it is exact
 _LN2_LOW = 1.9082149292705877e-10
 _MIDDLE = 1.5 * 2.0**52
 _TERMS = 14
+_NUMBERS = 3 * 2**20
 Examples = tuple[Tensor, ...]
 """x_i on its grid, its target, ||x_i||^2 and s_i: what the closed form needs of every record."""
 
@@ -71,14 +72,27 @@ class LinearHead(nn.Module):
 
     def examples(self, x: Tensor, y: Tensor) -> Examples:
         """Rows and targets, ready for the closed form."""
-        parts = [on_the_grid(self.rows(part)) for part in x.split(8192)]
-        rows, squares, scales = (torch.cat(some) for some in zip(*parts, strict=True))
+        rows = torch.empty(len(x), x.shape[1] + 1)
+        squares, scales = torch.empty(2, len(x), dtype=torch.float64)
+        size = at_a_time(rows.shape[1])
+        made = zip(*(t.split(size) for t in (x, rows, squares, scales)), strict=True)
+        for part, *into in made:
+            for out, value in zip(into, on_the_grid(self.rows(part)), strict=True):
+                out.copy_(value)
         return rows, y, squares, scales
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, or scaled targets."""
         logits: Tensor = self.linear(self.rows(x))
         return logits
+
+
+def at_a_time(width: int) -> int:
+    """How many rows to work on: some megabytes, whose memory is used again for the next ones.
+
+    Sums are exact in any parts. The allocator asks the system for fresh pages for more than 32 MB.
+    """
+    return min(4096, max(32, _NUMBERS // max(1, width)))
 
 
 def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -210,7 +224,6 @@ def power_of_two_above(t: Tensor) -> Tensor:
 # one under a prior that generated tables gave (`chosen`).
 
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
-_SOME = 4096
 _GRID = np.linspace(math.log(0.25), math.log(8.0), 121)
 _SHAPE = 0.01
 """How far straight lines between four temperatures may be off, as a standard deviation."""
@@ -231,7 +244,8 @@ def confidence_rows(weight: Tensor, examples: Examples) -> Tensor:
 
     A row that is not finite has logits that are not, and is zero as well.
     """
-    parts = zip(*(t.split(_SOME) for t in examples), strict=True)
+    size = at_a_time(examples[0].shape[1])
+    parts = zip(*(t.split(size) for t in examples), strict=True)
     return torch.cat([_confidence_part(weight, part) for part in parts])
 
 

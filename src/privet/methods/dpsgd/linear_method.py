@@ -30,6 +30,7 @@ from privet.methods.dpsgd.linear import (
     LinearHead,
     add_softmax,
     add_squares,
+    at_a_time,
     confidence_rows,
     temperature,
 )
@@ -40,8 +41,6 @@ from privet.methods.dpsgd.sampling import PoissonSampler
 from privet.methods.models import LinearModel
 from privet.noise import Source
 
-PART = 4096
-"""Examples at a time: it bounds the memory, and sums are exact in any parts."""
 Add = Callable[[Tensor, Examples, float, Tensor, int], None]
 
 
@@ -190,7 +189,7 @@ def _noisy_mean(
     the parts do not change the value.
     """
     total = clip_l2(np.zeros((1, x.shape[1])), 1.0).sum()
-    parts = (clip_l2(part.numpy(), 1.0).sum().value for part in x.split(PART))
+    parts = (clip_l2(part.numpy(), 1.0).sum().value for part in x.split(at_a_time(x.shape[1])))
     total = replace(total, value=sum(parts, start=total.value))
     mechanism = mechanisms.Gaussian(scale=scale_of(total.dimension))
     return torch.from_numpy(mechanism.release(total, rng=rng) / plan.facts.records)
@@ -215,7 +214,7 @@ def descend(
     schedule, facts, rng = plan.schedule, plan.facts, spending.rng
     declared = facts.records if facts.declared else None
     sampler = PoissonSampler(n=len(examples[0]), rates=schedule.rates, rng=rng, n_public=declared)
-    weight = head.linear.weight
+    weight, size = head.linear.weight, at_a_time(examples[0].shape[1])
     total = torch.zeros_like(weight, dtype=torch.float64, requires_grad=False)
     optimizer = torch.optim.SGD(
         [weight], lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
@@ -230,7 +229,7 @@ def descend(
             rng,
             lambda key: fingerprint(*(t.numpy() for t in examples), key=key),
             model=[("linear.weight", list(weight.shape)), ("C", 1.0)],
-            micro_batch=PART,
+            micro_batch=size,
         )
         before = checkpoints.read()
     if before is not None:
@@ -260,7 +259,7 @@ def descend(
         while done < plan.steps and meter.covers(done):
             t, bound = done, float(schedule.bounds[done])
             total.zero_()
-            for rows in torch.from_numpy(sampler.indices(t)).split(PART):
+            for rows in torch.from_numpy(sampler.indices(t)).split(size):
                 if len(rows):
                     add(weight, taken(examples, rows), bound, total, sampler.capacity)
             releasing = True

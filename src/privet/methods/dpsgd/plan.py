@@ -166,6 +166,15 @@ class DPSGDSettings:
         "in place of a budget; with learning rates there is no momentum.",
     )
 
+    @property
+    def fixes_noise(self) -> bool:
+        """Whether one of the settings tells it."""
+        return bool(self._told())
+
+    def _told(self) -> list[str]:
+        names = ("noise_multiplier", "sigma", "schedule")
+        return [name for name in names if getattr(self, name) is not None]
+
     def fixed_epsilon(self, records: int, delta: float) -> float | None:
         """What the steps cost exactly, where settings fix their noise."""
         schedule = self._fixed(records, bound=1.0)  # the price does not depend on it
@@ -247,8 +256,7 @@ class DPSGDSettings:
 
     def _fixed(self, records: int, *, bound: float) -> Schedule | None:
         """The steps that settings fix, C = `bound` unless told; None where they fix no noise."""
-        names = ("noise_multiplier", "sigma", "schedule")
-        told = [name for name in names if getattr(self, name) is not None]
+        told = self._told()
         if not told:
             return None
         if len(told) > 1:

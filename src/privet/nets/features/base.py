@@ -23,7 +23,7 @@ MARGIN = 1e-6
 """Rows are scaled to norm 1 - MARGIN: float32 rounding adds less, so no norm exceeds 1."""
 
 
-_WATCHED = 128
+_BLOCK, _WATCHED = 2048, 128
 
 
 class Features(ABC):
@@ -44,7 +44,12 @@ class Features(ABC):
     def transform(self, x: NDArray[Any]) -> Array:
         """Rows of features, float32, each in the unit ball."""
         with np.errstate(over="ignore", invalid="ignore"):  # such records become zero rows
-            return unit_rows(self._raw(x))
+            if len(x) <= _BLOCK:
+                return unit_rows(self._raw(x))
+            out = np.empty((len(x), self.n_features), dtype=np.float32)
+            for start in range(0, len(x), _BLOCK):  # rows are many numbers: hold them once
+                out[start : start + _BLOCK] = unit_rows(self._raw(x[start : start + _BLOCK]))
+            return out
 
     @property
     @abstractmethod
@@ -181,6 +186,14 @@ class Watched(Around):
             done = min(100, 100 * (start + _WATCHED) // max(1, len(x)))
             self.progress("public features", done, 100)
         return out
+
+
+class Unmade(Around):
+    """Zero rows in place of an extractor's: for a plan, which may look at shapes alone."""
+
+    def transform(self, x: NDArray[Any]) -> Array:
+        """Zeros, which take memory only where somebody writes."""
+        return np.zeros((len(x), self.n_features), dtype=np.float32)
 
 
 def weakest(*parts: Features) -> Premise:
