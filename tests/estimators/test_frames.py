@@ -124,3 +124,18 @@ def test_what_is_refused_is_refused_before_features_are_made(told: dict[str, Any
     clf = privet.DPSGDClassifier(bounds=(-4, 4), classes=[0, 1], features=front, **told)
     with pytest.raises(PrivetError):
         clf.fit(x, np.arange(50) % 2)
+
+
+class Longer(RandomProjection):
+    """An extractor that makes other rows than it says: a plan would be for the wrong ones."""
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        return np.tile(super().transform(x), 2)
+
+
+def test_features_are_as_many_as_were_planned_for() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 4))
+    front = Longer(n_inputs=4, n_features=3)
+    clf = privet.DPSGDClassifier(bounds=(-4, 4), classes=[0, 1], features=front)
+    with pytest.raises(InvalidArgument, match="50 rows of 3"):
+        clf.fit(x, np.arange(50) % 2)

@@ -222,6 +222,8 @@ class Domain:
         else:
             zeroed = self._bounded(x, null).values
         values = self.features.transform(zeroed)
+        if values.shape != (len(x), *self.row_shape):  # a plan was made for that many
+            raise InvalidArgument("features", values.shape, f"{len(x)} rows of {self.row_shape[0]}")
         values[null] = 0.0
         return Rows(values=values, kind=Kind.BALL, null=null)
 
