@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,15 @@ def test_features_are_as_many_as_were_planned_for() -> None:
     clf = privet.DPSGDClassifier(bounds=(-4, 4), classes=[0, 1], features=front)
     with pytest.raises(InvalidArgument, match="50 rows of 3"):
         clf.fit(x, np.arange(50) % 2)
+
+
+def test_bad_records_are_told_of_once(recwarn: pytest.WarningsRecorder) -> None:
+    warnings.simplefilter("always")
+    x = np.random.default_rng(0).normal(size=(50, 4))
+    x[3, 1] = np.nan
+    front = RandomProjection(n_inputs=4, n_features=3)
+    clf = privet.DPSGDClassifier(
+        bounds=(-4, 4), classes=[0, 1], features=front, epsilon=5.0, random_state=0
+    )
+    clf.fit(x, np.arange(50) % 2)
+    assert sum("not finite" in str(w.message) for w in recwarn) == 1

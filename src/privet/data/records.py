@@ -8,7 +8,8 @@ nothing, which is what a neighbour under zero-out is.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, final
@@ -31,6 +32,14 @@ LARGEST_EPSILON = 1e6
 
 class UnprotectedDiagnostic(UserWarning):
     """Something exact about single records: for the owner of the data, not for publication."""
+
+
+@contextmanager
+def told_before() -> Iterator[None]:
+    """Records that are made a second time, with features, say nothing about themselves again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnprotectedDiagnostic)
+        yield
 
 
 @final

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privet.data.records import Records, class_list
+from privet.data.records import Records, class_list, told_before
 from privet.data.rows import Bounds, Domain
 from privet.errors import InvalidArgument
 from privet.estimators.pipeline import by_column, preparation
@@ -125,7 +125,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             stated=preparation(self),
         )  # fmt: skip
         if domain.features is not None:
-            records = made(domain=domain)
+            with told_before():
+                records = made(domain=domain)
         with threads(None, numbers=plan.facts.records * max(1, plan.facts.features)):
             found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)

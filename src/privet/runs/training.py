@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet.data.dataset import FIXED_SPLIT, Dataset
-from privet.data.records import Records
+from privet.data.records import Records, told_before
 from privet.data.rows import Domain
 from privet.errors import InvalidArgument
 from privet.guarantee import Standing
@@ -105,11 +105,12 @@ class Task:
         return records_of(self.dataset, self.domain.unmade(), n_public=n_public, public=self.public)
 
     def records(self, *, n_public: int | None, progress: Any) -> Records:
-        """What is trained on; `progress` is told how many features are made."""
+        """The same with features; `progress` is told how many are made."""
         domain = self.domain
         if domain.features is not None and progress is not None:
             domain = replace(domain, features=Watched(domain.features, progress))
-        return records_of(self.dataset, domain, n_public=n_public, public=self.public)
+        with told_before():
+            return records_of(self.dataset, domain, n_public=n_public, public=self.public)
 
     def plan(self, records: Records, *, epsilon: float, delta: float, anyway: bool) -> Plan:
         """What will be done; a record that is replaced may change sides: a premise then."""

@@ -24,6 +24,7 @@ from privet.nets.features import (
     draw_glyphs,
     unit_rows,
 )
+from privet.nets.features.base import Watched
 from privet.nets.features.stroke_net import _network
 
 
@@ -32,6 +33,23 @@ def test_blocks_of_records_are_the_whole():
     x = np.random.default_rng(0).normal(size=(5000, 3))
     x[[0, 2047, 2048, 4999], 1] = np.nan
     assert (front.transform(x) == unit_rows(front._raw(x))).all()
+
+
+class Narrow(RandomProjection):
+    """One column where several are stated: numpy would repeat it, and rows leave the ball."""
+
+    def _raw(self, x: np.ndarray) -> np.ndarray:
+        return super()._raw(x)[:, :1]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 2049])
+@pytest.mark.parametrize("watched", [False, True])
+def test_rows_that_are_not_as_stated_are_refused(rows: int, watched: bool) -> None:
+    front: Features = Narrow(n_inputs=3, n_features=2)
+    if watched:
+        front = Watched(front, lambda *_: None)
+    with pytest.raises(InvalidArgument, match="as it says itself"):
+        front.transform(np.ones((rows, 3)))
 
 
 def extractors(folder: Path) -> dict[str, Features]:

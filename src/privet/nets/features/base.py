@@ -44,12 +44,24 @@ class Features(ABC):
     def transform(self, x: NDArray[Any]) -> Array:
         """Rows of features, float32, each in the unit ball."""
         with np.errstate(over="ignore", invalid="ignore"):  # such records become zero rows
-            if len(x) <= _BLOCK:
-                return unit_rows(self._raw(x))
-            out = np.empty((len(x), self.n_features), dtype=np.float32)
-            for start in range(0, len(x), _BLOCK):  # rows are many numbers: hold them once
-                out[start : start + _BLOCK] = unit_rows(self._raw(x[start : start + _BLOCK]))
-            return out
+            return self._in_blocks(x, _BLOCK, lambda part: unit_rows(self._raw(part)))
+
+    def _in_blocks(
+        self,
+        x: NDArray[Any],
+        size: int,
+        make: Callable[[NDArray[Any]], Array],
+        done: Callable[[int], None] = lambda start: None,
+    ) -> Array:
+        """Rows that `make` makes of some records at a time: they are long, and are held once."""
+        out = np.empty((len(x), self.n_features), dtype=np.float32)
+        for start in range(0, len(x), size):
+            into, rows = out[start : start + size], make(x[start : start + size])
+            if rows.shape != into.shape:  # numpy would repeat a single column, or row
+                raise InvalidArgument("features", rows.shape, f"{into.shape}, as it says itself")
+            into[:] = rows
+            done(start + len(into))
+        return out
 
     @property
     @abstractmethod
@@ -180,12 +192,11 @@ class Watched(Around):
 
     def transform(self, x: NDArray[Any]) -> Array:
         """The inner extractor's features."""
-        out = np.empty((len(x), self.n_features), dtype=np.float32)
-        for start in range(0, len(x), _WATCHED):
-            out[start : start + _WATCHED] = self.inner.transform(x[start : start + _WATCHED])
-            done = min(100, 100 * (start + _WATCHED) // max(1, len(x)))
-            self.progress("public features", done, 100)
-        return out
+
+        def done(count: int) -> None:
+            self.progress("public features", 100 * count // max(1, len(x)), 100)
+
+        return self._in_blocks(x, _WATCHED, self.inner.transform, done)
 
 
 class Unmade(Around):

@@ -20,9 +20,7 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
     shapes = [t.parameter.shape for t in targets.values()]
     width = sum(t.parameter.numel() * t.parameter.element_size() for t in targets.values())
 
-    whole = len(seen[0][0].targets) == len(targets) and not any(
-        t.rows is not None for t in seen[0][0].targets
-    )
+    whole = {id(t.parameter) for t in seen[0][0].targets if t.rows is None} == targets.keys()
 
     def instantiate(which: slice) -> Tensor:
         sizes = [shape.numel() for shape in shapes]
@@ -32,8 +30,8 @@ def measure_together(seen: Seen) -> tuple[Measured, tuple[Target, ...]]:
         parts = zip(targets, out.split(sizes, 1), shapes, strict=True)
         gradients = {key: part.unflatten(1, shape) for key, part, shape in parts}
         for k, (site, captured) in enumerate(seen):
-            mine = [t.of(gradients[id(t.parameter)], batched=True) for t in site.targets]
-            site.add_per_example(captured.examples(which), mine, fresh=whole and k == 0)
+            into = [t.of(gradients[id(t.parameter)], batched=True) for t in site.targets]
+            site.add_per_example(captured.examples(which), into, fresh=whole and k == 0)
         return out[None]
 
     def finish(total: Tensor) -> list[Tensor]:
