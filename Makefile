@@ -30,13 +30,13 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: all demo test lint quick check bench docs dist format clean
 all: check
 
-$(RUNS): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml papers/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[train,plot]'
+	$(PIP) -e '.[train,plot]' -e papers
 	touch $@
 
 $(READY): $(RUNS)
-	$(PIP) -e '.[train,plot,segmentation,cluster,test,docs,peers]'
+	$(PIP) -e '.[train,plot,segmentation,cluster,test,docs,peers]' -e papers
 	touch $@
 
 demo: $(RUNS)
@@ -71,6 +71,7 @@ docs: $(READY)
 
 dist: $(READY)
 	$(BIN)/python -m hatchling build -d dist
+	cd papers && ../$(BIN)/python -m hatchling build -d ../dist
 	$(BIN)/python tools/index.py dist
 	@echo "pip install --extra-index-url file://$(abspath dist)/simple 'privet[train,plot]'"
 

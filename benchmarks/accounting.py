@@ -33,8 +33,13 @@ from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 
-from privet import calibrate
-from privet.loss import Direction, SampledGaussian, gaussian_epsilon, lattice_plan
+from privet.accounting import (
+    Direction,
+    SampledGaussian,
+    calibration,
+    fft_accountant,
+    gaussian_epsilon,
+)
 from tests.reference.cells import check, random_cell
 from tests.reference.inversion import epsilon_of_many
 
@@ -74,9 +79,9 @@ def fine_interval(epsilon: float, steps: int) -> float:
 
 def fine_lattice(loss: SampledGaussian, delta: float, guess: float) -> tuple[float, float]:
     """Bounds of epsilon by the lattice accountant on a grid four times finer than its own."""
-    releases = lattice_plan.releases_of(loss.parts, Direction.REMOVE)
+    releases = fft_accountant.releases_of(loss.parts, Direction.REMOVE)
     assert releases is not None
-    plan = lattice_plan.plan(
+    plan = fft_accountant.plan(
         releases, Direction.REMOVE, delta=delta, epsilon=guess, sought=delta, relative=8e-6
     )
     return plan.lower().epsilon_below(delta), plan.upper().epsilon_above(delta)
@@ -190,7 +195,7 @@ def heterogeneous() -> list[Row]:
     q, z = cosine(10_000)
     schedule = SampledGaussian(sample_rate=q, noise_multiplier=z)
     factor, seconds = timed(
-        lambda: calibrate.scale_schedule(schedule=schedule, epsilon=3.0, delta=1e-6).value
+        lambda: calibration.scale_schedule(schedule=schedule, epsilon=3.0, delta=1e-6).value
     )
     rows.append(
         _row(

@@ -28,28 +28,28 @@ from privet.audit import (
     trade_off_one_run_bound,
 )
 from privet.data import load
-from privet.mechanisms import transcript
+from privet.mechanisms import release_transcript
 from privet.methods.catalogue import method_names, method_type
-from privet.methods.contract import Worst, lone_record
-from privet.methods.dpsgd import audit as dpsgd
-from privet.methods.dpsgd import loop
+from privet.methods.dpsgd import canary_audit as dpsgd
+from privet.methods.dpsgd import dpsgd_loop
 from privet.methods.dpsgd.canaries import fair_coins
-from privet.methods.dpsgd.sampling import PoissonSampler
+from privet.methods.dpsgd.samplers import PoissonSampler
 from privet.methods.dpsgd.schedule import Schedule
-from privet.methods.replay import audit_method, small_facts
+from privet.methods.neighbour_replay import audit_method, small_facts
+from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
 from privet.noise import seeded
-from privet.papers.audits import AUDITS, audit_published
+from privet_papers.counter_examples import AUDITS, audit_published
 
 Row = dict[str, Any]
 DELTA = 1e-5
 
 
-def digits(q: float, steps: int, z: float) -> dpsgd.Target:
+def digits(q: float, steps: int, z: float) -> dpsgd.AuditRecipe:
     """Softmax regression with these settings."""
     d = load("digits")
     schedule = Schedule(steps=steps, sample_rate=q, noise_multiplier=z)
     name = f"q={q:g}, T={steps}, z={z:g}"
-    return dpsgd.softmax(name, d.train_rows(), d.y_train, d.n_classes, schedule, DELTA)
+    return dpsgd.softmax_recipe(name, d.train_rows(), d.y_train, d.n_classes, schedule, DELTA)
 
 
 def _row(what: str, f: Finding, at_least: float | None = None) -> Row:
@@ -138,7 +138,7 @@ def many_runs(runs: int) -> Iterator[Row]:
 def methods(runs: int) -> Iterator[Row]:
     """Every method and every published algorithm at epsilon 1."""
     for name in method_names():
-        method = method_type(name).small()
+        method = method_type(name).for_audit()
         facts = small_facts(method, epsilon=1.0, delta=DELTA)
         yield _row(name, audit_method(method, facts, rng=seeded(0)))
     for paper in AUDITS:
@@ -147,11 +147,11 @@ def methods(runs: int) -> Iterator[Row]:
 
 def bugs(runs: int) -> Iterator[Row]:
     """What audits of the whole training see of a release whose noise is wrong."""
-    real = loop.release_sum_
+    real = dpsgd_loop.release_sum_
     try:
         for name, factor in (("none", 1.0), ("5% less noise", 0.95), ("half the noise", 0.5),
                              ("noise / sqrt(batch)", 1.0 / 40.0)):  # fmt: skip
-            loop.release_sum_ = _with_noise(real, factor)
+            dpsgd_loop.release_sum_ = _with_noise(real, factor)
             for epsilon in (1.0, 8.0):
                 schedule = Schedule.for_budget(epsilon=epsilon, delta=DELTA, steps=20)
                 target = replace(digits(1.0, 20, 1.0), schedule=schedule)
@@ -160,7 +160,7 @@ def bugs(runs: int) -> Iterator[Row]:
                 seen = dpsgd.per_step(target, seeded(4))
                 yield _row(f"bug: {name}, epsilon {epsilon:g}, per step", seen)
     finally:
-        loop.release_sum_ = real
+        dpsgd_loop.release_sum_ = real
 
 
 def _with_noise(real: Callable[..., float], factor: float) -> Callable[..., float]:
@@ -172,7 +172,7 @@ def _with_noise(real: Callable[..., float], factor: float) -> Callable[..., floa
 
 def mutants(runs: int) -> Iterator[Row]:
     """Bugs of a whole training, and what the audit of all releases sees of them, alone."""
-    real, drawn, batch = loop.release_sum_, PoissonSampler.indices, [1.0]
+    real, drawn, batch = dpsgd_loop.release_sum_, PoissonSampler.indices, [1.0]
 
     def counted(sampler: PoissonSampler, step: int) -> Any:
         found = drawn(sampler, step)
@@ -188,7 +188,7 @@ def mutants(runs: int) -> Iterator[Row]:
         turns = round(float(sampler.rates[0]) * 4)
         order = np.array([sampler._rng.child("turn", k).sample(4, turns) for k in range(sampler.n)])
         there = (order == step % 4).any(axis=1)
-        seen = transcript.now.get()
+        seen = release_transcript.active_transcript.get()
         if seen is not None and seen.included is not None:
             there[seen.included] = True
         return np.flatnonzero(there)
@@ -205,25 +205,25 @@ def mutants(runs: int) -> Iterator[Row]:
     facts = small_facts(method, epsilon=1.0, delta=DELTA)
     try:
         for name, release, indices in cases:
-            loop.release_sum_, PoissonSampler.indices = release, indices  # type: ignore[method-assign]
+            dpsgd_loop.release_sum_, PoissonSampler.indices = release, indices  # type: ignore[method-assign]
             yield _row(f"mutant: {name}", audit_method(method, facts, rng=seeded(0)))
             yield _row(
                 f"mutant: {name}, record alone",
                 audit_method(method, facts, rng=seeded(0), neighbours=_alone),
             )
     finally:
-        loop.release_sum_, PoissonSampler.indices = real, drawn  # type: ignore[method-assign]
+        dpsgd_loop.release_sum_, PoissonSampler.indices = real, drawn  # type: ignore[method-assign]
 
 
-def _alone(plan: Any) -> Worst:
+def _alone(plan: Any) -> NeighbouringPair:
     """One record where more were declared, or a null one in its place: every sample is small."""
-    worst = lone_record(plan.facts)
+    worst = lone_record_pair(plan.facts)
     first = np.arange(plan.facts.records) == 0
 
     def part(records: Any) -> Any:
         return replace(records, rows=records.rows.part(first), targets=records.targets[first])
 
-    return Worst(present=part(worst.present), absent=part(worst.absent))
+    return NeighbouringPair(present=part(worst.present), absent=part(worst.absent))
 
 
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], ...]] = {

@@ -33,8 +33,8 @@ from scipy import stats
 
 from privet import data
 from privet.estimators import PrivateAutoencoderClassifier
+from privet.features import CachedFeatures, RandomProjection, Scattering, handwriting, unit_rows
 from privet.methods.autoencoder import Stream
-from privet.nets.features import Cached, RandomProjection, Scattering, handwriting, unit_rows
 
 Array = NDArray[Any]
 DELTA = 1e-5
@@ -55,11 +55,11 @@ def rows_of(name: str, prior: str) -> tuple[data.Dataset, Array, Array, Any]:
     if prior == "pixels":
         return dataset, train, test, (0.0, 1.0)
     if prior == "none":
-        scattering = Cached(Scattering(shape=(28, 28)))
+        scattering = CachedFeatures(Scattering(shape=(28, 28)))
         fewer = RandomProjection(n_inputs=3969, n_features=500)
         both = (fewer.transform(scattering.transform(x)) for x in (train, test))
         return dataset, *both, 1.0
-    strokes = Cached(handwriting())
+    strokes = CachedFeatures(handwriting())
     return dataset, strokes.transform(train), strokes.transform(test), 1.0
 
 

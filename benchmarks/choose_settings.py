@@ -16,7 +16,7 @@ Settings that pure epsilon uses too are tried at both kinds of budget, and the m
 
 A setting changes only where another value is better by more than two standard errors of the paired
 differences and by a tenth of a point; of values that gain alike, the nearest is taken. What it says
-was copied into `privet.chosen` by hand.
+was copied into `privet.tuned_defaults` by hand.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from privet import chosen
-from privet.nets.features import (
+from privet import tuned_defaults
+from privet.features import (
     RandomProjection,
     Scattering,
     StrokeBasis,
@@ -45,7 +45,7 @@ from privet.nets.features import (
     stroke_basis,
     unit_rows,
 )
-from privet.nets.networks import SmallCNN, SmallMLP
+from privet.networks.architectures import SmallCNN, SmallMLP
 
 Rows = NDArray[np.float32]
 DELTA = 1e-5
@@ -98,9 +98,9 @@ def pictures(name: str) -> Rows:
 @cache
 def in_strokes(
     name: str,
-    whitening: float = chosen.BASIS_WHITENING,
-    ridge: float = chosen.BASIS_RIDGE,
-    variation: float = chosen.STROKE_VARIATION,
+    whitening: float = tuned_defaults.BASIS_WHITENING,
+    ridge: float = tuned_defaults.BASIS_RIDGE,
+    variation: float = tuned_defaults.STROKE_VARIATION,
 ) -> Rows:
     """Pictures behind scattering, in a basis of drawn shapes."""
     drawing = partial(draw_glyphs, variation=variation)
@@ -128,10 +128,10 @@ def in_stroke_net(width: int, steps: int) -> Rows:
 
 @cache
 def glyphs(
-    columns: int = chosen.STROKE_COLUMNS,
-    whitening: float = chosen.BASIS_WHITENING,
-    ridge: float = chosen.BASIS_RIDGE,
-    variation: float = chosen.STROKE_VARIATION,
+    columns: int = tuned_defaults.STROKE_COLUMNS,
+    whitening: float = tuned_defaults.BASIS_WHITENING,
+    ridge: float = tuned_defaults.BASIS_RIDGE,
+    variation: float = tuned_defaults.STROKE_VARIATION,
 ) -> Task:
     """Twelve shapes by many hands; features in the basis of other shapes."""
     rows = unit_rows(in_strokes("glyphs", whitening, ridge, variation)[:, :columns])
@@ -140,10 +140,10 @@ def glyphs(
 
 @cache
 def digits_in_strokes(
-    columns: int = chosen.STROKE_COLUMNS,
-    whitening: float = chosen.BASIS_WHITENING,
-    ridge: float = chosen.BASIS_RIDGE,
-    variation: float = chosen.STROKE_VARIATION,
+    columns: int = tuned_defaults.STROKE_COLUMNS,
+    whitening: float = tuned_defaults.BASIS_WHITENING,
+    ridge: float = tuned_defaults.BASIS_RIDGE,
+    variation: float = tuned_defaults.STROKE_VARIATION,
 ) -> Task:
     """scikit-learn's digits, twice as large, in the same basis."""
     rows = unit_rows(in_strokes("digits", whitening, ridge, variation)[:, :columns])
@@ -267,7 +267,7 @@ def _at(where: str, name: str, *deltas: float) -> Run:
     def run(task: Task, epsilon: float, seed: int, value: float) -> float:
         from importlib import import_module
 
-        with replaced(import_module(f"privet.methods.adaptive_laplace.{where}"), name, value):
+        with replaced(import_module(f"privet.methods.moments.{where}"), name, value):
             return float(np.mean([_moments(task, epsilon, seed, delta=d) for d in deltas]))
 
     return run
@@ -292,20 +292,20 @@ def _basis(name: str, task: Task, epsilon: float, seed: int, value: float) -> fl
 def features() -> tuple[Setting, ...]:
     """The stroke basis (`StrokeBasis`) and how many of its columns one-shot moments take."""
     tried = (
-        ("whitening", chosen.BASIS_WHITENING, (0.25, 0.5, 1.0)),
-        ("ridge", chosen.BASIS_RIDGE, (0.003, 0.03, 0.1)),
-        ("variation", chosen.STROKE_VARIATION, (0.5, 1.5)),
+        ("whitening", tuned_defaults.BASIS_WHITENING, (0.25, 0.5, 1.0)),
+        ("ridge", tuned_defaults.BASIS_RIDGE, (0.003, 0.03, 0.1)),
+        ("variation", tuned_defaults.STROKE_VARIATION, (0.5, 1.5)),
     )
     return (
         Setting(
             name="COLUMNS",
-            value=chosen.STROKE_COLUMNS,
+            value=tuned_defaults.STROKE_COLUMNS,
             candidates=(50, 100, 300),
             run=partial(_columns, delta=DELTA),
         ),
         Setting(
             name="COLUMNS (pure)",
-            value=chosen.STROKE_COLUMNS_PURE,
+            value=tuned_defaults.STROKE_COLUMNS_PURE,
             candidates=(25, 100, 200),
             run=partial(_columns, delta=0.0),
         ),
@@ -317,41 +317,41 @@ def features() -> tuple[Setting, ...]:
 
 
 def moments() -> tuple[Setting, ...]:
-    """One-shot moments (`privet.methods.adaptive_laplace`)."""
+    """One-shot moments (`privet.methods.moments`)."""
     return (
         Setting(
             name="SHARE",
-            value=chosen.MOMENTS_SHARE,
+            value=tuned_defaults.MOMENTS_SHARE,
             candidates=(0.2, 0.3, 0.5, 0.6),
             run=_with("share"),
         ),
         Setting(
             name="ridge",
-            value=chosen.MOMENTS_RIDGE,
+            value=tuned_defaults.MOMENTS_RIDGE,
             candidates=(0.2, 0.8, 1.6),
             run=_ridge,
         ),
         Setting(
             name="CONSTANT",
-            value=chosen.MOMENTS_CONSTANT,
+            value=tuned_defaults.MOMENTS_CONSTANT,
             candidates=(0.1, 0.2, 0.5),
             run=_at("class_means", "CONSTANT", DELTA, 0.0),
         ),
         Setting(
             name="SQUARES",
-            value=chosen.MOMENTS_SQUARES,
+            value=tuned_defaults.MOMENTS_SQUARES,
             candidates=(0.1, 0.4),
             run=_at("class_means", "SQUARES", DELTA, 0.0),
         ),
         Setting(
             name="EXPONENT",
-            value=chosen.MOMENTS_EXPONENT,
+            value=tuned_defaults.MOMENTS_EXPONENT,
             candidates=(0.0, 0.5),
             run=_with("exponent"),
         ),
         Setting(
             name="PROJECTED_SHARE (pure)",
-            value=chosen.MOMENTS_PROJECTED_SHARE,
+            value=tuned_defaults.MOMENTS_PROJECTED_SHARE,
             candidates=(0.7, 0.8, 0.95),
             run=_at("moments", "PROJECTED_SHARE", 0.0),
         ),
@@ -375,18 +375,21 @@ MIDDLE = 2000.0
 def _number(
     name: str, candidates: tuple[float, ...], run: Callable[[Task, float, int], float]
 ) -> Setting:
-    """A number of `privet.chosen` that is read when a training is planned."""
+    """A number of `privet.tuned_defaults` that is read when a training is planned."""
 
     def at(task: Task, epsilon: float, seed: int, value: float) -> float:
-        with replaced(chosen, name, value):
+        with replaced(tuned_defaults, name, value):
             return run(task, epsilon, seed)
 
-    return Setting(name=name, value=getattr(chosen, name), candidates=candidates, run=at)
+    return Setting(name=name, value=getattr(tuned_defaults, name), candidates=candidates, run=at)
 
 
 def _power(task: Task, epsilon: float, seed: int, value: float) -> float:
-    same = chosen.LINEAR_STEPS * MIDDLE ** (chosen.LINEAR_POWER - value)
-    with replaced(chosen, "LINEAR_POWER", value), replaced(chosen, "LINEAR_STEPS", same):
+    same = tuned_defaults.LINEAR_STEPS * MIDDLE ** (tuned_defaults.LINEAR_POWER - value)
+    with (
+        replaced(tuned_defaults, "LINEAR_POWER", value),
+        replaced(tuned_defaults, "LINEAR_STEPS", same),
+    ):
         return _linear(task, epsilon, seed)
 
 
@@ -399,21 +402,29 @@ def linear() -> tuple[Setting, ...]:
     return (
         _number("LINEAR_STEPS", (0.6, 2.4), _linear),
         _number("LINEAR_RATE", (0.25, 1.0), _linear),
-        Setting(name="LINEAR_POWER", value=chosen.LINEAR_POWER, candidates=(0.3, 0.6), run=_power),
+        Setting(
+            name="LINEAR_POWER",
+            value=tuned_defaults.LINEAR_POWER,
+            candidates=(0.3, 0.6),
+            run=_power,
+        ),
         Setting(
             name="clipping_bound",
-            value=chosen.LINEAR_BOUND,
+            value=tuned_defaults.LINEAR_BOUND,
             candidates=(0.03, 0.3),
             run=plain("clipping_bound"),
         ),
         Setting(
             name="centre",
-            value=chosen.LINEAR_CENTRE,
+            value=tuned_defaults.LINEAR_CENTRE,
             candidates=(0.0, 0.02, 0.15),
             run=plain("centre"),
         ),
         Setting(
-            name="momentum", value=chosen.MOMENTUM, candidates=(0.5, 0.95), run=plain("momentum")
+            name="momentum",
+            value=tuned_defaults.MOMENTUM,
+            candidates=(0.5, 0.95),
+            run=plain("momentum"),
         ),
     )
 
@@ -438,7 +449,7 @@ def _output_ridge(task: Task, epsilon: float, seed: int, value: float) -> float:
 
 
 def _table_looseness(task: Task, epsilon: float, seed: int, value: float) -> float:
-    with replaced(chosen, "TABLE_LOOSENESS", value):
+    with replaced(tuned_defaults, "TABLE_LOOSENESS", value):
         return _stack(task, epsilon, seed)
 
 
@@ -447,13 +458,13 @@ def boxes() -> tuple[Setting, ...]:
     return (
         Setting(
             name="moments CENTRE",
-            value=chosen.MOMENTS_CENTRE,
+            value=tuned_defaults.MOMENTS_CENTRE,
             candidates=(0.05, 0.1, 0.3),
             run=_at("moments", "CENTRE", DELTA, 0.0),
         ),
         Setting(
             name="auto-encoder TABLE_LOOSENESS",
-            value=chosen.TABLE_LOOSENESS,
+            value=tuned_defaults.TABLE_LOOSENESS,
             candidates=(0.1, 0.4, 1.0),
             run=_table_looseness,
         ),
@@ -461,10 +472,10 @@ def boxes() -> tuple[Setting, ...]:
 
 
 def _learner(name: str, task: Task, epsilon: float, seed: int, value: float) -> float:
-    """A default of `Learner` at another value."""
-    from privet.methods.autoencoder.layers import Learner
+    """A default of `LayerLearner` at another value."""
+    from privet.methods.autoencoder.private_layer import LayerLearner
 
-    defaults: dict[str, Any] = Learner.__init__.__kwdefaults__ or {}
+    defaults: dict[str, Any] = LayerLearner.__init__.__kwdefaults__ or {}
     before = defaults[name]
     defaults[name] = value
     try:
@@ -478,13 +489,13 @@ def autoencoder() -> tuple[Setting, ...]:
     return (
         Setting(
             name="LAYERS_SHARE",
-            value=chosen.STACK_LAYERS_SHARE,
+            value=tuned_defaults.STACK_LAYERS_SHARE,
             candidates=(0.1, 0.5),
             run=_layers_share,
         ),
         Setting(
             name="output ridge",
-            value=chosen.STACK_OUTPUT_RIDGE,
+            value=tuned_defaults.STACK_OUTPUT_RIDGE,
             candidates=(0.25, 1.0, 2.0),
             run=_output_ridge,
         ),
@@ -493,9 +504,9 @@ def autoencoder() -> tuple[Setting, ...]:
                 name=f"layer {name}", value=value, candidates=tried, run=partial(_learner, name)
             )
             for name, value, tried in (
-                ("ridge", chosen.LAYER_RIDGE, (0.1, 1.0)),
-                ("whitening", chosen.LAYER_WHITENING, (0.5, 1.0)),
-                ("looseness", chosen.LAYER_LOOSENESS, (0.03, 0.3)),
+                ("ridge", tuned_defaults.LAYER_RIDGE, (0.1, 1.0)),
+                ("whitening", tuned_defaults.LAYER_WHITENING, (0.5, 1.0)),
+                ("looseness", tuned_defaults.LAYER_LOOSENESS, (0.03, 0.3)),
             )
         ),
     )
@@ -523,8 +534,8 @@ def network() -> tuple[Setting, ...]:
 
 def _shaped(name: str, task: Task, epsilon: float, seed: int, value: float) -> float:
     from privet import PrivateClassifier
-    from privet.methods.adaptive_laplace import RelevanceShapedTraining
     from privet.methods.dpsgd import NetworkDPSGD
+    from privet.methods.moments import RelevanceShapedTraining
 
     torch.manual_seed(seed)
     net = SmallMLP(features=task.train.shape[1], classes=len(task.classes))
@@ -539,9 +550,9 @@ def _shaped(name: str, task: Task, epsilon: float, seed: int, value: float) -> f
 def shaped() -> tuple[Setting, ...]:
     """Networks trained on rows that relevance has scaled."""
     tried = (
-        ("exponent", chosen.SHAPED_EXPONENT, (0.0, 0.5)),
-        ("share", chosen.SHAPED_SHARE, (0.02, 0.15)),
-        ("radius", chosen.SHAPED_RADIUS, (0.25, 1.0)),
+        ("exponent", tuned_defaults.SHAPED_EXPONENT, (0.0, 0.5)),
+        ("share", tuned_defaults.SHAPED_SHARE, (0.02, 0.15)),
+        ("radius", tuned_defaults.SHAPED_RADIUS, (0.25, 1.0)),
     )
     return tuple(
         Setting(name=name, value=value, candidates=others, run=partial(_shaped, name))
@@ -582,7 +593,7 @@ def projection() -> tuple[Setting, ...]:
     return tuple(
         Setting(
             name=name,
-            value=getattr(chosen, name),
+            value=getattr(tuned_defaults, name),
             candidates=others,
             run=partial(run, delta=delta),
         )
@@ -594,10 +605,10 @@ def stroke_net() -> tuple[Setting, ...]:
     """The network that is taught on drawn strokes."""
 
     def run(task: Task, epsilon: float, seed: int, *, width: int, steps: int) -> float:
-        rows = unit_rows(in_stroke_net(width, steps)[:, : chosen.STROKE_COLUMNS])
+        rows = unit_rows(in_stroke_net(width, steps)[:, : tuned_defaults.STROKE_COLUMNS])
         return _moments(_split("digits", rows, digit_pictures()[1], ()), epsilon, seed)
 
-    width, steps = chosen.STROKE_NET_WIDTH, chosen.STROKE_NET_STEPS
+    width, steps = tuned_defaults.STROKE_NET_WIDTH, tuned_defaults.STROKE_NET_STEPS
     return (
         Setting(
             name="STROKE_NET_WIDTH",

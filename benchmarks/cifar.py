@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.trained import arguments, told, trained
 from privet import data
-from privet.nets.features import Cached, photographs, pictures
+from privet.features import CachedFeatures, photographs, pictures
 
 FRONTS = {"mirrored": photographs, "scattering": pictures}
 
@@ -28,7 +28,7 @@ def run(epsilon: float, seeds: int, front: str, records: int) -> dict[str, Any]:
     whole = data.load("cifar10")
     cifar = whole.subset(min(records, len(whole.x_train)))
     begun = time.perf_counter()
-    features = Cached(FRONTS[front](cifar.shape))
+    features = CachedFeatures(FRONTS[front](cifar.shape))
     x, x_test = features.transform(cifar.train_rows()), features.transform(cifar.test_rows())
     prepared = time.perf_counter() - begun
     figures, plan = trained(cifar, lambda _: (x, x_test, {}), epsilon=epsilon, seeds=seeds)

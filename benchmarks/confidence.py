@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import privet
-from privet.methods.dpsgd import linear_method
-from privet.report.measures import measures_of
+from privet.methods.dpsgd import linear_dpsgd
+from privet.report.metrics import measure_outputs
 
 Array = NDArray[np.float64]
 
@@ -66,7 +66,7 @@ def needed(z: Array, y: NDArray[np.int64]) -> float:
 
 def error(z: Array, y: NDArray[np.int64]) -> float:
     names = [str(k) for k in range(z.shape[1])]
-    return float(measures_of(z, y, classes=names)["calibration"]["error"])
+    return float(measure_outputs(z, y, classes=names)["calibration"]["error"])
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     while time.monotonic() < end:
         facts, x, y = table(draw)
         kept = y[-2000:]
-        with patch.object(linear_method, "temperature", lambda *_, **__: 1.0):
+        with patch.object(linear_dpsgd, "temperature", lambda *_, **__: 1.0):
             plain = trained(facts, x, y, len(rows))
         rows.append(
             (needed(plain, kept), error(plain, kept), error(trained(facts, x, y, len(rows)), kept))

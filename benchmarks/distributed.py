@@ -25,8 +25,8 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from privet.methods.dpsgd import Schedule, private
-from privet.nets.networks import SmallCNN
+from privet.methods.dpsgd import Charging, Schedule, private
+from privet.networks.architectures import SmallCNN
 from privet.noise import seeded
 
 ROOT = Path(__file__).parents[1]
@@ -45,7 +45,7 @@ def worker(batch: int, steps: int, answer: str) -> None:
     schedule = Schedule(steps=steps, sample_rate=0.25, noise_multiplier=1.0)
     seconds, examples = [], 0
     with private(
-        model, optimizer, data, schedule, delta=1e-5, rng=seeded(0), charge_block=steps
+        model, optimizer, data, schedule, delta=1e-5, rng=seeded(0), charging=Charging(block=steps)
     ) as training:
         begun = None
         for part in training:

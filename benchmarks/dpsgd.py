@@ -35,7 +35,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.networks import CASES, Case
-from privet.methods.dpsgd import Schedule, private
+from privet.gradients import keep_freed_memory
+from privet.methods.dpsgd import Sampling, Schedule, StepOptions, private
 from privet.noise import secure
 
 Step = Callable[[], None]
@@ -85,7 +86,9 @@ def ours(case: Case, *, declared: bool = False, alone: bool = False) -> Step:
     At rate 1 every step takes the whole batch, so all methods work on the same rows. `declared`:
     the number of records is a secret (add-remove), so products of matrices are in float64. `alone`:
     every record is computed by itself (`batch_invariant`), the price of exactness to the last bit.
+    The allocator keeps freed memory, as in `privet train`.
     """
+    keep_freed_memory()
     model, x, y = case.build()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     schedule = Schedule(steps=10_000, sample_rate=1.0, noise_multiplier=NOISE_MULTIPLIER)
@@ -95,19 +98,15 @@ def ours(case: Case, *, declared: bool = False, alone: bool = False) -> Step:
         (x, y),
         schedule,
         delta=1e-5,
+        losses=lambda model, batch: losses_of(model, batch.x, batch.y),
         rng=secure(),
-        micro_batch=case.micro_batch,
-        n_public=len(x) if declared else None,
-        batch_invariant=alone,
+        sampling=Sampling(n_public=len(x) if declared else None),
+        step=StepOptions(micro_batch=case.micro_batch, batch_invariant=alone),
     )
-    batches = iter(training)
+    steps = iter(training)
 
     def step() -> None:
-        last = False
-        while not last:
-            batch = next(batches)
-            last = batch.last
-            training.step(losses_of(model, batch.x, batch.y))
+        next(steps)
 
     return step
 

@@ -32,8 +32,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet.dpsgd import Schedule, private
-from privet.methods.dpsgd.records import Records
+from privet.dpsgd import Sampling, Schedule, private
+from privet.methods.dpsgd.dataset_rows import DatasetRows
 from privet.noise import secure
 
 WIDTH, BATCH, BLOCK = 1024, 512, 16_384
@@ -109,7 +109,7 @@ def labels_of(count: int) -> NDArray[np.int64]:
     return np.arange(count) % 10
 
 
-class RepeatedRows(Records):
+class RepeatedRows(DatasetRows):
     """As many records as one likes, with the rows of a block over and over."""
 
     def __init__(self, block: NDArray[np.float32], count: int) -> None:
@@ -140,8 +140,8 @@ def trained(
     schedule = Schedule(steps=steps, sample_rate=BATCH / len(x), noise_multiplier=1.0)
     most, start = 0.0, time.perf_counter()
     with private(
-        model, optimizer, data, schedule, delta=1e-6, rng=secure(), num_workers=workers,
-        prefetch=4,
+        model, optimizer, data, schedule, delta=1e-6, rng=secure(),
+        sampling=Sampling(num_workers=workers, prefetch=4),
     ) as training:  # fmt: skip
         for batch in training:
             if batch.step % 20 == 10:

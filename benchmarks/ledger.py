@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from privet.accounting import Gaussian, Laplace, PrivacyLoss, Pure, SampledGaussian, compose
 from privet.ledger import Ledger
-from privet.loss import Gaussian, Laplace, PrivacyLoss, Pure, SampledGaussian, compose
 
 DELTA = 1e-5
 BLOCK = 1_000
@@ -103,12 +103,12 @@ def run(charges: int, cap: float, folder: Path | None) -> dict[str, Any]:
 
 def compose_all(losses: list[PrivacyLoss]) -> PrivacyLoss:
     """One composition, not by the ledger's bookkeeping: sorted by kind, each kind composed."""
-    from privet.loss.many import Many
+    from privet.accounting.merge_equal_losses import MixedPureLosses
 
     gaussians = compose([p for p in losses if isinstance(p, Gaussian)])
     pure = [p for p in losses if isinstance(p, Pure | Laplace)]
     sampled = [p for p in losses if isinstance(p, SampledGaussian)]
-    parts: list[PrivacyLoss] = [gaussians, Many.of(pure)]
+    parts: list[PrivacyLoss] = [gaussians, MixedPureLosses.of(pure)]
     if sampled:
         q, z, n = (np.concatenate([s.groups[i] for s in sampled]) for i in range(3))
         parts.append(SampledGaussian(sample_rate=q, noise_multiplier=z, steps=n))

@@ -27,8 +27,8 @@ from torch.nn import functional
 
 from privet import data
 from privet.audit import membership
-from privet.audit.membership.references import Train
-from privet.nets.networks import SmallCNN
+from privet.audit.membership.reference_models import Train
+from privet.networks.architectures import SmallCNN
 
 Array = NDArray[Any]
 WIDTH = 256
@@ -84,7 +84,7 @@ def trainer(net: str, epochs: int, seconds: list[float]) -> Train:
 def measure(a: argparse.Namespace) -> dict[str, Any]:
     """One audit, timed, with every attack that its references allow."""
     x, y = records(a.data, a.examples, a.wrong)
-    inside = membership.halves(a.examples, a.references + 2, seed=1)
+    inside = membership.random_halves(a.examples, a.references + 2, seed=1)
     target = trainer(a.net, a.epochs, [])(x[inside[-1]], y[inside[-1]], 1)
     members = inside[-1]
     seconds: list[float] = []
@@ -102,7 +102,7 @@ def measure(a: argparse.Namespace) -> dict[str, Any]:
     others = [
         membership.evaluate(phi, members, attack="loss"),
         membership.evaluate(
-            membership.OfflineRMIA().tuned(references).score(phi, references),
+            membership.OfflineRMIA().tune(references).score(phi, references),
             members,
             attack="RMIA offline",
         ),

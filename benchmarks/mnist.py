@@ -18,8 +18,8 @@ import torch
 
 from benchmarks.trained import Prepared, arguments, told, trained
 from privet import data
-from privet.nets.features import Cached, handwriting, pictures
-from privet.nets.networks import SmallCNN
+from privet.features import CachedFeatures, handwriting, pictures
+from privet.networks.architectures import SmallCNN
 
 TARGETS = {0.25: (97.0, 97.6), 0.5: (97.4, 98.1), 1.0: (98.0, 98.5), 2.0: (98.4, 98.8),
            4.0: (98.6, 99.0), 8.0: (98.8, 99.2)}  # fmt: skip
@@ -29,7 +29,7 @@ END_TO_END = {3.0: (97.5, 97.5)}
 
 def linear(prior: str, mnist: data.Dataset) -> Prepared:
     """Rows for a linear head, from the cache where they are there."""
-    front = Cached(handwriting() if prior == "strokes" else pictures((28, 28)))
+    front = CachedFeatures(handwriting() if prior == "strokes" else pictures((28, 28)))
     return front.transform(mnist.train_rows()), front.transform(mnist.test_rows()), {}
 
 

@@ -29,11 +29,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet.gradients import ClippedSum, FlatClipping, PerExampleGradients
 from privet.guarantee import Adjacency
-from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
-from privet.methods.dpsgd.release import with_rounding
-from privet.methods.dpsgd.summing import EngineSummation
-from privet.nets import ClippedSum, FlatClipping, PerExampleGradients
+from privet.methods.dpsgd.linear_head import LinearHead, add_softmax, add_squares
+from privet.methods.dpsgd.noise_addition import EngineSummation, with_rounding
 
 Rows = NDArray[np.float32]
 BOUND = 1.0
@@ -164,7 +163,9 @@ def _layer(
 ) -> PerExampleGradients:
     torch.manual_seed(width)
     model, bound = build(width), FlatClipping(bound=BOUND)
-    engine = PerExampleGradients(model, clipping=bound, kernel_choice="cost-model", wide=shifts)
+    engine = PerExampleGradients(
+        model, clipping=bound, kernel_choice="cost-model", float64_products=shifts
+    )
     engine.accumulate(_dot, torch.ones(2, width))  # the choices are made here
     if kernel is not None and not shifts:
         engine.choices = dict.fromkeys(engine.choices, kernel)

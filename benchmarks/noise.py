@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from privet.noise import secure, seeded
-from privet.noise.tensor import add_gaussian_, gaussian_
+from privet.noise.torch_noise import add_gaussian_, gaussian_
 
 REFERENCE = "torch normal_ float64"
 

@@ -27,8 +27,8 @@ from scipy import stats
 
 from privet import data
 from privet.estimators import AdaptiveLaplaceClassifier
-from privet.nets.features import unit_rows
-from privet.papers.adaptive_laplace.features import scattering_rows, stroke_rows
+from privet.features import unit_rows
+from privet_papers.adaptive_laplace.public_features import scattering_rows, stroke_rows
 
 Rows = NDArray[np.float32]
 DELTA = 1e-5

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from privet.methods.pate import Aggregator, AnswerFile, Answers, shard_ledger
-from privet.methods.pate.answers import AnswerSource, Header, Units
+from privet.methods.pate.answer_files import AnswerSource, Header, Units
 from privet.noise import seeded
 
 VOXELS = (125_000, 250_000, 500_000, 1_000_000)
@@ -39,7 +39,7 @@ class Drawn(AnswerSource):
 
     def __init__(self, site: int, voxels: int) -> None:
         # a map of one repeated value: what is in it does not change the cost
-        small = Answers.clipped(np.zeros((1, 1)), radius=0.5 * voxels**0.5, site=str(site)).header
+        small = Answers.clip(np.zeros((1, 1)), radius=0.5 * voxels**0.5, site=str(site)).header
         self._header = replace(small, dimension=voxels)
         self._unit = int(0.499 / small.spacing)
 
@@ -48,14 +48,11 @@ class Drawn(AnswerSource):
         return self._header
 
     @property
-    def label(self) -> str:
+    def display_name(self) -> str:
         return f"site {self._header.site}"
 
-    def flat(self, start: int, stop: int) -> Units:
+    def read(self, start: int, stop: int) -> Units:
         return np.full(stop - start, self._unit, dtype=np.int32)
-
-    def refuse_if_damaged(self) -> None:
-        """Nothing to compare with."""
 
 
 def sources(voxels: int, teachers: int, folder: Path | None) -> list[AnswerSource]:
@@ -65,7 +62,7 @@ def sources(voxels: int, teachers: int, folder: Path | None) -> list[AnswerSourc
     rng, radius = np.random.default_rng(0), 0.5 * voxels**0.5
     out: list[AnswerSource] = []
     for k in range(teachers):
-        answers = Answers.clipped(rng.uniform(-0.5, 0.5, (1, voxels)), radius=radius, site=str(k))
+        answers = Answers.clip(rng.uniform(-0.5, 0.5, (1, voxels)), radius=radius, site=str(k))
         out.append(AnswerFile(answers.write(folder / f"{k}.safetensors")))
     return out
 
@@ -82,8 +79,9 @@ def cell(voxels: int, teachers: int, files: bool) -> dict[str, Any]:
         for _ in range(ROUNDS):
             ledger = shard_ledger(epsilon=8.0, delta=1e-3)
             begun, used = time.perf_counter(), time.process_time()
-            plan.charge(answers, ledger=ledger)
-            total = sum(float(part.sum()) for _, part in plan.blocks(answers, rng=seeded(0)))
+            checked = plan.check(answers, allow_equal=not files)
+            plan.charge(checked, ledger=ledger)
+            total = sum(float(part.sum()) for _, part in plan.blocks(checked, rng=seeded(0)))
             times.append((time.process_time() - used, time.perf_counter() - begun))
     processor, seconds = min(times)
     return {

@@ -1,20 +1,31 @@
-"""What runs of other libraries show, in the versions that are installed; ours in the same table."""
+"""Audit other libraries, in the versions that are installed; ours in the same table.
+
+python -m benchmarks.peers [--json]       after pip install 'privet[peers]'
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module, metadata, util
 from typing import Any, final
 
 import numpy as np
 
-from privet import loss as losses
-from privet.audit.peers import audit_draws, certain_outputs, check_account, watching_opacus
-from privet.audit.released import audit_releases
+from privet import accounting as losses
+from privet.audit.all_releases_audit import audit_releases
+from privet.audit.third_party_audit import (
+    audit_draws,
+    check_account,
+    floating_point_leak,
+    note_noisy_sum,
+)
 from privet.guarantee import Adjacency
 from privet.noise import Source, seeded
 
@@ -26,7 +37,7 @@ HOLDS, TOO_LITTLE, TELLS = "holds", "**states too little**", "**tells**"
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class PeerRow:
     """One thing that was run: what was stated, what was found, and what to make of it."""
 
     library: str
@@ -41,12 +52,12 @@ class Entry:
         return asdict(self)
 
 
-Part = Callable[[str], Iterator[Entry]]
+Part = Callable[[str], Iterator[PeerRow]]
 
 
-def _account(version: str, library: str, what: str, stated: float, loss: Any) -> Entry:
+def _account(version: str, library: str, what: str, stated: float, loss: Any) -> PeerRow:
     seen = check_account(stated, loss, delta=DELTA)
-    return Entry(
+    return PeerRow(
         library=library, version=version, what=what, stated=f"{seen.stated:.4g}",
         found=f"exact {seen.low:.4g} to {seen.high:.4g}",
         verdict=HOLDS if seen.holds else TOO_LITTLE,
@@ -58,17 +69,17 @@ REPLACED = losses.Gaussian(mu=2.0 / Z)
 FIXED = losses.FixedSizeGaussian(sample_rate=Q, noise_multiplier=Z, steps=T)
 
 
-def privet(version: str) -> Iterator[Entry]:
+def privet(version: str) -> Iterator[PeerRow]:
     """Ours: the same questions as to everybody."""
-    from privet.mechanisms import Laplace
+    from privet.mechanisms import LaplaceMechanism
 
     yield _account(version, "privet", SAMPLE, SAMPLED.epsilon(DELTA), SAMPLED)
     yield _account(version, "privet", "replace-one, z = 1", REPLACED.epsilon(DELTA), REPLACED)
     yield _account(version, "privet", "fixed-size samples", FIXED.epsilon(DELTA), FIXED)
-    mechanism = Laplace(scale=1.0)
+    mechanism = LaplaceMechanism(scale=1.0)
 
     def release(value: float, seed: int) -> float:
-        from privet.bounds import count
+        from privet.sensitivity import count
 
         given = count([True] * round(value) + [False])
         return float(mechanism.release(given, rng=seeded(seed)))
@@ -76,7 +87,7 @@ def privet(version: str) -> Iterator[Entry]:
     yield from _scalar("privet", version, "Laplace, scale 1", release)
 
 
-def dp_accounting(version: str) -> Iterator[Entry]:
+def dp_accounting(version: str) -> Iterator[PeerRow]:
     """Google's accountants."""
     dp = import_module("dp_accounting")
     rdp = import_module("dp_accounting.rdp").RdpAccountant
@@ -98,7 +109,7 @@ def dp_accounting(version: str) -> Iterator[Entry]:
     yield _account(version, name, "RDP, replace-one, fixed-size samples, z likewise", many, FIXED)
 
 
-def prv_accountant(version: str) -> Iterator[Entry]:
+def prv_accountant(version: str) -> Iterator[PeerRow]:
     """Microsoft's accountant: its upper bound."""
     prv = import_module("prv_accountant")
     step = prv.PoissonSubsampledGaussianMechanism(sampling_probability=Q, noise_multiplier=Z)
@@ -109,7 +120,7 @@ def prv_accountant(version: str) -> Iterator[Entry]:
     yield _account(version, "prv-accountant", SAMPLE, upper, SAMPLED)
 
 
-def autodp(version: str) -> Iterator[Entry]:
+def autodp(version: str) -> Iterator[PeerRow]:
     """Renyi accounting by the general bound for samples."""
     acct, bank = import_module("autodp.rdp_acct"), import_module("autodp.rdp_bank")
     account = acct.anaRDPacct()
@@ -119,7 +130,7 @@ def autodp(version: str) -> Iterator[Entry]:
     yield _account(version, "autodp", f"general bound: {SAMPLE}", stated, SAMPLED)
 
 
-def opacus(version: str) -> Iterator[Entry]:
+def opacus(version: str) -> Iterator[PeerRow]:
     """Its accountants, its steps, and rows that are not numbers."""
     accountants = import_module("opacus.accountants")
     for kind in ("RDPAccountant", "PRVAccountant"):
@@ -129,7 +140,7 @@ def opacus(version: str) -> Iterator[Entry]:
     account = accountants.RDPAccountant()
     account.history = [(Z, Q, T)]
     found = float(account.get_epsilon(1.5))
-    yield Entry(
+    yield PeerRow(
         library="opacus", version=version, what="RDPAccountant at delta 1.5",
         stated=f"{found:.2f}", found="no delta at all",
         verdict="refused" if found >= 0.0 else "**accepted**",
@@ -144,14 +155,14 @@ def opacus(version: str) -> Iterator[Entry]:
         run(noise), without_noise=run(noise / 1000), what="DPOptimizer", claimed=None,
         proved=proved, delta=DELTA, adjacency=Adjacency.ADD_REMOVE, trials=100, rng=seeded(0),
     )  # fmt: skip
-    yield Entry(
+    yield PeerRow(
         library="opacus", version=version, what=f"{steps} full steps of DPOptimizer, z = {noise:g}",
         stated=f"{proved:.3g}", found=f"audited {seen.audited:.3g}, {seen.control:.0f} without",
         verdict=seen.verdict.value,
     )  # fmt: skip
     weights = _opacus_steps(True, seeded(0), 1.0, 1, bad=True)
     bad = bool(np.isnan(weights).any())
-    yield Entry(
+    yield PeerRow(
         library="opacus", version=version, what="one step with a row that is not a number",
         stated="", found="all weights NaN" if bad else "finite weights",
         verdict="**one record undoes all**" if bad else HOLDS,
@@ -176,7 +187,7 @@ def _opacus_steps(
     )  # fmt: skip
     x = torch.zeros(4, 3)
     x[0, 0] = (float("nan") if bad else 5.0) if inside else 0.0
-    with watching_opacus(optimizer):
+    with observing_opacus(optimizer):
         for _ in range(steps):
             optimizer.zero_grad()
             (model(x) - 1.0).square().sum().backward()
@@ -185,7 +196,35 @@ def _opacus_steps(
     return weights
 
 
-def opendp(version: str) -> Iterator[Entry]:
+@contextmanager
+def observing_opacus(optimizer: Any, *, rate: float = 1.0) -> Iterator[None]:
+    """Show an audit every noisy sum of a `DPOptimizer`: all parameters as one vector."""
+    torch = import_module("torch")
+    add_noise = optimizer.add_noise
+
+    def watched() -> None:
+        exact = [p.summed_grad.detach().clone().ravel() for p in optimizer.params]
+        add_noise()
+        parts = [p.grad.detach().ravel() for p in optimizer.params]
+        out = note_noisy_sum(
+            torch.cat(exact).double().numpy(), torch.cat(parts).double().numpy(),
+            scale=optimizer.noise_multiplier * optimizer.max_grad_norm,
+            sensitivity=optimizer.max_grad_norm, rate=rate,
+        )  # fmt: skip
+        flat, at = torch.from_numpy(out), 0
+        for p in optimizer.params:
+            n = p.grad.numel()
+            p.grad.copy_(flat[at : at + n].view_as(p.grad).to(p.grad.dtype))
+            at += n
+
+    optimizer.add_noise = watched
+    try:
+        yield
+    finally:
+        optimizer.add_noise = add_noise
+
+
+def opendp(version: str) -> Iterator[PeerRow]:
     """A measurement of Rust's."""
     dp = import_module("opendp.prelude")
     dp.enable_features("contrib")
@@ -194,12 +233,12 @@ def opendp(version: str) -> Iterator[Entry]:
     yield from _scalar("opendp", version, "make_laplace, scale 1", lambda v, seed: measurement(v))
 
 
-def diffprivlib(version: str) -> Iterator[Entry]:
+def diffprivlib(version: str) -> Iterator[PeerRow]:
     """Mechanisms, without the package's own start if scikit-learn is too new for that."""
     try:
         import_module("diffprivlib")
     except ImportError:
-        yield Entry(
+        yield PeerRow(
             library="diffprivlib", version=version, what="import", stated="",
             found=f"fails beside scikit-learn {metadata.version('scikit-learn')}",
             verdict="**does not start**; mechanisms do",
@@ -218,7 +257,7 @@ def diffprivlib(version: str) -> Iterator[Entry]:
     )
 
 
-def numpy(version: str) -> Iterator[Entry]:
+def numpy(version: str) -> Iterator[PeerRow]:
     """Noise as everybody adds it first."""
     yield from _scalar(
         "numpy",
@@ -230,17 +269,17 @@ def numpy(version: str) -> Iterator[Entry]:
 
 def _scalar(
     library: str, version: str, what: str, release: Callable[[float, int], float]
-) -> Iterator[Entry]:
+) -> Iterator[PeerRow]:
     """A number with noise for epsilon 1: how much is found by counting, and by its last bits."""
     found = audit_draws(
         lambda there, seed: release(float(there), seed), what=what, epsilon=1.0, trials=5_000
     )
-    yield Entry(
+    yield PeerRow(
         library=library, version=version, what=what, stated="1",
         found=f"audited {found.audited:.3g}", verdict=found.verdict.value,
     )  # fmt: skip
-    share = certain_outputs(release)
-    yield Entry(
+    share = floating_point_leak(release)
+    yield PeerRow(
         library=library, version=version, what=f"{what}: last bits", stated="",
         found=f"{share:.0%} of releases of 0 cannot be of 1", verdict=TELLS if share else HOLDS,
     )  # fmt: skip
@@ -259,13 +298,13 @@ PARTS: dict[str, Part] = {
 """By the name of the distribution."""
 
 
-def entries(names: tuple[str, ...] = tuple(PARTS)) -> Iterator[Entry]:
+def entries(names: tuple[str, ...] = tuple(PARTS)) -> Iterator[PeerRow]:
     """All that installed libraries show; one line for each that is not installed."""
     for name in names:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Entry(
+            yield PeerRow(
                 library=name, version="", what="", stated="", found="",
                 verdict="not installed: pip install 'privet[peers]'",
             )  # fmt: skip
@@ -273,3 +312,20 @@ def entries(names: tuple[str, ...] = tuple(PARTS)) -> Iterator[Entry]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield from PARTS[name](version)
+
+
+def main() -> None:
+    """Print what libraries that are installed state, and what a run of them shows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    if parser.parse_args().json:
+        print(json.dumps({"entries": [row.to_dict() for row in entries()]}, indent=2))
+        return
+    for row in entries():
+        parts = [row.what, f"states {row.stated}" if row.stated else "", row.found, row.verdict]
+        line = "; ".join(part for part in parts if part).replace("**", "")
+        print(f"{row.library} {row.version}: {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from benchmarks.networks import cifar_cnn, mnist_cnn
 from privet import data
 from privet.errors import PrivetError
-from privet.nets.relevance import relevance
+from privet.networks.relevance import relevance
 
 
 def pictures(records: int) -> tuple[str, Tensor, Tensor]:

@@ -27,14 +27,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from privet import data
+from privet.gradients import FlatClipping, PerExampleGradients
 from privet.guarantee import Adjacency
-from privet.methods.dpsgd.release import release_sum_, with_rounding
-from privet.methods.dpsgd.summing import EngineSummation
-from privet.methods.residual import QueryNet, Training, probabilities
-from privet.nets import FlatClipping, PerExampleGradients
-from privet.nets.residual import Perturbation, ResNet, Strategy
+from privet.methods.dpsgd.noise_addition import EngineSummation, release_sum_, with_rounding
+from privet.methods.noisy_inputs import PlainTraining, QueryNet, mean_probabilities
+from privet.networks.residual import Perturbation, ResNet, Strategy
 from privet.noise import secure
-from privet.papers.residual.theorems import TheoremTwo
+from privet_papers.residual.theorems import TheoremTwo
 
 Step = Callable[[], None]
 
@@ -164,10 +163,10 @@ def queries() -> list[dict[str, float]]:
             channels=1, classes=10, bound=bound, floor=1.0, gamma=noise, last=bound,
             output_noise=noise, widths=(8, 8, 16),
         )  # fmt: skip
-        training = Training(epochs=10, learning_rate=0.02 if noise > 0.3 else 0.05)
+        training = PlainTraining(epochs=10, learning_rate=0.02 if noise > 0.3 else 0.05)
         training.run(net, lambda _: x, torch.from_numpy(digits.y_train.copy()))
-        found = probabilities(net, x_test, seed=0).argmax(1) == digits.y_test
-        one = net.budget
+        found = mean_probabilities(net, x_test, seed=0).argmax(1) == digits.y_test
+        one = net.cost
         rows.append(
             {
                 "mu": one.mu,

@@ -23,9 +23,9 @@ from torch import nn
 
 from privet import data
 from privet.estimators import PrivateClassifier
-from privet.methods.adaptive_laplace import RelevanceShapedTraining
 from privet.methods.dpsgd import NetworkDPSGD
-from privet.nets.networks import SmallCNN
+from privet.methods.moments import RelevanceShapedTraining
+from privet.networks.architectures import SmallCNN
 
 DELTA = 1e-5
 WAYS: dict[str, float | None] = {

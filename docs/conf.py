@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import re
-from importlib import import_module
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,12 @@ autodoc_member_order = "bysource"
 default_role = "code"
 # mathjax is the only thing fetched by a reader's browser
 nitpicky = False
-suppress_warnings = ["ref.python"]  # `Labels` are of PATE or of residual perturbation
 
 
 def draw() -> None:
     """Fill docs/_generated: the run, and the maps for three lengths of training."""
-    from privet.loss import SampledGaussian
-    from privet.loss.compare import validity_map
+    from privet.accounting import SampledGaussian
+    from privet.accounting.accountant_comparison import validity_map
     from privet.report import plots
 
     out = Path(__file__).parent / "_generated"
@@ -46,39 +46,69 @@ def draw() -> None:
 draw()
 
 
-ROOMS = (
-    "estimators", "runs", "dpsgd", "guarantee", "premises", "ledger", "loss", "loss.compare",
-    "loss.closed_form", "calibrate", "noise", "bounds", "mechanisms", "data", "data.records",
-    "data.rows",
-    "nets", "nets.features", "nets.networks", "methods.contract", "methods.promise",
-    "methods.replay", "methods.conforming", "methods.pate",
-    "methods.adaptive_laplace", "methods.residual", "methods.autoencoder",
-    "methods.autoencoder.behaviour", "audit", "audit.membership", "audit.conformance", "compare",
-    "errors",
-)  # fmt: skip
+ROOMS = {
+    "estimators": ("estimators",),
+    "dpsgd": ("dpsgd",),
+    "runs": ("runs",),
+    "guarantee": ("guarantee", "premises", "errors"),
+    "accounting": (
+        "accounting", "accounting.calibration", "accounting.accountant_comparison",
+        "accounting.closed_form",
+    ),
+    "ledger": ("ledger",),
+    "noise": ("noise",),
+    "sensitivity": ("sensitivity",),
+    "mechanisms": ("mechanisms",),
+    "data": ("data", "data.records", "data.domain"),
+    "features": ("features",),
+    "gradients": ("gradients",),
+    "networks": ("networks.architectures", "networks.residual", "networks.relevance"),
+    "methods": (
+        "methods.contract", "methods.train_method", "methods.neighbour_replay",
+        "methods.contract_checks", "methods.moments", "methods.pate", "methods.noisy_inputs",
+        "methods.autoencoder",
+    ),
+    "audit": ("audit", "audit.membership", "audit.conformance"),
+    "compare": ("compare",),
+}  # fmt: skip
+"""The pages of the reference, and the modules whose exports each of them lists."""
 
 
-def reference() -> str:
-    """A section for every public module: its own first line, then all that it exports."""
-    parts = []
-    for room in ROOMS:
-        module = import_module(f"privet.{room}")
-        parts += [
-            f"## privet.{room}",
-            "",
-            "```{eval-rst}",
-            f".. automodule:: {module.__name__}",
-            "   :members:",
-            "```",
-            "",
-        ]
-    return "\n".join(parts)
+def write_reference() -> None:
+    """Fill docs/reference: a page for every room, made from what the room exports."""
+    folder = Path(__file__).parent / "reference"
+    for room, modules in ROOMS.items():
+        page = [f"# privet.{room}", ""]
+        for name in modules:
+            if name != room:
+                page += [f"## privet.{name}", ""]
+            page += ["```{eval-rst}", f".. automodule:: privet.{name}", "   :members:", "```", ""]
+        text = "\n".join(page)
+        file = folder / f"{room}.md"
+        if not file.exists() or file.read_text() != text:  # untouched pages are not read again
+            file.write_text(text)
 
 
-def fill(app: Any, page: str, source: list[str]) -> None:
-    """The reference is made from the code."""
-    if page == "reference":
-        source[0] = source[0].replace("```{exports}\n```", reference())
+write_reference()
+
+
+def parameters(cls: type) -> list[str]:
+    """A sentence for each setting of a dataclass, from its fields or its parents' docstrings."""
+    sentences: dict[str, str] = {}
+    for parent in reversed(cls.__mro__):
+        listed = re.findall(
+            r"^- ((?:`\w+`(?:, )?)+): (.*?)(?=^- |\Z|\n\n)",
+            inspect.cleandoc(parent.__dict__.get("__doc__") or ""), re.DOTALL | re.MULTILINE,
+        )  # fmt: skip
+        for names, sentence in listed:
+            sentences.update(dict.fromkeys(re.findall(r"\w+", names), " ".join(sentence.split())))
+    own = re.findall(r"^- `(\w+)`", inspect.cleandoc(cls.__doc__ or ""), flags=re.MULTILINE)
+    lines = []
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        said = field.metadata.get("help") or sentences.get(field.name)
+        if field.init and said and field.name not in own and not field.name.startswith("_"):
+            lines.append(f"- ``{field.name}``: {said}")
+    return ["", "All settings:", "", *lines, ""] if lines else []
 
 
 def plain(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -101,6 +131,8 @@ def plain(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[
         parts[::2] = [re.sub(r"(?<!\*)\*(?!\*)|\|", r"\\\g<0>", part) for part in parts[::2]]
         out.append("`".join(parts))
     lines[:] = out
+    if what == "class" and dataclasses.is_dataclass(thing):
+        lines += parameters(thing)
 
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
@@ -111,6 +143,5 @@ def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("source-read", fill)
     app.connect("autodoc-process-docstring", plain)
     app.connect("autodoc-skip-member", skip)

@@ -34,7 +34,7 @@ attacks = {
     "loss": membership.yeom(target(X), y),
     "LiRA": membership.LiRA().score(phi, references),
     "RMIA": membership.RMIA().score(phi, references),
-    "RMIA offline": membership.OfflineRMIA().tuned(references).score(phi, references),
+    "RMIA offline": membership.OfflineRMIA().tune(references).score(phi, references),
 }
 findings = [membership.evaluate(s, members, attack=name) for name, s in attacks.items()]
 for finding in findings:

@@ -9,7 +9,7 @@ import numpy as np
 
 from privet import PrivateAutoencoder, PrivateAutoencoderClassifier, data
 from privet.ledger import Ledger
-from privet.papers.autoencoder import PublishedDPA
+from privet_papers.autoencoder import PublishedDPA
 
 digits = data.load("digits")  # 8x8 pictures, inside the package
 x, x_test = digits.train_rows(), digits.test_rows()

@@ -3,14 +3,14 @@
 python examples/behaviour.py
 """
 
-from privet.data.behaviour import rolling
-from privet.data.behaviour_health import health_network
 from privet.guarantee import Unit
 from privet.ledger import Ledger
-from privet.methods.autoencoder.behaviour import BehaviourPredictor, Examples, PropagationInfluence
+from privet_papers.autoencoder.behaviour import BehaviourPredictor, Examples, PropagationInfluence
+from privet_papers.autoencoder.behaviour.health_network import health_network
+from privet_papers.autoencoder.behaviour.panel_data import rolling_folds
 
 panel = health_network(users=254, days=120, seed=1).panel
-fold = rolling(panel, horizon=20, first=4)[0]
+fold = rolling_folds(panel, horizon=20, first=4)[0]
 train, test = Examples.of(panel, fold.train), Examples.of(panel, fold.test)
 
 ledger = Ledger.in_memory(cap_epsilon=3.0, cap_delta=1e-5, unit=Unit.USER)

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from privet import data
-from privet.compare import compare, own_entrants
-from privet.papers.compared import ENTRANTS
-from privet.report import page
+from privet.compare import catalogue_participants, compare
+from privet.report import comparison_page
+from privet_papers.participants import PARTICIPANTS
 
 METHODS = ["dpsgd", "adaptive-laplace", "adaptive-laplace as published"]
 
@@ -23,7 +23,7 @@ def shown(epsilon):
 with tempfile.TemporaryDirectory() as folder:
     results = compare(
         data.load("digits").subset(600), Path(folder), epsilon=1.0, delta=1e-5, methods=METHODS,
-        entrants=(*own_entrants(), *ENTRANTS), jobs=1,
+        participants=(*catalogue_participants(), *PARTICIPANTS), jobs=1,
     )  # fmt: skip
     for row in results["rows"]:
         print(
@@ -31,5 +31,5 @@ with tempfile.TemporaryDirectory() as folder:
             f"{shown(row['claimed_epsilon'])}, proved {shown(row['proved_epsilon'])}, audited "
             f"{shown(row['audited_epsilon'])}: {row['verdict']}"
         )
-    written = page.write(results, Path(folder) / "report.html")
+    written = comparison_page.write(results, Path(folder) / "report.html")
     print(f"page of {written.stat().st_size / 1e6:.1f} MB")

@@ -24,11 +24,20 @@ schedule = dpsgd.Schedule.for_budget(
     clipping_bound=dpsgd.geometric(0.3, 0.1, 120),
 )
 ledger = Ledger.in_memory(cap_epsilon=4.0, cap_delta=1e-5)
+
+
+def losses(model: torch.nn.Module, batch: dpsgd.Batch) -> torch.Tensor:
+    """One loss a row."""
+    return functional.cross_entropy(model(batch.x), batch.y, reduction="none")
+
+
 with dpsgd.private(
-    model, optimizer, (x, y), schedule, ledger=ledger, rng=noise.seeded(0), ema=0.9
-) as training:
-    for batch in training:
-        training.step(functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
+    model, optimizer, (x, y), schedule, losses=losses, ledger=ledger, rng=noise.seeded(0),
+    step=dpsgd.StepOptions(ema=0.9),
+) as training:  # fmt: skip
+    for step in training:
+        if step.number % 40 == 0:
+            print(f"step {step.number}: epsilon {training.epsilon_spent:.2f} charged")
 
 test = torch.from_numpy(digits.test_rows())
 right = training.averaged_model()(test).argmax(1).numpy() == digits.y_test

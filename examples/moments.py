@@ -1,13 +1,13 @@
 """Noise drawn once, whatever the number of epochs: moments, a shaped network, and the paper's own.
 
-python examples/adaptive_laplace.py
+python examples/moments.py
 """
 
 import numpy as np
 
 from privet import AdaptiveLaplaceClassifier, data
 from privet.ledger import Ledger
-from privet.papers.adaptive_laplace.estimators import PublishedAdLM
+from privet_papers.adaptive_laplace import PublishedAdLM
 
 digits = data.load("digits")
 x, y = digits.train_rows(), digits.y_train

@@ -1,6 +1,6 @@
 """Residual perturbation: claim, proof and attack on one model, and a model that stops answering.
 
-python examples/residual.py
+python examples/noisy_inputs.py
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from privet import data
 from privet.audit.membership import evaluate, yeom
 from privet.guarantee import Unit
 from privet.ledger import Ledger
-from privet.methods.residual import QueriesSpent, QueryNet, ServedModel, Training
-from privet.papers.residual import PublishedResidual
+from privet.methods.noisy_inputs import PlainTraining, QueryBudgetExceeded, QueryNet, ServedModel
+from privet_papers.residual import PublishedResidual
 
 torch.set_num_threads(1)
 digits = data.load("digits")
@@ -35,16 +35,16 @@ net = QueryNet(
     widths=(8, 8, 16),
 )  # fmt: skip
 pictures = x.reshape(-1, 1, 8, 8)
-Training(epochs=10, learning_rate=0.02).run(
+PlainTraining(epochs=10, learning_rate=0.02).run(
     net, lambda epoch: torch.from_numpy(pictures), torch.from_numpy(np.array(y))
 )
 ledger = Ledger.in_memory(cap_epsilon=1e5, cap_delta=1e-5, unit=Unit.QUERY)
 served = ServedModel.of(net, ledger)
-print(f"an answer costs mu = {net.budget.mu:.3g}; room for {served.queries_left} queries")
+print(f"an answer costs mu = {net.cost.mu:.3g}; room for {served.queries_left} queries")
 asked = right = 0
 try:
     for picture, label in zip(digits.test_rows(), digits.y_test, strict=True):
         right += int(served.predict(picture.reshape(1, 1, 8, 8))[0] == label)
         asked += 1
-except QueriesSpent as stop:
+except QueryBudgetExceeded as stop:
     print(f"{right} of {asked} right; then: {stop}")

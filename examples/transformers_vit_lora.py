@@ -40,10 +40,18 @@ adapted = get_peft_model(model, lora)
 x, y = pictures(digits.train_rows(), digits.y_train, low=5)  # 5 to 9 are private
 optimizer = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=1e-2)
 schedule = dpsgd.Schedule.for_budget(epsilon=8.0, delta=1e-5, steps=60, sample_rate=0.3)
-with dpsgd.private(adapted, optimizer, (x, y), schedule, delta=1e-5, rng=noise.seeded(0)) as run:
-    for batch in run:
-        logits = adapted(pixel_values=batch.x).logits
-        run.step(cross_entropy(logits, batch.y, reduction="none"))
+
+
+def losses(model, batch):
+    """One loss a row."""
+    return cross_entropy(model(pixel_values=batch.x).logits, batch.y, reduction="none")
+
+
+with dpsgd.private(
+    adapted, optimizer, (x, y), schedule, losses=losses, delta=1e-5, rng=noise.seeded(0)
+) as run:
+    for _ in run:
+        pass
 
 adapted.eval()
 x, y = pictures(digits.test_rows(), digits.y_test, low=5)

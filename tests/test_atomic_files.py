@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from privet._files import replacing, write_whole
+from privet._atomic_files import replacing, write_whole
 
 
 def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path):

@@ -69,6 +69,50 @@ def test_bad_delta(delta: float) -> None:
         stated(1.0, delta)
 
 
+def resting_on(*backings: Backing) -> Guarantee:
+    return stated(
+        premises=tuple(Premise(about=str(i), text="t", backing=b) for i, b in enumerate(backings))
+    )
+
+
+E, T, A, N = Backing.ENFORCED, Backing.TESTED, Backing.ASSUMED, Backing.NOT_MET
+
+
+@pytest.mark.parametrize(
+    ("backings", "end"),
+    [
+        ((), "proved"),
+        ((E, E), "proved"),
+        ((A,), "proved, if 1 assumed premise holds"),
+        ((E, T), "proved, if 1 tested premise holds"),
+        ((T, T), "proved, if 2 tested premises hold"),
+        ((T, A), "proved, if 1 assumed and 1 tested premises hold"),
+        ((E, A, T, A), "proved, if 2 assumed and 1 tested premises hold"),
+        ((A, N), "proved, if 1 assumed premise holds; EXPERIMENT, NOT A RELEASE"),
+        ((N,), "proved; EXPERIMENT, NOT A RELEASE"),
+    ],
+)
+def test_the_short_line_tells_what_it_rests_on(backings: tuple[Backing, ...], end: str) -> None:
+    """Attack: a line that said proved, and a promise that rested on something only assumed."""
+    g = resting_on(*backings)
+    line = f"(1, 1e-05)-DP per record, add-remove, {end}"
+    assert str(g) == line and g.to_dict()["text"] == line and g.to_dict()["standing"] == "proved"
+    assert repr(g) == f"<Guarantee {line}>"
+    assert g.standing_in_words in g._repr_html_()
+
+
+def test_what_is_not_proved_is_never_called_so() -> None:
+    premise = (Premise(about="a", text="t", backing=A),)
+    assert str(stated(standing=Standing.CLAIMED, premises=premise)).endswith(", claimed")
+    assert str(stated(math.inf, standing=Standing.NONE, premises=premise)).endswith(", none")
+
+
+def test_the_weakest_premise_stands_first() -> None:
+    listed = resting_on(E, T, A, N, A, E).premises
+    assert [p.backing for p in listed] == [N, A, A, T, E, E]
+    assert [p.about for p in listed] == ["3", "2", "4", "1", "0", "5"]
+
+
 def test_comparing_needs_the_same_meaning() -> None:
     assert stated(1.0).at_least_as_strong_as(stated(2.0))
     assert not stated(1.0, 1e-4).at_least_as_strong_as(stated(2.0, 1e-5))

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet._exact import Product, cut, power_of_two_above, row_norms, row_sums, scaled, tanh
 from privet.errors import InvalidArgument
+from privet.rowwise_arithmetic import (
+    Product,
+    power_of_two_at_least,
+    round_to_grid,
+    row_norms,
+    row_sums,
+    scale_by_power_of_two,
+    tanh,
+)
 
 
 def exactly(x: np.ndarray, matrix: np.ndarray) -> list[list[Fraction]]:
@@ -41,10 +49,10 @@ def test_a_product_is_that_of_the_cut_factors_without_any_rounding(
     x *= 2.0**size
     product = Product(matrix, reach=1.0001 * 2.0**size if reach else None, bits=bits)
     if reach:
-        given_to_it, sizes = cut(x, product.step), np.ones((3, 1))
+        given_to_it, sizes = round_to_grid(x, product.step), np.ones((3, 1))
     else:
-        part, sizes = scaled(x)
-        given_to_it = cut(part, product.step)
+        part, sizes = scale_by_power_of_two(x)
+        given_to_it = round_to_grid(part, product.step)
     expected = exactly(given_to_it, product.matrix)
     found = product(x)
     for i in range(3):
@@ -64,9 +72,9 @@ def test_every_order_of_the_terms_gives_the_same_bits(d: int) -> None:
     product = Product(matrix)
     signs = np.sign(product.matrix[:, 0])
     for x in (rng.normal(size=d), signs, -signs, np.ones(d), rng.choice([-1.0, 1.0], d)):
-        given_to_it = cut(scaled(x[None])[0], product.step)[0]
+        given_to_it = round_to_grid(scale_by_power_of_two(x[None])[0], product.step)[0]
         terms = given_to_it * product.matrix[:, 0]
-        answer = product(x[None])[0, 0] / scaled(x[None])[1][0, 0]
+        answer = product(x[None])[0, 0] / scale_by_power_of_two(x[None])[1][0, 0]
         for _ in range(20):
             order = rng.permutation(d)
             assert float(np.cumsum(terms[order])[-1]) == answer
@@ -86,7 +94,7 @@ def test_no_sign_of_zero_tells_the_order() -> None:
     product = Product(np.array([[-1.0], [1.0]]))
     found = product(np.array([[0.0, 0.0], [-0.0, -0.0], [1.0, 1.0]]))
     assert not np.signbit(found).any()
-    assert not np.signbit(cut(np.array([-0.0, -1e-9]), 0.25)).any()
+    assert not np.signbit(round_to_grid(np.array([-0.0, -1e-9]), 0.25)).any()
 
 
 def test_sums_in_one_order_are_sums() -> None:
@@ -112,7 +120,7 @@ def test_tanh_is_the_hyperbolic_tangent_in_every_place() -> None:
 
 
 def test_powers_of_two() -> None:
-    assert [power_of_two_above(v) for v in (1.0, 1.01, 0.5, 0.51)] == [1.0, 2.0, 0.5, 1.0]
+    assert [power_of_two_at_least(v) for v in (1.0, 1.01, 0.5, 0.51)] == [1.0, 2.0, 0.5, 1.0]
 
 
 def test_a_matrix_without_columns_gives_rows_without_columns() -> None:

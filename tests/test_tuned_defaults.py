@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import choose_settings
-from privet import chosen
+from privet import tuned_defaults
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,13 +19,13 @@ NOT_TRIED = {"CONFIDENCE_PRIOR", "SQUARES_RATE"}
 
 def test_what_is_tried_is_what_is_used() -> None:
     """Every number of the file is a setting of the script, under the value in use."""
-    source = (ROOT / "src/privet/chosen.py").read_text()
+    source = (ROOT / "src/privet/tuned_defaults.py").read_text()
     left = re.findall(r"^([A-Z_, ]+) = ", source, flags=re.MULTILINE)
     names = {name for several in left for name in several.split(", ")}
     script = Path(choose_settings.__file__).read_text()
     assert len(names) > 30 and names >= NOT_TRIED
     for name in names - NOT_TRIED:
-        assert f"chosen.{name}" in script or f'"{name}"' in script, f"{name} is not tried"
+        assert f"tuned_defaults.{name}" in script or f'"{name}"' in script, f"{name} is not tried"
 
 
 @pytest.mark.parametrize("group", sorted(choose_settings.GROUPS))
@@ -42,15 +42,15 @@ def test_no_data_set_that_is_reported_is_read() -> None:
 
 def test_the_methods_take_their_settings_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from privet.data.records import PublicFacts
-    from privet.methods.adaptive_laplace.solve import Solver
-    from privet.methods.autoencoder.layers import Learner
+    from privet.methods.autoencoder.private_layer import LayerLearner
     from privet.methods.dpsgd import LinearDPSGD
+    from privet.methods.moments.classifier_from_moments import Solver
 
-    assert Solver().ridge == chosen.MOMENTS_RIDGE
-    assert Learner(units=3).whitening == chosen.LAYER_WHITENING
+    assert Solver().ridge == tuned_defaults.MOMENTS_RIDGE
+    assert LayerLearner(units=3).whitening == tuned_defaults.LAYER_WHITENING
     facts = PublicFacts(records=9000, features=5, outputs=3, epsilon=1.0, delta=1e-5)
     before = LinearDPSGD().plan(facts)
-    monkeypatch.setattr(chosen, "LINEAR_STEPS", 2 * chosen.LINEAR_STEPS)
+    monkeypatch.setattr(tuned_defaults, "LINEAR_STEPS", 2 * tuned_defaults.LINEAR_STEPS)
     after = LinearDPSGD().plan(facts)
     assert before.steps * 2 - 2 <= after.steps <= before.steps * 2
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privet import audit, bounds, loss, premises
+from privet import accounting, audit, premises, sensitivity
+from privet.accounting.closed_form import closed_form_claim
 from privet.audit.membership import train_references
 from privet.errors import InvalidArgument
-from privet.loss.closed_form import closed_form_claim
 
 GRAM, CROSS = np.eye(2), np.ones((2, 1))
-ONCE = bounds.Sensitivity(l1=1.0, l2=1.0)
+ONCE = sensitivity.Sensitivity(l1=1.0, l2=1.0)
 GUESSED = {"right": 60, "guesses": 100, "canaries": 1000, "delta": 1e-5, "alpha": 0.05}
 
 
-def bounded(spacing: Any) -> bounds.Bounded:
-    return bounds.Bounded(
+def bounded(spacing: Any) -> sensitivity.BoundedValue:
+    return sensitivity.BoundedValue(
         value=np.zeros(2), add_remove=ONCE, replace_one=ONCE, premise=premises.EXACT_LAW,
         spacing=spacing,
     )  # fmt: skip
@@ -34,7 +34,7 @@ def counted(**rest: Any) -> float:
 
 
 def claimed(delta: Any) -> object:
-    return closed_form_claim(loss.Gaussian(mu=0.5), delta)
+    return closed_form_claim(accounting.Gaussian(mu=0.5), delta)
 
 
 def each_open(function: Callable[..., Any] | str, **right: Any) -> list[Any]:
@@ -56,21 +56,21 @@ def each_open(function: Callable[..., Any] | str, **right: Any) -> list[Any]:
 
 CASES = [
     pytest.param("delta", claimed, id="closed_form_claim"),
-    pytest.param("times", loss.Gaussian(mu=0.5).repeat, id="Gaussian.repeat"),
-    pytest.param("times", loss.Pure(epsilon_each=0.5).repeat, id="Pure.repeat"),
-    pytest.param("times", loss.ZCDP(rho=0.5).repeat, id="ZCDP.repeat"),
+    pytest.param("times", accounting.Gaussian(mu=0.5).repeat, id="Gaussian.repeat"),
+    pytest.param("times", accounting.Pure(epsilon_each=0.5).repeat, id="Pure.repeat"),
+    pytest.param("times", accounting.ZCDP(rho=0.5).repeat, id="ZCDP.repeat"),
     pytest.param("spacing", bounded, id="Bounded"),
     pytest.param("factor", ONCE.scaled, id="Sensitivity.scaled"),
-    pytest.param("range", lambda wrong: bounds.clip_range([0.5], wrong, 1.0), id="range-lower"),
-    pytest.param("range", lambda wrong: bounds.clip_range([0.5], 0.0, wrong), id="range-upper"),
+    pytest.param("range", lambda wrong: sensitivity.clip_range([0.5], wrong, 1.0), id="range-lower"),
+    pytest.param("range", lambda wrong: sensitivity.clip_range([0.5], 0.0, wrong), id="range-upper"),
     pytest.param(
         "records",
-        lambda wrong: bounds.cross_entropy(gram=GRAM, cross=CROSS, first=np.ones(2), records=wrong),
+        lambda wrong: sensitivity.cross_entropy(gram=GRAM, cross=CROSS, first=np.ones(2), records=wrong),
         id="cross_entropy",
     ),
     pytest.param(
         "squares",
-        lambda wrong: bounds.squared_error(gram=GRAM, cross=CROSS, squares=wrong),
+        lambda wrong: sensitivity.squared_error(gram=GRAM, cross=CROSS, squares=wrong),
         id="squared_error",
     ),
     *each_open(audit.clopper_pearson, hits=3, trials=9, alpha=0.05),
@@ -79,13 +79,12 @@ CASES = [
     *each_open(audit.trade_off_one_run_bound, **GUESSED),
     *each_open(audit.group_epsilon, p1=0.5, p0=0.1, copies=2, delta=1e-5),
     *each_open("methods.pate.unit_noise", teachers=8, queries=9, epsilon=1.0, delta=1e-5),
-    *each_open("nets.features.RandomProjection", n_inputs=4, n_features=2, seed=0),
-    *each_open("nets.features.StrokeNet", side=28, width=2, seed=0),
-    *each_open("nets.residual.DenseResidual", features=4, classes=2, width=4),
-    *each_open("nets.residual.ResNet", depth=8, channels=1, classes=2, width=4),
-    *each_open("nets.residual.resnet8", gamma=0.0, channels=1, classes=2, seed=0),
-    *each_open("methods.residual.QueryNet", channels=1, classes=2, bound=8.0, floor=0.5, gamma=2.0, last=4.0, output_noise=1.0),
-    *each_open("data.behaviour_health.health_network", users=8, days=10, seed=0),
+    *each_open("features.RandomProjection", n_inputs=4, n_features=2, seed=0),
+    *each_open("features.StrokeNet", side=28, width=2, seed=0),
+    *each_open("networks.residual.DenseResidual", features=4, classes=2, width=4),
+    *each_open("networks.residual.ResNet", depth=8, channels=1, classes=2, width=4),
+    *each_open("networks.residual.resnet8", gamma=0.0, channels=1, classes=2, seed=0),
+    *each_open("methods.noisy_inputs.QueryNet", channels=1, classes=2, bound=8.0, floor=0.5, gamma=2.0, last=4.0, output_noise=1.0),
 ]  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def test_no_number_where_nothing_leaves_it_open(wrong: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("part", [loss.Gaussian(mu=0.5), loss.ZCDP(rho=0.5)])
-def test_a_share_of_a_release_is_not_cheaper(part: loss.Part) -> None:
+@pytest.mark.parametrize("part", [accounting.Gaussian(mu=0.5), accounting.ZCDP(rho=0.5)])
+def test_a_share_of_a_release_is_not_cheaper(part: accounting.LossPart) -> None:
     with pytest.raises(InvalidArgument, match=r"^times"):
         part.repeat(0.5)  # type: ignore[arg-type]

@@ -12,11 +12,11 @@ from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Protects, Standing
 from privet.ledger import Ledger
 from privet.methods.pate import shard_ledger
-from privet.papers.adaptive_laplace import PublishedAdLM, PublishedILM, ReleasedAdLM
-from privet.papers.autoencoder import PublishedDPA
-from privet.papers.classifier import PublishedClassifier
-from privet.papers.pate import PublishedPATE
-from privet.papers.residual import PublishedResidual
+from privet_papers.adaptive_laplace import AuthorsAdLM, PublishedAdLM, PublishedILM
+from privet_papers.autoencoder import PublishedDPA
+from privet_papers.pate import PublishedPATE
+from privet_papers.published_classifier import PublishedClassifier
+from privet_papers.residual import PublishedResidual
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +30,7 @@ def made(kind: type[PublishedClassifier], **more: object) -> PublishedClassifier
     quick: dict[type, dict[str, object]] = {
         PublishedAdLM: {"epochs": 1},
         PublishedILM: {"epochs": 1},
-        ReleasedAdLM: {"epochs": 1},
+        AuthorsAdLM: {"epochs": 1},
         PublishedDPA: {"epochs": 2, "layers": (3,)},
         PublishedPATE: {"n_teachers": 10, "public_inputs": rows(20)[0]},
         PublishedResidual: {"epochs": 1},
@@ -39,8 +39,8 @@ def made(kind: type[PublishedClassifier], **more: object) -> PublishedClassifier
     return kind(**usual | quick[kind] | more)
 
 
-ALL = (PublishedAdLM, PublishedILM, ReleasedAdLM, PublishedDPA, PublishedPATE, PublishedResidual)
-UNPROVED = (PublishedAdLM, ReleasedAdLM, PublishedDPA)
+ALL = (PublishedAdLM, PublishedILM, AuthorsAdLM, PublishedDPA, PublishedPATE, PublishedResidual)
+UNPROVED = (PublishedAdLM, AuthorsAdLM, PublishedDPA)
 
 
 @pytest.mark.slow
@@ -77,9 +77,9 @@ def test_a_ledger_is_charged_with_what_is_proved_or_refused(
 ) -> None:
     x, y = rows()
     protects = Protects.FEATURES if kind is PublishedResidual else Protects.RECORD
-    told = {"adjacency": Adjacency.REPLACE_ONE, "protects": protects}
-    ledger = Ledger.in_memory(cap_epsilon=1e5, cap_delta=1e-5, **told)
-    small = Ledger.in_memory(cap_epsilon=1e-3, cap_delta=1e-5, **told)
+    report = {"adjacency": Adjacency.REPLACE_ONE, "protects": protects}
+    ledger = Ledger.in_memory(cap_epsilon=1e5, cap_delta=1e-5, **report)
+    small = Ledger.in_memory(cap_epsilon=1e-3, cap_delta=1e-5, **report)
     if kind is PublishedPATE:
         ledger = shard_ledger(epsilon=1e5, delta=1e-5)
         small = shard_ledger(epsilon=1e-3, delta=1e-5)
@@ -97,6 +97,6 @@ def test_a_ledger_is_charged_with_what_is_proved_or_refused(
 @pytest.mark.slow
 def test_without_noise_they_learn() -> None:
     x, y = rows(600)
-    told = {"classes": ["low", "high"], "epsilon": 1e9}
+    report = {"classes": ["low", "high"], "epsilon": 1e9}
     for kind, more in ((PublishedILM, {"epochs": 60}), (PublishedDPA, {"epochs": 120})):
-        assert made(kind, **told, **more).fit(x, y).score(x, y) > 0.75, kind
+        assert made(kind, **report, **more).fit(x, y).score(x, y) > 0.75, kind

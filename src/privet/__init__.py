@@ -3,7 +3,7 @@
 What needs torch or scikit-learn is imported on first use, so that accounting never waits for them.
 
 >>> import privet
->>> privet.loss.Gaussian(mu=0.5).epsilon(1e-5) < 2.0
+>>> privet.accounting.Gaussian(mu=0.5).epsilon(1e-5) < 2.0
 True
 """
 
@@ -17,18 +17,19 @@ from privet.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from privet import (
+        accounting,
         audit,
-        bounds,
-        calibrate,
         data,
         dpsgd,
+        features,
+        gradients,
         ledger,
-        loss,
         mechanisms,
         methods,
-        nets,
+        networks,
         noise,
         runs,
+        sensitivity,
     )
     from privet.estimators import (
         AdaptiveLaplaceClassifier,
@@ -64,9 +65,9 @@ _WHERE = {
     "Run": "privet.runs",
     "load": "privet.runs",
 }
-_PARTS = (
-    "audit", "bounds", "calibrate", "data", "dpsgd", "ledger", "loss", "mechanisms", "methods",
-    "nets", "noise", "runs",
+_ROOMS = (
+    "accounting", "audit", "data", "dpsgd", "features", "gradients", "ledger", "mechanisms",
+    "methods", "networks", "noise", "runs", "sensitivity",
 )  # fmt: skip
 
 __all__ = [
@@ -85,22 +86,23 @@ __all__ = [
     "ResidualPerturbationClassifier",
     "Run",
     "__version__",
+    "accounting",
     "audit",
-    "bounds",
-    "calibrate",
     "data",
     "dpsgd",
     "errors",
+    "features",
+    "gradients",
     "guarantee",
     "ledger",
     "load",
-    "loss",
     "mechanisms",
     "methods",
-    "nets",
+    "networks",
     "noise",
     "premises",
     "runs",
+    "sensitivity",
 ]
 
 
@@ -111,7 +113,7 @@ def __getattr__(name: str) -> Any:
         return version("privet")
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
-    if name in _PARTS:
+    if name in _ROOMS:
         return import_module(f"privet.{name}")
     raise AttributeError(f"module 'privet' has no attribute {name!r}")
 

@@ -56,15 +56,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def canonical(value: Any) -> bytes:
-    """The one byte string for a JSON value: sorted keys, no spaces, ASCII, no NaN.
-
-    >>> canonical({"b": 1, "a": [0.1, None]})
-    b'{"a":[0.1,null],"b":1}'
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON that people can read, whole or not at all; NaN is refused."""
     write_whole(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

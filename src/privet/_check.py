@@ -12,9 +12,12 @@ from enum import Enum
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privet.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -49,6 +52,20 @@ def positive(name: str, value: Any) -> float:
     return _number(name, value, "a finite number above 0", lambda x: 0.0 < x < math.inf)
 
 
+# What docs/theory/summation.md needs of C (Lemma 3): a weight is C 2^-81 at least, so that it and
+# what it weighs are normal numbers of float32, or off by less than the room that is left under C.
+SMALLEST_CLIPPING_BOUND = 2.0**-40
+
+
+def clipping_bound(name: str, value: Any) -> float:
+    """A bound of gradients that float32 can clip to."""
+    expected = (
+        "a finite number of at least 2^-40, below which float32 cannot clip: "
+        "multiply losses and bound by the same number"
+    )
+    return _number(name, value, expected, lambda x: SMALLEST_CLIPPING_BOUND <= x < math.inf)
+
+
 def positive_or_infinite(name: str, value: Any) -> float:
     """A number above 0; infinity for a cap that refuses nothing."""
     return _number(name, value, "a number above 0", lambda x: x > 0.0)
@@ -69,6 +86,11 @@ def non_negative_or_infinite(name: str, value: Any) -> float:
     return _number(name, value, "a number of at least 0", lambda x: x >= 0.0)
 
 
+def between(name: str, value: Any, low: float, high: float) -> float:
+    """A number from `low` to `high`, both allowed."""
+    return _number(name, value, f"a number from {low:g} to {high:g}", lambda x: low <= x <= high)
+
+
 def count(name: str, value: Any, *, minimum: int = 1) -> int:
     """A whole number of at least `minimum`."""
     expected = f"a whole number of at least {minimum}"
@@ -78,6 +100,28 @@ def count(name: str, value: Any, *, minimum: int = 1) -> int:
         return value  # of any size: 2^53 + 1 is not a float
     x = _number(name, value, expected, lambda x: math.isfinite(x) and x == int(x) and x >= minimum)
     return int(x)
+
+
+def numbers(name: str, value: Any) -> NDArray[Any]:
+    """Records as an array in which each number is what it is as a float64 by itself.
+
+    An array has one type for all its records, and one of them can change it. Types that float64
+    holds exactly are kept; others are rounded to it always, not only beside a float.
+
+    >>> numbers("X", [[2**53 + 1]]).tolist()
+    [[9007199254740992.0]]
+    """
+    import numpy as np  # here: `privet ledger` checks numbers and needs no numpy
+
+    try:
+        x = np.asarray(value)
+        x = x.astype(np.float64) if x.dtype.kind == "O" else x
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(name, type(value), "numbers, in records of one shape") from None
+    if x.dtype.kind not in "biuf":
+        raise InvalidArgument(name, f"type {x.dtype}", "numbers")
+    with np.errstate(over="ignore"):  # a number too large for float64 is infinite
+        return x if x.dtype.itemsize < 8 or x.dtype == np.float64 else x.astype(np.float64)
 
 
 def path(name: str, value: Any) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -41,22 +42,33 @@ def chance(delta: float) -> str:
 def odds(epsilon: float | str) -> str:
     """e^epsilon in words.
 
-    >>> odds(1.0), odds(25.0)
-    ('2.7', 'a vast number of')
+    >>> odds(1.0), odds(8.0), odds(25.0)
+    ('2.7', '2,981', 'a vast number of')
     """
-    epsilon = float(epsilon)
-    return f"{math.exp(epsilon):.2g}" if epsilon < 20 else "a vast number of"
+    times = math.exp(min(float(epsilon), 700.0))
+    if times >= 1e6:
+        return "a vast number of"
+    return f"{times:.2g}" if times < 100.0 else f"{times:,.0f}"
+
+
+def points(share: float) -> str:
+    """A small share in percentage points.
+
+    >>> points(1e-5), points(0.0003)
+    ('0.001', '0.03')
+    """
+    return f"{Decimal(f'{100.0 * share:.2g}'):f}"
 
 
 def percent(share: float) -> str:
     """A share as a percentage without a tail of digits.
 
-    >>> percent(0.0001), percent(0.27182), percent(0.999987)
-    ('0.01%', '27%', '99.999%')
+    >>> percent(0.0001), percent(0.27182), percent(0.999), percent(0.999987)
+    ('0.01%', '27%', '99.9%', '99.999%')
     """
     shown = 100.0 * share
-    if shown > 99.9:
-        return f"{min(shown, 99.999):.3f}%" if shown < 100.0 else "100%"
+    if 99.0 < shown < 100.0:  # what is not certain is never called so
+        return f"{min(shown, 99.999):.3f}".rstrip("0").rstrip(".") + "%"
     return f"{shown:.2g}%" if shown < 10.0 else f"{shown:.0f}%"
 
 
@@ -65,15 +77,42 @@ def promise_in_words(promise: Facts) -> str:
     epsilon = promise["epsilon"]
     if epsilon == "inf":
         return "Nothing is promised: no bound could be proved."
-    unit = {"record": "one person's record", "user": "one person with all records",
-            "teacher shard": "one teacher's whole part of the data"}.get(
-        str(promise["unit"]), f"one {promise['unit']}")  # fmt: skip
+    about, left = {
+        "record": ("one record", "that record had been left out"),
+        "user": ("one person", "all of that person's records had been left out"),
+        "teacher shard": (
+            "one teacher's part of the records", "all of that part had been other records"),
+    }.get(str(promise["unit"]), (f"one {promise['unit']}", "it had been left out"))  # fmt: skip
+    if promise["adjacency"] == "replace-one" and promise["unit"] != "teacher shard":
+        left = f"{about} had been another one"
     small = promise["delta"]
-    but = "" if small == 0 else f", but for a chance of {chance(small)}"
+    but = "" if small == 0 else f", plus at most {points(small)} percentage points"
     return (
-        f"Whatever anybody concludes from this model about {unit} is at most {odds(epsilon)} times "
-        f"as likely as if the data had been without it{but}."
+        f"Any conclusion someone draws about {about} from this model is at most {odds(epsilon)} "
+        f"times as likely as if {left}{but}."
     )
+
+
+def standing_in_words(standing: str, backings: Sequence[str]) -> str:
+    """A standing, and what it rests on: "proved" alone only where every premise is enforced.
+
+    >>> standing_in_words("proved", ["enforced"])
+    'proved'
+    >>> standing_in_words("proved", ["assumed", "assumed", "tested", "enforced"])
+    'proved, if 2 assumed and 1 tested premises hold'
+    >>> standing_in_words("proved", ["tested"]), standing_in_words("claimed", ["assumed"])
+    ('proved, if 1 tested premise holds', 'claimed')
+    """
+    counts = {kind: backings.count(kind) for kind in ("assumed", "tested")}
+    if standing != "proved" or not any(counts.values()):
+        return standing
+    rest = " and ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+    return f"{standing}, if {rest} premise{' holds' if sum(counts.values()) == 1 else 's hold'}"
+
+
+def standing_of(promise: Facts) -> str:
+    """What `standing_in_words` says of a promise that is a mapping."""
+    return standing_in_words(promise["standing"], [p["backing"] for p in promise["premises"]])
 
 
 def not_met(promise: Facts) -> list[str]:

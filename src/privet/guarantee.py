@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, SupportsFloat
+from typing import Any
 
-from privet._words import chance, number, small_table
+from privet._check import Checked, checked, delta_or_zero, non_negative_or_infinite
+from privet._formatting import chance, number, small_table, standing_in_words
 from privet.errors import Incomparable, InvalidArgument
 
 
@@ -105,24 +106,43 @@ class Premise:
     text: str
     backing: Backing
 
+    def to_dict(self) -> dict[str, str]:
+        """A JSON-ready mapping."""
+        return {"about": self.about, "text": self.text, "backing": self.backing.value}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Premise:
+        """The inverse of `to_dict`; version 0.1 did not say what a premise was about."""
+        return cls(about=d.get("about", d["text"]), text=d["text"], backing=Backing(d["backing"]))
+
+
+WEAKEST_FIRST = (Backing.NOT_MET, Backing.ASSUMED, Backing.TESTED, Backing.ENFORCED)
+"""The order in which a guarantee lists its premises: what asks most of the reader stands first."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Guarantee:
+class Guarantee(Checked):
     """An (epsilon, delta) statement that cannot be separated from its meaning.
 
     A mechanism M is (epsilon, delta)-private for an adjacency when, for all neighbours D, D' and
     all events S, P[M(D) in S] <= e^epsilon P[M(D') in S] + delta. `epsilon` may be infinite: then
-    nothing is promised and `standing` should be `NONE`.
+    nothing is promised and `standing` should be `NONE`. `premises` are listed weakest first.
+
+    `proved` stands alone only where the code enforces every premise; otherwise the line says how
+    many have to hold.
 
     >>> g = Guarantee(epsilon=1.0, delta=1e-5, theorem="exact Gaussian mechanism")
     >>> print(g)
     (1, 1e-05)-DP per record, add-remove, proved
+    >>> believed = Premise(about="people", text="one record each", backing=Backing.ASSUMED)
+    >>> print(replace(g, premises=(believed,)))
+    (1, 1e-05)-DP per record, add-remove, proved, if 1 assumed premise holds
     >>> g.holds_for(epsilon=2.0, delta=1e-5)
     True
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = checked(non_negative_or_infinite)
+    delta: float = checked(delta_or_zero)
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: Unit = Unit.RECORD
     protects: Protects = Protects.RECORD
@@ -131,19 +151,25 @@ class Guarantee:
     premises: tuple[Premise, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.epsilon, SupportsFloat) and self.epsilon >= 0.0):
-            raise InvalidArgument("epsilon", self.epsilon, "a number of at least 0")
-        if not (isinstance(self.delta, SupportsFloat) and 0.0 <= self.delta < 1.0):
-            raise InvalidArgument("delta", self.delta, "a number in [0, 1)")
-        object.__setattr__(self, "premises", _each_once(self.premises))
+        super().__post_init__()
+        object.__setattr__(self, "premises", _weakest_first(self.premises))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
 
     def __str__(self) -> str:
         part = "" if self.protects is Protects.RECORD else f" ({self.protects.value})"
         mark = "" if self.release else f"; {EXPERIMENT}"
         return (
             f"({self.epsilon:.4g}, {self.delta:.3g})-DP per {self.unit.value}{part}, "
-            f"{self.adjacency.value}, {self.standing.value}{mark}"
+            f"{self.adjacency.value}, {self.standing_in_words}{mark}"
         )
+
+    @property
+    def standing_in_words(self) -> str:
+        """The standing, and how many premises that are only assumed or tested it rests on."""
+        backings = [p.backing.value for p in self.premises]
+        return standing_in_words(self.standing.value, backings)
 
     @property
     def not_met(self) -> tuple[Premise, ...]:
@@ -207,12 +233,17 @@ class Guarantee:
             ("by", self.theorem),
             *((p.backing.value, p.text) for p in self.premises),
         ]
-        head = f"ε {number(self.epsilon)}, {self.adjacency.value}, {self.standing.value}"
+        head = f"ε {number(self.epsilon)}, {self.adjacency.value}, {self.standing_in_words}"
         return small_table(head, rows, mark="" if self.release else EXPERIMENT)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready mapping; an infinite epsilon is written as the string "inf"."""
+        """A JSON-ready mapping; an infinite epsilon is written as the string "inf".
+
+        `text` is the line that `str` gives, for who shows it: a reader of `standing` alone does not
+        learn what it rests on.
+        """
         return {
+            "text": str(self),
             "epsilon": number_to_json(self.epsilon),
             "delta": self.delta,
             "adjacency": self.adjacency.value,
@@ -221,10 +252,7 @@ class Guarantee:
             "standing": self.standing.value,
             "release": self.release,
             "theorem": self.theorem,
-            "premises": [
-                {"about": p.about, "text": p.text, "backing": p.backing.value}
-                for p in self.premises
-            ],
+            "premises": [p.to_dict() for p in self.premises],
         }
 
     @classmethod
@@ -238,16 +266,13 @@ class Guarantee:
             protects=Protects(d["protects"]),
             standing=Standing(d["standing"]),
             theorem=str(d["theorem"]),
-            premises=tuple(_premise(p) for p in d.get("premises", d.get("assumptions", ()))),
+            premises=tuple(
+                Premise.from_dict(p) for p in d.get("premises", d.get("assumptions", ()))
+            ),
         )
 
 
-def _premise(d: Mapping[str, Any]) -> Premise:
-    """A premise from its mapping; version 0.1 did not say what it was about."""
-    return Premise(about=d.get("about", d["text"]), text=d["text"], backing=Backing(d["backing"]))
-
-
-def _each_once(premises: tuple[Premise, ...]) -> tuple[Premise, ...]:
+def _weakest_first(premises: tuple[Premise, ...]) -> tuple[Premise, ...]:
     """Each premise once; two that differ about the same thing are a mistake of ours."""
     found: dict[str, Premise] = {}
     for p in premises:
@@ -255,4 +280,4 @@ def _each_once(premises: tuple[Premise, ...]) -> tuple[Premise, ...]:
             raise InvalidArgument(
                 "premises", p.text, f"one about {p.about!r}", f"there is {found[p.about].text!r}"
             )
-    return tuple(found.values())
+    return tuple(sorted(found.values(), key=lambda p: WEAKEST_FIRST.index(p.backing)))

@@ -7,6 +7,8 @@ states it: a noise source about its key, records about their number, a method ab
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from privet.guarantee import Backing, Premise
 
 
@@ -125,18 +127,22 @@ def large_delta(delta: float, n: int) -> Premise:
 
 def one_group_each(column: str) -> Premise:
     """Records of one person are known to belong together, as far as the column tells people."""
-    return _assumed("people", f"all records of one person share one value of {column}")
+    return _assumed(
+        "people",
+        f"all records of one person share one value of {column}, which no other person has",
+    )
 
 
 SEVERAL_OWNERS = _assumed(
     "people",
     "who owns which record is public; a record counts in the one group of exactly its owners or "
-    "not at all, so that a person is in one group only, all of which is theirs",
+    "not at all, so that a person is in one group only, all of which is theirs; no two people "
+    "share a name",
 )
 
 
 def split(text: str) -> Premise:
-    """How training records were told from test records."""
+    """How training records were separated from test records."""
     return _assumed("split", text)
 
 
@@ -169,10 +175,44 @@ def clipped_users(rows: int) -> Premise:
     return bound(f"every user's gradient, a mean over at most {rows} records, is clipped to C_t")
 
 
-NO_MIXING = _tested("mixing", "an example's loss depends on that example only")
+USER_CLIPPING = _assumed(
+    "clipping rule",
+    "the user's clipping rule weighs an example by its own norms alone, and keeps nothing of it "
+    "(each is asked about by itself, and counts as nothing beyond the stated bound)",
+)
+USER_LAYER_RULES = _assumed(
+    "layer rules", "the user's layer rules give the gradient of a row from that row alone"
+)
+USER_AUGMENTATION = _assumed(
+    "augmentation",
+    "the user's augmentation changes a row by that row and its own coins alone, and keeps nothing "
+    "of it (each row is handed over by itself)",
+)
+USER_SAMPLER = _assumed(
+    "sampler", "the user's sampler draws by the law that it states the price of"
+)
+
+
+def on_a_users_word(premise: Premise) -> Premise:
+    """A premise of a part that a user hands in: what it calls enforced or tested is assumed."""
+    unmet = premise.backing is Backing.NOT_MET
+    return premise if unmet else replace(premise, backing=Backing.ASSUMED)
+
+
+ISOLATED_ROWS = _enforced(
+    "mixing",
+    "an example's loss depends on that example only: the loss function saw made-up rows alone, and "
+    "the operations of torch that it asked for are run on each record by itself",
+)
+NO_MIXING = _tested(
+    "mixing",
+    "an example's loss depends on that example only (tried on made-up rows: the same ones beside "
+    "rows that are missing, infinite, negative, large, of other classes, lengths and masks, in "
+    "batches of several sizes, at several steps, with all coins seeded)",
+)
 CLOSED_FORM = _enforced("mixing", "an example's gradient is a formula of that example only")
 UNCHECKED_MIXING = _assumed(
-    "mixing", "an example's loss depends on that example only (the check was turned off)"
+    "mixing", "an example's loss depends on that example only (it was not checked)"
 )
 EXACT_SUM = _enforced("sum", "contributions are added up exactly, as integers on a public grid")
 ROUNDED_SUM = _enforced(
@@ -273,7 +313,9 @@ def tuple_records(days: int) -> Premise:
 # Ledgers
 
 UNDER_CAP = _enforced("cap", "the total stays under the cap")
-ALL_CHARGED = _assumed("charge", "every release was charged here first")
+ALL_CHARGED = _assumed(
+    "charge", "every release was charged here first, and this is no older copy of the ledger"
+)
 LOSSES_BOUND = _assumed("losses", "each loss bounds its release")
 END_NOT_CHOSEN = _assumed(
     "end", "when to stop was not decided by looking at what had been released by then"
@@ -294,11 +336,18 @@ DOUBLED = _assumed(
 )
 
 
-def doubtful(about: str, text: str) -> Premise:
+def doubtful_premise(about: str, text: str) -> Premise:
     """A premise of a published claim, as its paper needs it."""
     return _assumed(about, text)
 
 
-def held(about: str, text: str) -> Premise:
+def held_by_code(about: str, text: str) -> Premise:
     """A premise that the code of one method makes true."""
     return _enforced(about, text)
+
+
+# A record that is read again
+
+UNSEALED_RECORD = _assumed(
+    "record", "guarantee.json and the model are as they were written: version 1 has no seal"
+)

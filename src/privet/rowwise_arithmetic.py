@@ -25,6 +25,7 @@ a matrix product is a sum of products of entries (not Strassen's).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
@@ -39,23 +40,36 @@ MANTISSA = 53
 _BLOCK = 2**19  # entries of a block of rows: 4 MB, to bound what is held at a time
 
 
-def power_of_two_above(value: float) -> float:
+def row_blocks(rows: int, columns: int, *, numbers: int = 2**20) -> Iterator[slice]:
+    """Slices of so many rows that a block holds about `numbers` numbers (8 MB in float64).
+
+    Memory of this size is used again from block to block; larger is given back to the system.
+
+    >>> list(row_blocks(5, 10, numbers=20))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    size = max(1, numbers // max(1, columns))
+    for start in range(0, rows, size):
+        yield slice(start, start + size)
+
+
+def power_of_two_at_least(value: float) -> float:
     """The smallest power of two of at least `value` > 0.
 
-    >>> power_of_two_above(0.3), power_of_two_above(4.0)
+    >>> power_of_two_at_least(0.3), power_of_two_at_least(4.0)
     (0.5, 4.0)
     """
     mantissa, exponent = math.frexp(value)
     return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
 
 
-def cut(values: NDArray[Any], step: float, *, out: Array | None = None) -> Array:
+def round_to_grid(values: NDArray[Any], step: float, *, out: Array | None = None) -> Array:
     """The nearest multiples of `step`, a power of two, for |values| <= 2^51 step.
 
     Adding 1.5 * 2^52 step leaves no room for smaller digits, and subtracting it is exact. Never
     -0.0, which would let the order of a sum show in its sign.
 
-    >>> cut(np.array([0.3, -0.8]), 0.25).tolist()
+    >>> round_to_grid(np.array([0.3, -0.8]), 0.25).tolist()
     [0.25, -0.75]
     """
     shift = 1.5 * 2.0**52 * step
@@ -69,7 +83,7 @@ class Product:
     """x -> x M for a public matrix M, without any rounding after x and M are cut to their grids.
 
     The grids share the 53 bits of a float64, `bits` of them for M (half of what is left after the
-    sum over rows, unless told). With `reach` None, each record is first scaled
+    sum over rows, by default). With `reach` None, each record is first scaled
     by a power of two to entries of at most 1, so that records of any size fit; a record that is not
     finite becomes NaN. With `reach`, the caller proves that ||x||_2 <= reach for every row x.
 
@@ -88,8 +102,8 @@ class Product:
         if matrix.ndim != 2 or not len(matrix) or not np.isfinite(matrix).all():
             raise InvalidArgument("matrix", matrix.shape, "a finite matrix")
         d = len(matrix)
-        top = power_of_two_above(float(np.abs(matrix).max(initial=0.0)) or 1.0)
-        size = 1.0 if reach is None else power_of_two_above(reach)
+        top = power_of_two_at_least(float(np.abs(matrix).max(initial=0.0)) or 1.0)
+        size = 1.0 if reach is None else power_of_two_at_least(reach)
         # what |x| M can reach, with the rounding of both factors (at most one step) on top
         if reach is None:
             columns = (np.abs(matrix) + 2.0**-16 * top).sum(axis=0).max(initial=top)
@@ -102,7 +116,7 @@ class Product:
         if min(bits, room - bits) < 16:
             raise InvalidArgument("matrix", matrix.shape, "at most about a million rows")
         self.step = size * 2.0 ** (bits - room)
-        self.matrix = cut(matrix, top * 2.0**-bits)
+        self.matrix = round_to_grid(matrix, top * 2.0**-bits)
         self.scaled = reach is None
 
     def __call__(self, x: NDArray[Any]) -> Array:
@@ -113,10 +127,12 @@ class Product:
         for start in range(0, len(x), many):
             part = x[start : start + many]
             if not self.scaled:
-                out[start : start + many] = self.of_cut(cut(part, self.step))
+                out[start : start + many] = self.of_cut(round_to_grid(part, self.step))
                 continue
-            part, size = scaled(part)
-            np.multiply(self.of_cut(cut(part, self.step)), size, out=out[start : start + many])
+            part, size = scale_by_power_of_two(part)
+            np.multiply(
+                self.of_cut(round_to_grid(part, self.step)), size, out=out[start : start + many]
+            )
         return out
 
     def of_cut(self, x: Array) -> Array:
@@ -127,23 +143,23 @@ class Product:
 
     def along_first(self, x: Array, *, out: Array | None = None) -> Array:
         """M^T x over the first axis, for an x within reach, which is cut in place."""
-        flat = cut(x, self.step, out=x).reshape(len(x), -1)
+        flat = round_to_grid(x, self.step, out=x).reshape(len(x), -1)
         found: Array = np.matmul(self.matrix.T, flat, out=out)
         return found.reshape(-1, *x.shape[1:])
 
     def along_last(self, x: Array, *, out: Array | None = None) -> Array:
         """x M over the last axis, for an x within reach, which is cut in place."""
-        flat = cut(x, self.step, out=x).reshape(-1, x.shape[-1])
+        flat = round_to_grid(x, self.step, out=x).reshape(-1, x.shape[-1])
         found: Array = np.matmul(flat, self.matrix, out=out)
         return found.reshape(*x.shape[:-1], -1)
 
 
-def scaled(records: NDArray[Any]) -> tuple[Array, Array]:
+def scale_by_power_of_two(records: NDArray[Any]) -> tuple[Array, Array]:
     """Each record over a power of two that brings its entries to at most 1, and that power.
 
     Records that are not finite, or beyond 2^1000, become 0, over NaN.
 
-    >>> [part.tolist() for part in scaled(np.array([[3.0, -1.0], [np.inf, 1.0]]))]
+    >>> [part.tolist() for part in scale_by_power_of_two(np.array([[3.0, -1.0], [np.inf, 1.0]]))]
     [[[0.75, -0.25], [0.0, 0.0]], [[4.0], [nan]]]
     """
     axes = tuple(range(1, records.ndim))
@@ -190,8 +206,10 @@ def _folded(total: Array) -> Array:
     return np.ascontiguousarray(total[..., 0])
 
 
+# log 2 in two parts (Cody and Waite): the first has 32 bits, so that k times it is exact.
 _LOG2 = 0.6931471805599453
 _LOG2_HIGH, _LOG2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+# 14 terms: with |r| <= (log 2) / 2 the next is below 1e-19, under half a last bit.
 _INVERSE_FACTORIALS = tuple(1.0 / math.factorial(k) for k in range(14, 0, -1))
 
 
@@ -206,7 +224,7 @@ def tanh(values: NDArray[Any]) -> Array:
     [0.46211715726, -1e-09, 1.0]
     """
     x = np.asarray(values, dtype=np.float64)
-    twice = 2.0 * np.minimum(np.abs(x), 20.0)
+    twice = 2.0 * np.minimum(np.abs(x), 20.0)  # tanh 20 is 1 to the last bit
     k = np.rint(np.where(np.isnan(twice), 0.0, twice) / _LOG2)
     r = (twice - k * _LOG2_HIGH) - k * _LOG2_LOW
     p = np.full(x.shape, _INVERSE_FACTORIALS[0])
@@ -218,17 +236,3 @@ def tanh(values: NDArray[Any]) -> Array:
     m = power * p + (power - 1.0)
     out: Array = np.copysign(m / (m + 2.0), x)
     return out
-
-
-def canonical_signs(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows whose largest entry is positive: singular vectors are known up to their sign only, and
-    which one comes out depends on the library. Of entries as large as that, but for a millionth,
-    the first decides.
-
-    >>> canonical_signs(np.array([[0.6, -0.8], [-0.5, 0.5]])).tolist()
-    [[-0.6, 0.8], [0.5, -0.5]]
-    """
-    sizes = np.abs(vectors)
-    first = (sizes >= (1.0 - 1e-6) * sizes.max(axis=1, keepdims=True)).argmax(axis=1)
-    negative = vectors[np.arange(len(vectors)), first] < 0.0
-    return np.where(negative[:, None], -vectors, vectors)

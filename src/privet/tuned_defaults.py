@@ -8,12 +8,12 @@ What it said is in docs/guide/settings.md, and so is the one thing that cannot b
 the drawn strokes look.
 """
 
-# Rows of tables (privet.data.rows)
+# Rows of tables (privet.data.domain)
 
 TABLE_LOOSENESS = 0.2
 """The radius that squashes a table's rows about the middle of their box, in sqrt(d)."""
 
-# One-shot moments (privet.methods.adaptive_laplace)
+# One-shot moments (privet.methods.moments)
 
 MOMENTS_CONSTANT = 0.3
 """The constant feature that carries class sizes."""
@@ -84,7 +84,7 @@ NETWORK_RATE = 1.0
 NETWORK_BOUND = 0.1
 """The clipping bound."""
 
-# Relevance-shaped training of networks (privet.methods.adaptive_laplace)
+# Relevance-shaped training of networks (privet.methods.moments)
 
 SHAPED_EXPONENT = 0.25
 """Of relevance, in the shape."""

@@ -8,18 +8,25 @@ import math
 import numpy as np
 import pytest
 
+from privet.accounting import Gaussian, Pure, SampledGaussian
+from privet.accounting.accountant_comparison import (
+    TABLE,
+    ClaimVerdict,
+    accountants,
+    judge_claim,
+    table,
+    validity_map,
+)
 from privet.errors import InvalidArgument
 from privet.guarantee import Standing
-from privet.loss import Gaussian, Pure, SampledGaussian
-from privet.loss.compare import TABLE, Verdict, accountants, judge, table, validity_map
 
 READINGS = [  # closed form, exact (PLD), at delta = 1e-5
-    (1.136, 0.947, Verdict.VALID),
-    (2.334, 2.163, Verdict.VALID),
-    (3.167, 3.186, Verdict.UNDER_REPORTS),
-    (4.917, 6.188, Verdict.UNDER_REPORTS),
-    (2.994, 13.36, Verdict.UNDER_REPORTS),
-    (0.903, 5.227, Verdict.UNDER_REPORTS),
+    (1.136, 0.947, ClaimVerdict.VALID),
+    (2.334, 2.163, ClaimVerdict.VALID),
+    (3.167, 3.186, ClaimVerdict.UNDER_REPORTS),
+    (4.917, 6.188, ClaimVerdict.UNDER_REPORTS),
+    (2.994, 13.36, ClaimVerdict.UNDER_REPORTS),
+    (0.903, 5.227, ClaimVerdict.UNDER_REPORTS),
 ]
 
 
@@ -70,14 +77,14 @@ def test_loose_ends() -> None:
     full = accountants(Gaussian(mu=1.0), 1e-5)
     assert full.closed_form is not None
     assert full.closed_form.standing is Standing.PROVED
-    assert full.verdict is Verdict.VALID
+    assert full.verdict is ClaimVerdict.VALID
 
 
 def test_verdicts_rest_on_proved_bounds() -> None:
-    assert judge(1.0, (0.999, 1.0)) is Verdict.VALID
-    assert judge(0.9995, (0.999, 1.0)) is Verdict.UNDECIDED
-    assert judge(0.99, (0.999, 1.0)) is Verdict.UNDER_REPORTS
-    assert judge(math.inf, (math.inf, math.inf)) is Verdict.VALID
+    assert judge_claim(1.0, (0.999, 1.0)) is ClaimVerdict.VALID
+    assert judge_claim(0.9995, (0.999, 1.0)) is ClaimVerdict.UNDECIDED
+    assert judge_claim(0.99, (0.999, 1.0)) is ClaimVerdict.UNDER_REPORTS
+    assert judge_claim(math.inf, (math.inf, math.inf)) is ClaimVerdict.VALID
 
 
 def test_a_tiny_epsilon_is_judged_by_its_own_bounds() -> None:
@@ -86,7 +93,7 @@ def test_a_tiny_epsilon_is_judged_by_its_own_bounds() -> None:
     found = accountants(loss, 4.53e-9)
     assert found.low <= 0.0005182 <= found.exact.epsilon < 0.00051835
     assert found.to_dict()["accountants"]["exact"]["epsilon_low"] == found.low
-    assert judge(0.0005, found.bounds) is Verdict.UNDER_REPORTS
+    assert judge_claim(0.0005, found.bounds) is ClaimVerdict.UNDER_REPORTS
 
 
 def test_map_of_validity() -> None:

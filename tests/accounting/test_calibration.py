@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet import calibrate
+from privet.accounting import Gaussian, SampledGaussian, calibration, gaussian_mu
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
-from privet.loss import Gaussian, SampledGaussian, gaussian_mu
 
 
 @pytest.mark.slow
@@ -25,7 +24,7 @@ from privet.loss import Gaussian, SampledGaussian, gaussian_mu
     steps=st.integers(1, 5000),
 )
 def test_noise_meets_the_target_closely(epsilon: float, delta: float, q: float, steps: int) -> None:
-    found = calibrate.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=q, steps=steps)
+    found = calibration.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=q, steps=steps)
     again = SampledGaussian(sample_rate=q, noise_multiplier=found.value, steps=steps).epsilon(delta)
     assert again == found.epsilon
     assert 0.998 * epsilon <= found.epsilon <= epsilon
@@ -33,7 +32,7 @@ def test_noise_meets_the_target_closely(epsilon: float, delta: float, q: float, 
 
 def test_without_sampling_it_is_the_exact_gaussian() -> None:
     for epsilon, delta, steps in [(1.0, 1e-5, 1), (8.0, 1e-3, 80), (0.1, 1e-8, 1000)]:
-        found = calibrate.noise_multiplier(
+        found = calibration.noise_multiplier(
             epsilon=epsilon, delta=delta, sample_rate=1.0, steps=steps
         )
         best = math.sqrt(steps) / gaussian_mu(epsilon, delta)
@@ -43,9 +42,9 @@ def test_without_sampling_it_is_the_exact_gaussian() -> None:
 @pytest.mark.slow
 def test_round_trip_between_the_three_settings() -> None:
     target = {"epsilon": 2.0, "delta": 1e-6}
-    noise = calibrate.noise_multiplier(**target, sample_rate=0.02, steps=500)
-    steps = calibrate.steps(**target, sample_rate=0.02, noise_multiplier=noise.value)
-    rate = calibrate.sample_rate(**target, noise_multiplier=noise.value, steps=500)
+    noise = calibration.noise_multiplier(**target, sample_rate=0.02, steps=500)
+    steps = calibration.steps(**target, sample_rate=0.02, noise_multiplier=noise.value)
+    rate = calibration.sample_rate(**target, noise_multiplier=noise.value, steps=500)
     assert 500 <= steps.value <= 502
     assert rate.value == pytest.approx(0.02, rel=1e-3)
     assert steps.epsilon <= 2.0
@@ -53,13 +52,13 @@ def test_round_trip_between_the_three_settings() -> None:
 
 
 def test_one_more_step_would_be_too_many() -> None:
-    found = calibrate.steps(epsilon=1.0, delta=1e-5, sample_rate=0.05, noise_multiplier=2.0)
+    found = calibration.steps(epsilon=1.0, delta=1e-5, sample_rate=0.05, noise_multiplier=2.0)
     more = SampledGaussian(sample_rate=0.05, noise_multiplier=2.0, steps=int(found.value) + 1)
     assert found.epsilon <= 1.0 < more.epsilon(1e-5)
 
 
 def test_a_rate_of_one_may_be_affordable() -> None:
-    found = calibrate.sample_rate(epsilon=5.0, delta=1e-5, noise_multiplier=10.0, steps=3)
+    found = calibration.sample_rate(epsilon=5.0, delta=1e-5, noise_multiplier=10.0, steps=3)
     assert found.value == 1.0
 
 
@@ -67,18 +66,18 @@ def test_a_schedule_keeps_its_form() -> None:
     plan = SampledGaussian(
         sample_rate=[0.01, 0.02, 0.03], noise_multiplier=[1.0, 1.5, 3.0], steps=[100, 200, 300]
     )
-    found = calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
+    found = calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
     assert 0.998 <= found.epsilon <= 1.0
     assert isinstance(found.loss, SampledGaussian)
     assert np.allclose(found.loss.groups[1], found.value * plan.groups[1])
-    same = calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=found.loss)
+    same = calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=found.loss)
     assert same.value == pytest.approx(1.0, rel=1e-3)
 
 
 def test_equal_steps_as_a_schedule() -> None:
     plan = SampledGaussian(sample_rate=[0.01] * 4, noise_multiplier=[1.0] * 4, steps=[250] * 4)
-    factor = calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
-    plain = calibrate.noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
+    factor = calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
+    plain = calibration.noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
     assert factor.value == pytest.approx(plain.value, rel=1e-3)
 
 
@@ -90,35 +89,35 @@ def test_ten_thousand_distinct_steps() -> None:
         sample_rate=rng.uniform(0.001, 0.02, 10_000), noise_multiplier=rng.uniform(0.7, 2.0, 10_000)
     )
     start = time.process_time()
-    found = calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
+    found = calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
     assert time.process_time() - start < 60.0
     assert 0.998 <= found.epsilon <= 1.0
 
 
 def test_replace_one_needs_more_noise() -> None:
     target = {"epsilon": 1.0, "delta": 1e-5, "sample_rate": 0.02, "steps": 100}
-    add = calibrate.noise_multiplier(**target)
-    swap = calibrate.noise_multiplier(**target, adjacency=Adjacency.REPLACE_ONE)
+    add = calibration.noise_multiplier(**target)
+    swap = calibration.noise_multiplier(**target, adjacency=Adjacency.REPLACE_ONE)
     assert swap.value > add.value
     assert swap.epsilon <= 1.0
 
 
 def test_any_loss_can_be_searched() -> None:
-    found = calibrate.search(
+    found = calibration.search(
         lambda z: Gaussian(mu=1.0 / z), epsilon=8.0, delta=1e-3, start=50.0, limits=(1e-2, 1e2)
     )
     assert found.value == pytest.approx(1.0 / 2.0833, rel=1e-3)
     with pytest.raises(Unattainable, match="out of reach"):
-        calibrate.search(
+        calibration.search(
             lambda z: Gaussian(mu=1.0 / z), epsilon=1e-3, delta=1e-9, start=1.0, limits=(0.1, 10.0)
         )
 
 
 def test_what_cannot_be_says_what_would_do() -> None:
     with pytest.raises(Unattainable, match=r"a noise multiplier of [\d.]+ allows one"):
-        calibrate.steps(epsilon=0.1, delta=1e-5, sample_rate=0.5, noise_multiplier=0.5)
+        calibration.steps(epsilon=0.1, delta=1e-5, sample_rate=0.5, noise_multiplier=0.5)
     with pytest.raises(Unattainable, match="take fewer steps"):
-        calibrate.noise_multiplier(epsilon=1e-6, delta=1e-12, sample_rate=1.0, steps=10**9)
+        calibration.noise_multiplier(epsilon=1e-6, delta=1e-12, sample_rate=1.0, steps=10**9)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +137,15 @@ def test_what_cannot_be_says_what_would_do() -> None:
 def test_bad_input(change: dict[str, float], message: str) -> None:
     good = {"epsilon": 1.0, "delta": 1e-5, "sample_rate": 0.1, "steps": 10}
     with pytest.raises(InvalidArgument, match=message):
-        calibrate.noise_multiplier(**(good | change))
+        calibration.noise_multiplier(**(good | change))
 
 
 def test_bad_schedules() -> None:
     with pytest.raises(InvalidArgument, match="schedule must be"):
-        calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=Gaussian(mu=1.0))  # type: ignore[arg-type]
+        calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=Gaussian(mu=1.0))  # type: ignore[arg-type]
     idle = SampledGaussian(sample_rate=0.0, noise_multiplier=1.0)
     with pytest.raises(InvalidArgument, match="reads the data"):
-        calibrate.scale_schedule(epsilon=1.0, delta=1e-5, schedule=idle)
+        calibration.scale_schedule(epsilon=1.0, delta=1e-5, schedule=idle)
     for noise in (0.0, -1.0, math.nan):
         with pytest.raises(InvalidArgument, match="noise_multiplier must be"):
-            calibrate.steps(epsilon=1.0, delta=1e-5, sample_rate=0.1, noise_multiplier=noise)
+            calibration.steps(epsilon=1.0, delta=1e-5, sample_rate=0.1, noise_multiplier=noise)

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Backing, Standing
-from privet.loss import Gaussian, Pure, SampledGaussian
-from privet.loss.closed_form import (
+from privet.accounting import Gaussian, Pure, SampledGaussian
+from privet.accounting.calibration import noise_multiplier_from_sigma
+from privet.accounting.closed_form import (
     closed_form_claim,
     closed_form_epsilon,
     closed_form_ratio,
     effective_ratio,
-    noise_multiplier_from_sigma,
 )
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Backing, Standing
 
 DELTAS = st.floats(-300, -0.1).map(lambda x: 10.0**x)
 

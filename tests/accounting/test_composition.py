@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import erf
 from scipy.stats import binom
 
-from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
-from privet.loss import (
+from privet.accounting import (
     KINDS,
     ZCDP,
     ApproximateDP,
@@ -26,12 +24,14 @@ from privet.loss import (
     SampledGaussian,
     SampledLaplace,
     compose,
+    fft_accountant,
     from_dict,
     gaussian_epsilon,
-    lattice_plan,
-    phases,
-    sampled,
+    moment_generating_functions,
+    poisson_sampling,
 )
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency
 
 EXAMPLES: list[PrivacyLoss] = [
     Pure(epsilon_each=0.2, times=20),
@@ -62,7 +62,7 @@ def test_what_every_loss_obeys(loss: PrivacyLoss) -> None:
     twice = loss + loss
     assert tight < twice.epsilon(1e-7) <= 2.0 * loss.epsilon(0.5e-7) * (1 + 1e-3)
     assert twice.epsilon(1e-7) == pytest.approx(loss.parts[0].repeat(2).epsilon(1e-7), rel=1e-9)
-    with_nothing = loss + Gaussian(mu=0.0, adjacency=loss.neighbours)
+    with_nothing = loss + Gaussian(mu=0.0, adjacency=loss.adjacency)
     assert with_nothing == loss
 
 
@@ -146,8 +146,10 @@ def test_binned_schedules_dominate_and_stay_close(
     q = np.full(steps, 0.03) if vary == "noise" else 0.01 + 0.04 * t**2
     z = np.full(steps, 1.3) if vary == "rate" else 0.8 + 2.0 * t
     binned = kind(sample_rate=q, noise_multiplier=z).epsilon(1e-6)
-    monkeypatch.setattr(sampled, "_MOST_EXACT", 10_000)
-    monkeypatch.setattr(phases, "MOST_PRODUCTS", math.inf)  # it may take its time here
+    monkeypatch.setattr(poisson_sampling, "_MOST_EXACT", 10_000)
+    monkeypatch.setattr(
+        moment_generating_functions, "MOST_PRODUCTS", math.inf
+    )  # it may take its time here
     exact = kind(sample_rate=q, noise_multiplier=z).epsilon(1e-6)
     assert exact * (1 - 1e-5) <= binned <= exact * 1.001
 
@@ -162,7 +164,7 @@ def test_replace_one_schedules_are_rounded_towards_less_noise(
         "adjacency": Adjacency.REPLACE_ONE,
     }
     binned = SampledGaussian(**settings).epsilon(1e-5)
-    monkeypatch.setattr(sampled, "_MOST_EXACT", 10_000)
+    monkeypatch.setattr(poisson_sampling, "_MOST_EXACT", 10_000)
     exact = SampledGaussian(**settings).epsilon(1e-5)
     assert exact * (1 - 1e-5) <= binned <= exact * 1.003
 
@@ -185,9 +187,11 @@ def test_lattice_agrees_with_the_contour(q: float, z: float, steps: int, delta: 
     for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=steps, adjacency=adjacency)
         contour_value = loss.epsilon(delta)
-        releases = lattice_plan.releases_of(loss.parts, Direction.REMOVE)
+        releases = fft_accountant.releases_of(loss.parts, Direction.REMOVE)
         assert releases is not None
-        low, high, _ = lattice_plan.epsilon(releases, Direction.REMOVE, delta, 1.3 * contour_value)
+        low, high, _ = fft_accountant.epsilon(
+            releases, Direction.REMOVE, delta, 1.3 * contour_value
+        )
         assert low <= contour_value
         assert high == pytest.approx(contour_value, rel=6e-4)
 

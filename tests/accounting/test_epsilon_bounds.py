@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from privet.accounting import PrivacyLoss, SampledGaussian, SampledLaplace
 from privet.guarantee import Adjacency
-from privet.loss import PrivacyLoss, SampledGaussian, SampledLaplace
 from tests.reference.cells import Cell, check, random_cell
 from tests.reference.few_steps import Release, delta_of, exact
 

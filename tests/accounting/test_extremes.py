@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 
-from privet.errors import Incomparable, InvalidArgument
-from privet.guarantee import Adjacency
-from privet.loss import (
+from privet.accounting import (
     ZCDP,
-    Composed,
+    ComposedLoss,
     Direction,
     FixedSizeGaussian,
     Gaussian,
     Laplace,
+    PrivacyLoss,
     Pure,
     SampledGaussian,
     SampledLaplace,
-    contour,
+    compose,
+    contour_integral,
     gaussian_epsilon,
 )
-from privet.loss.base import Quadrature
-from privet.loss.pure import laplace_log_mgf, response_log_mgf
+from privet.accounting.laplace import laplace_log_mgf
+from privet.accounting.privacy_loss import VerticalLine
+from privet.accounting.pure_and_approximate_dp import response_log_mgf
+from privet.errors import Incomparable, InvalidArgument
+from privet.guarantee import Adjacency
 
 REPLACE = Adjacency.REPLACE_ONE
 
@@ -99,25 +103,25 @@ def test_a_schedule_does_not_follow_its_caller() -> None:
 
 
 def test_not_a_number_is_not_private() -> None:
-    line = Quadrature(order=1.0, spacing=0.1, count=64)
+    line = VerticalLine(order=1.0, spacing=0.1, count=64)
     k = np.full(64, complex("nan"))
     k[0] = 0.0
-    curve = contour.build_curve(k, np.zeros(64), line, 1e-3)
+    curve = contour_integral.build_curve(k, np.zeros(64), line, 1e-3)
     assert curve.log_delta(0.0) > math.log(0.05)
     k[0] = complex("nan")
-    assert contour.build_curve(k, np.zeros(64), line, 1e-3).log_delta(0.0) == math.inf
+    assert contour_integral.build_curve(k, np.zeros(64), line, 1e-3).log_delta(0.0) == math.inf
 
 
 def test_a_sum_has_one_adjacency() -> None:
     with pytest.raises(Incomparable):
-        Composed(members=(Gaussian(mu=1.0),), adjacency=REPLACE)
+        ComposedLoss(members=(Gaussian(mu=1.0),), adjacency=REPLACE)
 
 
 def test_both_directions_are_used() -> None:
     """With a tiny rate and delta near its total variation, removing is worse; never less than either."""
     loss = SampledGaussian(sample_rate=0.3, noise_multiplier=2.0, steps=20)
     for direction in Direction:
-        value = contour.epsilon(loss.parts, direction, 1e-6, rounds=3).high
+        value = contour_integral.epsilon(loss.parts, direction, 1e-6, rounds=3).high
         assert loss.epsilon(1e-6) >= value * (1 - 5e-4)
 
 
@@ -177,3 +181,87 @@ def test_zero_out_costs_what_add_remove_does(
         for adjacency in (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
     }
     assert found[Adjacency.ADD_REMOVE] == found[Adjacency.ZERO_OUT]
+
+
+def mean_loss(q: float, z: float, adjacency: Adjacency) -> float:
+    """E[L] of one step by a fine sum: no composition of T steps costs much less than T times it."""
+    x = np.linspace(-12.0 * z - 1.0, 12.0 * z + 1.0, 400_001)
+
+    def law(q: float, move: float) -> np.ndarray:
+        moved = np.exp(-0.5 * ((x - move) / z) ** 2)
+        return ((1.0 - q) * np.exp(-0.5 * (x / z) ** 2) + q * moved) / (z * np.sqrt(2.0 * np.pi))
+
+    p = law(q, 1.0)
+    other = law(q, -1.0) if adjacency is Adjacency.REPLACE_ONE else law(0.0, 0.0)
+    live = (p > 0.0) & (other > 0.0)
+    return float(np.sum(p[live] * np.log(p[live] / other[live])) * (x[1] - x[0]))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(0.1, 0.2, 10**8), (0.1, 0.2, 5 * 10**14)])
+def test_absurd_trainings_have_an_answer(
+    rate: float, noise: float, steps: int, adjacency: Adjacency
+) -> None:
+    """e^(smoothing / 8), and the masses of 10^14 steps, left the range of float64."""
+    loss = SampledGaussian(
+        sample_rate=rate, noise_multiplier=noise, steps=steps, adjacency=adjacency
+    )
+    low, high = loss.epsilon_bounds(1e-5)
+    least = steps * mean_loss(rate, noise, adjacency)
+    assert 0.99 * least <= high <= 1.5 * least and low <= high
+
+
+@pytest.mark.parametrize(
+    ("more", "steps", "noise", "adjacency", "delta"),
+    [
+        (SampledGaussian(sample_rate=0.19, noise_multiplier=6.6, steps=4, adjacency=REPLACE),
+         1_096_466, 0.294, REPLACE, 2.4e-13),
+        (Pure(epsilon_each=1.18).repeat(46), 334_792, 0.11, Adjacency.ADD_REMOVE, 1.3e-14),
+    ],
+)  # fmt: skip
+def test_losses_that_leave_every_grid_have_an_answer(
+    more: Any, steps: int, noise: float, adjacency: Adjacency, delta: float
+) -> None:
+    """e^step left the range of float64 (OverflowError), or all of a law's mass its grid."""
+    full = SampledGaussian(
+        sample_rate=1.0, noise_multiplier=noise, steps=steps, adjacency=adjacency
+    )
+    least = gaussian_epsilon((2.0 if adjacency is REPLACE else 1.0) * steps**0.5 / noise, delta)
+    assert least <= compose([full, more]).epsilon(delta) <= 1.001 * least
+
+
+@pytest.mark.slow
+def test_whatever_is_asked_is_answered() -> None:
+    """Every kind of loss, alone and mixed, at settings drawn over many powers of ten."""
+    rng = np.random.default_rng(0)
+
+    def draw(low: float, high: float) -> float:
+        return float(10.0 ** rng.uniform(math.log10(low), math.log10(high)))
+
+    def part(adjacency: Adjacency) -> PrivacyLoss:
+        q, z, steps = draw(1e-6, 1.0), draw(0.1, 100.0), round(draw(1.0, 1e7))
+        kinds: list[PrivacyLoss] = [
+            SampledGaussian(sample_rate=q, noise_multiplier=z, steps=steps, adjacency=adjacency),
+            SampledGaussian(sample_rate=1.0, noise_multiplier=z, steps=steps, adjacency=adjacency),
+            Laplace(epsilon_each=1.0 / z, adjacency=adjacency).repeat(steps),
+            Pure(epsilon_each=1.0 / z, adjacency=adjacency).repeat(steps),
+            Gaussian(mu=draw(1e-4, 100.0), adjacency=adjacency),
+            FixedSizeGaussian(sample_rate=q, noise_multiplier=z, steps=steps)
+            if adjacency is REPLACE
+            else SampledLaplace(sample_rate=q, noise_multiplier=z, steps=steps),
+        ]
+        return kinds[rng.integers(len(kinds))]
+
+    for _ in range(30):
+        adjacency = (Adjacency.ADD_REMOVE, REPLACE)[rng.integers(2)]
+        losses = [part(adjacency) for _ in range(rng.integers(1, 3))]
+        delta = draw(1e-15, 0.5)
+        low, high = compose(losses).epsilon_bounds(delta)
+        assert 0.0 <= low <= high, (losses, delta)
+        assert high >= max(loss.epsilon_bounds(delta)[0] for loss in losses) * (1.0 - 1e-6)
+
+
+def test_absurd_trainings_on_fixed_batches_have_an_answer() -> None:
+    loss = FixedSizeGaussian(sample_rate=0.1, noise_multiplier=0.3, steps=10**8)
+    low, high = loss.epsilon_bounds(1e-5)
+    assert low <= high and 1e8 < high < 1e9

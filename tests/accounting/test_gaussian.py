@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privet.accounting import Gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
+from privet.accounting.gaussian import log_delta
 from privet.errors import InvalidArgument
-from privet.loss import Gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
-from privet.loss.gaussian import log_delta
 
 
 def reference(mu: float, epsilon: float) -> mpmath.mpf:

@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from privet.errors import BudgetExceeded
-from privet.guarantee import Adjacency
-from privet.ledger import Ledger
-from privet.loss import (
+from privet.accounting import (
     ZCDP,
     ApproximateDP,
     Gaussian,
@@ -25,17 +22,22 @@ from privet.loss import (
     SampledLaplace,
     compose,
 )
-from privet.loss.base import Direction, Quadrature
-from privet.loss.growing import Growing
-from privet.loss.many import Many, Sums
+from privet.accounting.incremental_composition import IncrementalComposition
+from privet.accounting.merge_equal_losses import MixedPureLosses, RunningTotal
+from privet.accounting.privacy_loss import Direction, VerticalLine
+from privet.errors import BudgetExceeded
+from privet.guarantee import Adjacency
+from privet.ledger import Ledger
 
 A = Adjacency.ADD_REMOVE
 DELTA = 1e-5
 
 
-def growing(*losses: PrivacyLoss, delta: float = DELTA, cap: float = math.inf) -> Growing:
+def growing(
+    *losses: PrivacyLoss, delta: float = DELTA, cap: float = math.inf
+) -> IncrementalComposition:
     """All of them, one after the other, with a look at the bound after each."""
-    account = Growing(adjacency=A, delta=delta, cap=cap)
+    account = IncrementalComposition(adjacency=A, delta=delta, cap=cap)
     for loss in losses:
         found = account.epsilon_with(loss)
         account.add(loss)
@@ -97,7 +99,7 @@ def test_it_agrees_with_one_composition_of_all(losses: list[PrivacyLoss]) -> Non
     """Both are upper bounds within a few parts in 10^4; neither may be far below the other."""
     account = growing(*losses)
     exact = compose(losses).epsilon(DELTA)
-    assert account.sums.total.epsilon(DELTA) == pytest.approx(exact, rel=1e-9)
+    assert account.running_total.total.epsilon(DELTA) == pytest.approx(exact, rel=1e-9)
     assert account.epsilon >= exact * (1 - 5e-3) - 2e-4
     if not any(isinstance(loss, ZCDP) for loss in losses):
         assert account.epsilon <= 1.1 * exact + 0.05
@@ -110,14 +112,14 @@ def test_one_direction_that_nothing_is_known_of_is_not_hidden_by_the_other() -> 
     order = account._line.quadrature.order if account._line else 0.0
     assert order > 5.0
     wild = SampledGaussian(sample_rate=0.003, noise_multiplier=0.6, steps=3)
-    exact = (account.sums.total + wild).epsilon(DELTA)
+    exact = (account.running_total.total + wild).epsilon(DELTA)
     assert exact * (1 - 1e-3) <= account.epsilon_with(wild) <= 1.05 * exact + 0.02
 
 
 @pytest.mark.slow
 def test_a_thousand_different_charges_follow_the_exact_total() -> None:
     rng = np.random.default_rng(0)
-    account = Growing(adjacency=A, delta=DELTA, cap=20.0)
+    account = IncrementalComposition(adjacency=A, delta=DELTA, cap=20.0)
     for i in range(900):
         each = float(rng.uniform(0.00125, 0.00375))
         noise = float(rng.uniform(1.0, 3.0))
@@ -129,7 +131,7 @@ def test_a_thousand_different_charges_follow_the_exact_total() -> None:
         found = account.epsilon_with(loss)
         account.add(loss)
         if i % 300 == 299:
-            exact = account.sums.total.epsilon(DELTA)
+            exact = account.running_total.total.epsilon(DELTA)
             assert exact * (1 - 1e-3) <= found <= 1.02 * exact
 
 
@@ -221,11 +223,11 @@ def test_many_different_pure_losses_are_exactly_their_composition() -> None:
         for kind in (Pure, Laplace)
         for e, n in zip(rng.uniform(0.001, 0.3, 300), rng.integers(1, 4, 300), strict=True)
     ]
-    many = Many.of(members)
+    many = MixedPureLosses.of(members)
     orders = np.array([0.1, 3.0, 50.0])
     apart = sum(m.log_mgf(orders, Direction.ADD) for m in members)
     assert np.allclose(many.log_mgf(orders, Direction.ADD), apart, rtol=1e-12)
-    line = Quadrature(order=2.0, spacing=0.5, count=40)
+    line = VerticalLine(order=2.0, spacing=0.5, count=40)
     pairs = [m.log_mgf_on(line, Direction.REMOVE) for m in members]
     k, errors = many.log_mgf_on(line, Direction.REMOVE)
     assert np.all(np.abs(k - sum(p[0] for p in pairs)) <= errors + sum(p[1] for p in pairs))
@@ -237,7 +239,7 @@ def test_many_different_pure_losses_are_exactly_their_composition() -> None:
 
 
 def test_sums_count_equal_releases_and_keep_the_rest_apart() -> None:
-    sums = Sums(A)
+    sums = RunningTotal(A)
     for _ in range(3):
         sums.add(Gaussian(mu=0.3))
         sums.add(Pure(epsilon_each=0.1))
@@ -257,5 +259,5 @@ def test_a_replay_part_by_part_is_a_bound_too() -> None:
         for i in range(60)
     ]
     exact = compose(losses).epsilon(DELTA)
-    account = Growing.of(losses, adjacency=A, delta=DELTA, cap=1.2 * exact)
-    assert account.replayed(losses) == pytest.approx(exact, rel=0.005)
+    account = IncrementalComposition.of(losses, adjacency=A, delta=DELTA, cap=1.2 * exact)
+    assert account.replay(losses) == pytest.approx(exact, rel=0.005)

@@ -6,11 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from privet.loss import Direction
-from privet.loss.base import Quadrature
-from privet.loss.mixture import log_ratio
-from privet.loss.moments import sampled_gaussian
-from privet.loss.panels import sampled_laplace
+from privet.accounting import Direction
+from privet.accounting.moment_generating_functions import sampled_gaussian, sampled_laplace
+from privet.accounting.privacy_loss import VerticalLine
+from privet.accounting.sampled_likelihood_ratio import log_ratio
 
 
 def gaussian_reference(q: float, z: float, x: complex, direction: Direction | None) -> mpmath.mpc:
@@ -42,7 +41,7 @@ def gaussian_reference(q: float, z: float, x: complex, direction: Direction | No
 def test_gaussian(
     q: float, z: float, order: float, spacing: float, direction: Direction | None
 ) -> None:
-    line = Quadrature(order=order, spacing=spacing, count=4)
+    line = VerticalLine(order=order, spacing=spacing, count=4)
     values, errors = sampled_gaussian(np.array([q]), np.array([z]), line, direction, 0.0)
     for x, value, bound in zip(line.points, values[0], errors[0], strict=True):
         exact = gaussian_reference(q, z, complex(x), direction)
@@ -54,7 +53,7 @@ def test_gaussian(
 @pytest.mark.parametrize("direction", list(Direction))
 def test_laplace(direction: Direction) -> None:
     q, z = 0.2, 0.4
-    line = Quadrature(order=2.0, spacing=9.0, count=4)
+    line = VerticalLine(order=2.0, spacing=9.0, count=4)
     values, errors = sampled_laplace(np.array([q]), np.array([z]), line, direction)
     for x, value, bound in zip(line.points, values[0], errors[0], strict=True):
         with mpmath.workdps(30):
@@ -74,7 +73,7 @@ def test_laplace(direction: Direction) -> None:
 
 def test_the_cut_off_only_leaves_out_what_it_says() -> None:
     q, z, cut = np.array([0.05]), np.array([0.7]), 1e-6
-    line = Quadrature(order=1e-9, spacing=1.0, count=1)
+    line = VerticalLine(order=1e-9, spacing=1.0, count=1)
     whole, _ = sampled_gaussian(q, z, line, Direction.REMOVE, 0.0)
     rest, _ = sampled_gaussian(q, z, line, Direction.REMOVE, cut)
     missing = float(np.exp(whole[0, 0].real) - np.exp(rest[0, 0].real))

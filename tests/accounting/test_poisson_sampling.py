@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.errors import Incomparable, InvalidArgument
-from privet.guarantee import Adjacency
-from privet.loss import (
+from privet.accounting import (
     Direction,
     FixedSizeGaussian,
     Gaussian,
@@ -21,6 +19,8 @@ from privet.loss import (
     from_dict,
     gaussian_epsilon,
 )
+from privet.errors import Incomparable, InvalidArgument
+from privet.guarantee import Adjacency
 from tests.reference.inversion import epsilon_of_many
 from tests.reference.two_steps import epsilon_of_two
 

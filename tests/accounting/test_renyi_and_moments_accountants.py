@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency
-from privet.loss import ApproximateDP, Direction, Gaussian, Pure, SampledGaussian, compose
-from privet.loss.renyi import (
+from privet.accounting import ApproximateDP, Direction, Gaussian, Pure, SampledGaussian, compose
+from privet.accounting.renyi_and_moments_accountants import (
     ORDERS,
-    concentrated_epsilon,
-    concentrated_noise,
     log_moment,
     moments_epsilon,
     renyi_epsilon,
 )
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency
+from privet.methods.pate.published_noise import concentrated_epsilon, concentrated_noise
 
 
 def test_the_published_value() -> None:

@@ -8,28 +8,28 @@ import math
 import numpy as np
 import pytest
 
-from privet import loss as losses
+from privet import accounting as losses
 from privet.audit import Verdict
-from privet.audit.by_law import composed_epsilon, normal_spread
-from privet.audit.dependence import hidden_shift
-from privet.audit.released import Run, audit_releases
-from privet.bounds import Bounded, Sensitivity
+from privet.audit.all_releases_audit import Run, audit_releases
+from privet.audit.missing_or_shared_noise import hidden_shift
+from privet.audit.noise_scale_audit import composed_epsilon, normal_spread
 from privet.guarantee import Adjacency
-from privet.mechanisms import Gaussian, Laplace, transcript
-from privet.methods import replay
+from privet.mechanisms import GaussianMechanism, LaplaceMechanism, release_transcript
+from privet.methods import neighbour_replay
 from privet.methods.catalogue import method_names, method_type
 from privet.noise import Source, seeded
 from privet.premises import bound
+from privet.sensitivity import BoundedValue, Sensitivity
 
 METHODS = [name for name in method_names() if name != "nearest-mean"]
 
 
-def counted(mechanism: Gaussian | Laplace, *, moved: float = 1.0) -> Run:
+def counted(mechanism: GaussianMechanism | LaplaceMechanism, *, moved: float = 1.0) -> Run:
     """One count, of a record or of none."""
 
     def run(inside: bool, rng: Source) -> None:
         one = Sensitivity(l1=1.0, l2=1.0)
-        value = Bounded(
+        value = BoundedValue(
             value=np.array([moved if inside else 0.0, 3.0]),
             add_remove=one,
             replace_one=one.scaled(2.0),
@@ -50,15 +50,15 @@ def found(run: Run, quiet: Run, *, proved: float, trials: int = 150, delta: floa
 @pytest.mark.slow
 def test_normal_noise_is_bounded_tightly_and_half_of_it_is_seen() -> None:
     scale = 4.0
-    proved = Gaussian(scale=scale).loss(1.0).epsilon(1e-5)
-    quiet = counted(Gaussian(scale=1e-3 * scale))
-    sound = found(counted(Gaussian(scale=scale)), quiet, proved=proved)
+    proved = GaussianMechanism(scale=scale).loss(1.0).epsilon(1e-5)
+    quiet = counted(GaussianMechanism(scale=1e-3 * scale))
+    sound = found(counted(GaussianMechanism(scale=scale)), quiet, proved=proved)
     assert sound.verdict is Verdict.CONSISTENT
     assert sound.audited > 0.75 * proved
     assert sound.parametric
-    half = found(counted(Gaussian(scale=0.5 * scale)), quiet, proved=proved)
+    half = found(counted(GaussianMechanism(scale=0.5 * scale)), quiet, proved=proved)
     assert half.verdict is Verdict.FALSIFIED
-    twice = found(counted(Gaussian(scale=scale), moved=2.0), quiet, proved=proved)
+    twice = found(counted(GaussianMechanism(scale=scale), moved=2.0), quiet, proved=proved)
     assert twice.verdict is Verdict.FALSIFIED  # a wrong divisor: moved by more than was stated
 
 
@@ -73,10 +73,12 @@ def test_noise_that_two_of_many_releases_share_is_seen() -> None:
         for k in range(60):
             exact = np.array([(-1.0) ** k if inside else 0.0])
             noise = 20.0 * rng.child("release", 3 if k == 40 else k).gaussian(1)
-            transcript.note("normal", exact, exact + noise, sensitivity=1.0, log_ratio=log_ratio)
+            release_transcript.record_release(
+                "normal", exact, exact + noise, sensitivity=1.0, log_ratio=log_ratio
+            )
 
     proved = losses.Gaussian(mu=math.sqrt(60.0) / 20.0).epsilon(1e-5)
-    shared = found(run, run, proved=proved, trials=replay.TRIALS)
+    shared = found(run, run, proved=proved, trials=neighbour_replay.TRIALS)
     assert shared.verdict is Verdict.FALSIFIED
     assert shared.trials == 10  # as many as were run, not as many as were asked for
 
@@ -96,7 +98,7 @@ def _noted(spoil, *, size: int = 50, twice: bool = False, rate: float = 1.0) -> 
                 noise[7] = 0.0
             if spoil == "one minus another":
                 noise[7] = -noise[8]
-            transcript.note("normal", exact, exact + noise, sensitivity=1.0, log_ratio=log_ratio,
+            release_transcript.record_release("normal", exact, exact + noise, sensitivity=1.0, log_ratio=log_ratio,
                             rate=rate)  # fmt: skip
 
     return run
@@ -137,7 +139,12 @@ def test_single_numbers_raise_no_false_alarms() -> None:
 
 
 def test_laplace_noise_at_no_delta() -> None:
-    sound = found(counted(Laplace(scale=2.0)), counted(Laplace(scale=1e-3)), proved=0.5, delta=0.0)
+    sound = found(
+        counted(LaplaceMechanism(scale=2.0)),
+        counted(LaplaceMechanism(scale=1e-3)),
+        proved=0.5,
+        delta=0.0,
+    )
     assert 0.4 < sound.audited <= 0.5
     assert sound.control > 100.0
 
@@ -174,9 +181,9 @@ def test_answers_beside_a_normal_release_are_composed_exactly() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_audited_with_power_and_falsified_without_noise(name: str) -> None:
     """As the command does, seeded; what a run without noise shows must falsify the promise."""
-    method = method_type(name).small()
-    facts = replay.small_facts(method)
-    sound = replay.audit_method(method, facts, rng=seeded(7))
+    method = method_type(name).for_audit()
+    facts = neighbour_replay.small_facts(method)
+    sound = neighbour_replay.audit_method(method, facts, rng=seeded(7))
     assert sound.verdict is Verdict.CONSISTENT
     assert sound.audited >= 0.6 * sound.proved
     silent = dataclasses.replace(sound, audited=sound.control)

@@ -10,26 +10,26 @@ from privet.audit import OneRunAudit, Verdict
 from privet.data import load
 from privet.errors import InvalidArgument
 from privet.methods.dpsgd import AdaptiveBound, Schedule
-from privet.methods.dpsgd import loop as loop_module
-from privet.methods.dpsgd.audit import (
+from privet.methods.dpsgd import dpsgd_loop as loop_module
+from privet.methods.dpsgd.canaries import fair_coins, train_with_canaries
+from privet.methods.dpsgd.canary_audit import (
     GUESSES,
     RULES,
-    Target,
+    AuditRecipe,
     many_runs,
     one_run,
     per_step,
-    softmax,
+    softmax_recipe,
 )
-from privet.methods.dpsgd.canaries import fair_coins, train_with_canaries
 from privet.noise import seeded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def digits(q: float, steps: int, z: float, records: int | None = None) -> Target:
+def digits(q: float, steps: int, z: float, records: int | None = None) -> AuditRecipe:
     d = load("digits")
     schedule = Schedule(steps=steps, sample_rate=q, noise_multiplier=z)
-    return softmax(
+    return softmax_recipe(
         "digits", d.train_rows()[:records], d.y_train[:records], d.n_classes, schedule, 1e-5
     )
 
@@ -38,9 +38,9 @@ def test_what_is_seen_is_the_release_on_a_dead_coordinate() -> None:
     """Means of 200 x 10 draws of noise 1: within 4.5 standard errors (false alarm 1e-5)."""
     coins = fair_coins(400, seeded(3))
     found = digits(1.0, 10, 1.0, 60).run(coins, seeded(4))
-    assert found.drawn.all(axis=0).tolist() == coins.tolist()
+    assert found.in_batch.all(axis=0).tolist() == coins.tolist()
     for side, mean in ((coins, 1.0), (~coins, 0.0)):
-        seen = found.seen[:, side]
+        seen = found.observations[:, side]
         assert abs(seen.mean() - mean) < 4.5 / np.sqrt(seen.size)
         assert abs(seen.std() - 1.0) < 4.5 / np.sqrt(2 * seen.size)
     assert found.training.steps_done == 10
@@ -54,10 +54,10 @@ def test_copies_sampling_and_bounds() -> None:
     found = train_with_canaries(
         torch.nn.Linear(4, 2), (x, y), schedule, included=np.array([True, False]), rng=seeded(1), copies=8
     )  # fmt: skip
-    taken = found.seen[:, 0].round()
+    taken = found.observations[:, 0].round()
     assert ((taken >= 0) & (taken <= 8)).all() and 10 < taken.sum() < 38
-    assert (found.drawn[:, 0] == (taken > 0)).all() and not found.drawn[:, 1].any()
-    assert (np.abs(found.seen[:, 0] - taken) < 0.06).all()
+    assert (found.in_batch[:, 0] == (taken > 0)).all() and not found.in_batch[:, 1].any()
+    assert (np.abs(found.observations[:, 0] - taken) < 0.06).all()
 
 
 def test_canaries_leave_the_model_alone() -> None:

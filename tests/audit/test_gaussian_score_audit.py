@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.accounting import gaussian_mu
 from privet.audit import NormalShiftAudit, Verdict, gaussian_score, normal_shift_bound
 from privet.errors import InvalidArgument
-from privet.loss import gaussian_mu
 from privet.noise import Source, seeded
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from privet.audit import NormalShiftAudit, OneShotAudit, Verdict, gaussian_score, laplace_score
-from privet.bounds import categories, count
 from privet.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
     RandomisedResponse,
 )
 from privet.noise import seeded
+from privet.sensitivity import categories, count
 
 TRIALS = 50_000
 
@@ -35,10 +35,22 @@ def draw(mechanism, there: int, score, scale: float):
 @pytest.mark.parametrize(
     ("mechanism", "quiet", "score", "delta", "reach"),
     [
-        (Laplace(scale=1.0), Laplace(scale=1e-6), laplace_score, 0.0, 0.9),
-        (DiscreteLaplace(scale=1.0), DiscreteLaplace(scale=1e-3), laplace_score, 0.0, 0.9),
-        (Gaussian(scale=2.0), Gaussian(scale=1e-6), gaussian_score, 1e-5, 0.4),
-        (DiscreteGaussian(scale=2.0), DiscreteGaussian(scale=1e-2), gaussian_score, 1e-5, 0.4),
+        (LaplaceMechanism(scale=1.0), LaplaceMechanism(scale=1e-6), laplace_score, 0.0, 0.9),
+        (
+            DiscreteLaplaceMechanism(scale=1.0),
+            DiscreteLaplaceMechanism(scale=1e-3),
+            laplace_score,
+            0.0,
+            0.9,
+        ),
+        (GaussianMechanism(scale=2.0), GaussianMechanism(scale=1e-6), gaussian_score, 1e-5, 0.4),
+        (
+            DiscreteGaussianMechanism(scale=2.0),
+            DiscreteGaussianMechanism(scale=1e-2),
+            gaussian_score,
+            1e-5,
+            0.4,
+        ),
     ],
     ids=["laplace", "discrete laplace", "gaussian", "discrete gaussian"],
 )
@@ -56,7 +68,7 @@ def test_a_count(mechanism, quiet, score, delta, reach) -> None:
 
 
 def test_gaussian_from_all_scores() -> None:
-    mechanism, quiet = Gaussian(scale=2.0), Gaussian(scale=1e-6)
+    mechanism, quiet = GaussianMechanism(scale=2.0), GaussianMechanism(scale=1e-6)
     found = NormalShiftAudit(trials=TRIALS, delta=1e-5).run(
         what="a count", with_record=draw(mechanism, 1, gaussian_score, 2.0),
         without_record=draw(mechanism, 0, gaussian_score, 2.0),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privet.audit import Canaries, OneRunAudit, Verdict, one_run_bound
-from privet.audit.one_run import p_value
+from privet.audit.one_run_audit import p_value
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Protects
 from privet.noise import seeded
@@ -63,7 +63,7 @@ def test_randomised_response_is_never_overtaken_by_much_and_nearly_reached() -> 
 def test_mislabelled_canaries_unmask_a_model_that_remembers() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(600, 5)), rng.integers(0, 3, 600)
-    canaries = Canaries.mislabelled(x, y, classes=3, count=200, rng=seeded(1))
+    canaries = Canaries.with_wrong_labels(x, y, classes=3, count=200, rng=seeded(1))
     assert np.all(canaries.y != y[-200:])
     assert 60 < canaries.included.sum() < 140
 
@@ -87,12 +87,14 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidArgument, match="at most 2"):
         OneRunAudit(guesses=4).bound([0.0, 1.0], np.array([True, False]))
     with pytest.raises(InvalidArgument, match="fewer than"):
-        Canaries.mislabelled(np.zeros((5, 1)), np.zeros(5, int), classes=2, count=5, rng=seeded(0))
+        Canaries.with_wrong_labels(
+            np.zeros((5, 1)), np.zeros(5, int), classes=2, count=5, rng=seeded(0)
+        )
 
 
 def test_replaced_canaries_keep_their_places() -> None:
     x, y = np.arange(20.0)[:, None], np.arange(20) % 2
-    canaries = Canaries.mislabelled(x, y, classes=2, count=8, rng=seeded(1))
+    canaries = Canaries.with_wrong_labels(x, y, classes=2, count=8, rng=seeded(1))
     rows, labels = canaries.training_set(Adjacency.REPLACE_ONE)
     assert np.array_equal(rows, x)
     assert np.array_equal(labels[-8:] != y[-8:], canaries.included)
@@ -102,7 +104,7 @@ def test_replaced_canaries_keep_their_places() -> None:
 def test_where_labels_are_public_coins_move_features_alone() -> None:
     """A model that shows every label it was given is private for features: no coin may tell."""
     x, y = 1.0 + np.arange(20.0)[:, None], np.arange(20) % 2
-    canaries = Canaries.mislabelled(x, y, classes=2, count=8, rng=seeded(1))
+    canaries = Canaries.with_wrong_labels(x, y, classes=2, count=8, rng=seeded(1))
     rows, labels = canaries.training_set(Adjacency.REPLACE_ONE, Protects.FEATURES)
     assert np.array_equal(labels, np.concatenate([y[:12], canaries.y]))
     assert np.array_equal(rows[:12], x[:12])

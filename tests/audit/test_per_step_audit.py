@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.accounting import SampledGaussian
 from privet.audit import PerStepAudit, Verdict
 from privet.errors import InvalidArgument
-from privet.loss import SampledGaussian
 
 
 def account(z: float) -> float:

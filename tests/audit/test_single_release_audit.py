@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.accounting import Gaussian
 from privet.audit import (
     Finding,
     OneShotAudit,
@@ -23,7 +24,6 @@ from privet.audit import (
     laplace_score,
 )
 from privet.errors import InvalidArgument
-from privet.loss import Gaussian
 from privet.noise import Source, seeded
 
 

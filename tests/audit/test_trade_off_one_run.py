@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.accounting import Gaussian
 from privet.audit import OneRunAudit, gaussian_one_run_bound, one_run_bound, trade_off_one_run_bound
-from privet.audit.trade_off_one_run import refutes
+from privet.audit.one_run_audit import refutes
 from privet.errors import InvalidArgument
-from privet.loss import Gaussian
 
 RULES = [one_run_bound, trade_off_one_run_bound, gaussian_one_run_bound]
 

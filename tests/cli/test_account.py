@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from privet.accounting import SampledGaussian
 from privet.cli.main import main
-from privet.loss import SampledGaussian
 
 SETTING = ("--sample-rate", "0.01", "--noise-multiplier", "1", "--steps", "10000")
 

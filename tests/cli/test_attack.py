@@ -7,8 +7,10 @@ import pytest
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from privet.cli._attacked import attacked_run
+from privet.cli._attack_target import attack_target
 from privet.cli.main import app
+from privet.runs.guarantee_record import read_record
+from privet.runs.run_folder import write_record
 
 runner = CliRunner()
 
@@ -77,6 +79,7 @@ def test_a_model_that_fits_its_records_is_caught(run, tmp_path):
     rows = load(run).domain.rows(digits.x_train).ball().astype(np.float64)
     weights = np.linalg.pinv(rows, rcond=1e-6) @ (20.0 * np.eye(10)[digits.y_train])
     save_file({"weights": weights, "intercept": np.zeros(10)}, bad / "model.safetensors")
+    write_record(bad, read_record(bad))  # sealed anew
     found = attack(bad, "--references", "0", "--json")
     assert found["members"] == 80 and found["auc_interval"][0] > 0.7
 
@@ -90,9 +93,9 @@ def test_the_model_that_is_attacked_is_the_one_that_was_released(method, tmp_pat
     command = ["train", method, "--data", "digits", "--records", "300", "--epsilon", "8"]
     result = runner.invoke(app, [*command, "--seed", "1", "--out", str(tmp_path / "run"), "--json"])
     assert result.exit_code == 0, result.output
-    attacked = attacked_run(load(tmp_path / "run"), None)
-    out = ~attacked.members
-    right = attacked.answer(attacked.x[out]).argmax(axis=1) == attacked.y[out]
+    target = attack_target(load(tmp_path / "run"), None)
+    out = ~target.members
+    right = target.answer(target.x[out]).argmax(axis=1) == target.y[out]
     told = json.loads(result.stdout)["test_accuracy"]
     assert right.mean() == pytest.approx(told, abs=1e-9)
     found = attack(tmp_path / "run", "--references", "2", "--json")
@@ -112,9 +115,12 @@ def test_refusals(run, tmp_path):
     shutil.copytree(run, other)
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(config | {"method": "another"}))
+    assert "not the file of this record" in refused(other)
+    write_record(other, read_record(other))  # sealed anew
     assert "one of dpsgd" in refused(other)
     mine = {k: v for k, v in config.items() if k != "seed"}
     (other / "config.json").write_text(json.dumps(mine))
+    write_record(other, read_record(other))
     assert "guide on membership" in refused(other)
     (other / "model.safetensors").unlink()
     assert "has not finished" in refused(other)

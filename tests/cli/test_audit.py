@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from privet.accounting import Gaussian
 from privet.cli.main import main
+from privet.guarantee import Guarantee
 from privet.methods.catalogue import method_names
+from privet.runs.guarantee_record import read_record
+from privet.runs.run_folder import write_record
 
 KEYS = {"claimed", "proved", "audited", "ceiling", "verdict", "control", "confidence", "threat"}
 
@@ -99,8 +103,10 @@ def test_a_run(capsys, tmp_path: Path) -> None:
     assert code == 0, err
     found = json.loads(out)
     assert found["proved"] <= 4.0 and 1.0 < found["audited"] < found["control"]
-    promise = json.loads((run / "guarantee.json").read_text())
-    promise["guarantee"]["epsilon"] = 0.01
-    (run / "guarantee.json").write_text(json.dumps(promise))
+    promise, loss = read_record(run), Gaussian(mu=0.003)
+    promise["mechanism"]["loss"] = loss.to_dict()
+    promise["guarantee"]["epsilon"] = loss.epsilon(1e-5)
+    promise["guarantee"]["text"] = str(Guarantee.from_dict(promise["guarantee"]))
+    write_record(run, promise)  # sealed anew, and nothing in it contradicts itself
     again = json.loads(audit(capsys, str(run), "--trials", "100", "--json")[1])
     assert again["verdict"] == "falsified"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.special import ndtri
 
+from privet.accounting import SampledGaussian
 from privet.cli.main import main
-from privet.loss import SampledGaussian
 
 TARGET = ("calibrate", "--epsilon", "1", "--delta", "1e-5")
 
@@ -82,3 +84,66 @@ def test_bad_input(
     assert err.count("\n") == 1
     assert err.startswith("error: ")
     assert expected in err
+
+
+@pytest.mark.slow
+def test_noise_for_an_attack(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What is found keeps the best attack below the target, and not far below."""
+    found = run_json(capsys, "calibrate", "--advantage", 0.05, "--sample-rate", 0.1, "--steps", 50)
+    loss = SampledGaussian(sample_rate=0.1, noise_multiplier=found["noise_multiplier"], steps=50)
+    low, high = loss.trade_off().advantage()
+    assert found["advantage"] <= 0.05 and low <= 0.05 < 1.005 * high
+    assert loss.epsilon(1e-5) == found["epsilon"]
+
+    found = run_json(
+        capsys, "calibrate", "--tpr", 0.1, "--fpr", 0.01, "--sample-rate", 1, "--steps", 10
+    )
+    # unsampled steps are one Gaussian release: mu = sqrt(10) / z
+    mu = float(ndtri(0.1) - ndtri(0.01))
+    assert found["tpr"] <= 0.1
+    assert (
+        math.sqrt(10) / mu <= found["noise_multiplier"] * (1 + 1e-12) <= 1.001 * math.sqrt(10) / mu
+    )
+
+    file = tmp_path / "plan.csv"
+    file.write_text("sample_rate,noise_multiplier,steps\n1,1,5\n1,2,20\n")
+    text, _ = run(capsys, "calibrate", "--tpr", 0.1, "--fpr", 0.01, "--schedule", file)
+    assert text.startswith("factor 3.0") and "tpr at most 0.0999" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--advantage", "0.1", "--epsilon", "1"], "one of --epsilon, --advantage"),
+        (["--tpr", "0.1"], "--tpr with --fpr"),
+        (["--fpr", "0.1"], "--tpr with --fpr"),
+        ([], "one of --epsilon, --advantage"),
+        (["--advantage", "1.5", "--sample-rate", "1", "--steps", "1"], "advantage must be"),
+        (
+            ["--tpr", "0.1", "--fpr", "0.2", "--sample-rate", "1", "--steps", "1"],
+            "more than the fpr",
+        ),
+        (["--advantage", "0.1", "--noise-multiplier", "1"], "left out: it is what is found"),
+        (["--advantage", "0.1", "--sample-rate", "0.1"], "no --steps"),
+    ],
+)
+def test_targets_are_given_in_one_way(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, err = run(capsys, "calibrate", *arguments, code=2)
+    assert expected in err and err.count("\n") == 1
+
+
+def test_the_closed_forms_noise_is_a_claim(capsys: pytest.CaptureFixture[str]) -> None:
+    """Zhao's sigma(epsilon): 4 at the paper's numbers, and too little where it is no bound."""
+    rest = ("--closed-form", "--sample-rate", 0.01, "--steps", 10_000)
+    found = run_json(capsys, "calibrate", "--epsilon", 1.1355, *rest)
+    assert found["noise_multiplier"] == pytest.approx(4.0, abs=1e-3)
+    assert found["standing"] == "claimed" and found["epsilon"] < found["claimed_epsilon"]
+    wrong = run_json(capsys, "calibrate", "--epsilon", 4.917, *rest)
+    assert wrong["noise_multiplier"] == pytest.approx(1.0, abs=1e-3)
+    assert wrong["epsilon"] > 6.0 > wrong["claimed_epsilon"] == 4.917
+    assert wrong["guarantee"]["epsilon"] == wrong["epsilon"]
+    assert "claimed by the closed form" in run(capsys, "calibrate", "--epsilon", 1, *rest)[0]
+    _, error = run(capsys, *TARGET, "--closed-form", "--steps", 10, code=2)
+    assert error.count("\n") == 1 and "--sample-rate and --steps" in error

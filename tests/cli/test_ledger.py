@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from privet.accounting import Gaussian
 from privet.cli.ledger import app
 from privet.ledger import Ledger
-from privet.loss import Gaussian
 
 
 def run(*arguments: object) -> str:
@@ -72,7 +72,8 @@ def test_spend_show_verify_export(path: Path, tmp_path: Path) -> None:
     assert text == run("spend", path, "--what", "training", *sampled, "--token", "run:0-99")
 
     shown = run("show", path)
-    for expected in ("mean [age]", "SampledGaussian", "ada", "epsilon", " of 3 ", "data census"):
+    for expected in ("mean [age]", "SampledGaussian", "ada", "epsilon", " of 3 ", "data census",
+                     "proved, if 4 assumed premises hold", "promised: at most epsilon 3"):  # fmt: skip
         assert expected in shown
     assert "2 earlier lines not shown" in run("show", path, "--last", 2)
     listed = run_json("show", path)

@@ -73,7 +73,7 @@ COMMON = {
     "bounds left open": ({"--bounds": "open.json"}, "two numbers known without the data"),
     "a label that is no column": ({"--label": "outcom"}, "no column 'outcom'"),
     "no label": ({"--label": None}, "the column to predict"),
-    "no bounds": ({"--bounds": None}, "privet data describe patients.csv --private"),
+    "no bounds": ({"--bounds": None}, "privet data describe patients.csv` writes"),
     "no such declaration": ({"--bounds": "none.json"}, "no such file: none.json"),
     "an unwritable folder": ({"--out": "/proc/x"}, "a folder that can be made"),
     "a file as folder": ({"--out": "bounds.json"}, "a folder that can be made"),
@@ -225,11 +225,10 @@ def test_a_ledger_that_another_process_holds(
         (["plan", "--records", "9", "--kind", "tabel", "--epsilon", "1"], "one of pictures, table"),
         (["plan", "--records", "9", "--kind", "table", "--epsilon", "0"], "epsilon must be"),
         (["plan", "--records", "9", "--kind", "table", "--epsilon", "1e-3"], "noise would"),
-        (["data", "describe", "none.csv", "--private"], "no such file: none.csv"),
-        (["data", "describe", "empty.csv", "--private"], "it is empty"),
-        (["data", "describe", "patients.csv"], "--private must be given"),
-        (["data", "describe", "patients.csv", "--private", "--label", "x"], "one of the columns"),
-        (["data", "describe", "patients.csv", "--private", "--out", "no/x.json"], "cannot be read or written"),
+        (["data", "describe", "none.csv"], "no such file: none.csv"),
+        (["data", "describe", "empty.csv"], "it is empty"),
+        (["data", "describe", "patients.csv", "--label", "x"], "one of the columns"),
+        (["data", "describe", "patients.csv", "--out", "no/x.json"], "cannot be read or written"),
     ],
 )  # fmt: skip
 def test_other_commands(
@@ -256,7 +255,8 @@ def test_a_package_that_is_not_installed(
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == f"error: this needs {module}: pip install 'privet[{extra}]'\n"
+    last = done.stderr.splitlines()[-1]  # a slow machine has a line of progress before
+    assert last == f"error: this needs {module}: pip install 'privet[{extra}]'"
     assert not (place / "run").exists()
 
 

@@ -12,9 +12,10 @@ import jsonschema
 import numpy as np
 import pytest
 
+import privet
 import privet.report
 from privet.cli.main import main
-from privet.data.declared import load_declared
+from privet.data.declarations import load_declared, template
 
 SCHEMA = json.loads((Path(privet.report.__file__).parent / "guarantee.schema.json").read_text())
 DECLARED = {
@@ -40,6 +41,32 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "new.csv").write_text("\n".join(new) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_records_without_a_label_can_be_left_out(clinic: Path) -> None:
+    """A rule for each record alone, declared; without it the message says so."""
+    lines = (clinic / "patients.csv").read_text().splitlines()
+    holes = [line.rpartition(",")[0] + "," if i % 3 == 1 else line for i, line in enumerate(lines)]
+    (clinic / "patients.csv").write_text("\n".join(holes) + "\n")
+    file, declared = clinic / "patients.csv", clinic / "bounds.json"
+    with pytest.raises(ValueError, match=r'line 2, .*"missing_labels": "drop"'):
+        load_declared(file, label="outcome", declaration=declared)
+    declared.write_text(json.dumps(DECLARED | {"missing_labels": "drop"}))
+    found = load_declared(file, label="outcome", declaration=declared)
+    assert len(found.x_train) + len(found.x_test) == 400
+    assert found.drops_unlabelled
+
+
+def test_an_index_without_a_name_is_left_out(clinic: Path) -> None:
+    """As pandas writes it; a record keeps its side whatever its place in the file."""
+    file, declared = clinic / "patients.csv", clinic / "bounds.json"
+    plain = load_declared(file, label="outcome", declaration=declared)
+    lines = file.read_text().splitlines()
+    numbered = [f"{i - 1 if i else ''},{line}" for i, line in enumerate(lines)]
+    file.write_text("\n".join(numbered) + "\n")
+    found = load_declared(file, label="outcome", declaration=declared)
+    assert found.fingerprint == plain.fingerprint
+    assert list(template(file, label="outcome")["bounds"]) == ["id", "age", "marker", "sex"]
 
 
 def run(*words: str) -> int:
@@ -78,7 +105,7 @@ def test_train_leaves_a_whole_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["dpsgd", "adaptive-laplace", "autoencoder", "pate"])
+@pytest.mark.parametrize("method", METHODS)
 def test_predict_without_the_training_file(
     method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,8 +114,24 @@ def test_predict_without_the_training_file(
     capsys.readouterr()
     assert run("predict", "run", "new.csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [r["predicted"] for r in rows] == ["ill", "well"]
     assert float(rows[0]["ill"]) + float(rows[0]["well"]) == pytest.approx(1.0, abs=1e-5)
+    if method != "residual":  # local noise: that table teaches it little
+        assert [r["predicted"] for r in rows] == ["ill", "well"]
+    answers_equal_those_in_python(rows)
+
+
+def answers_equal_those_in_python(rows: list[dict[str, str]]) -> None:
+    """`privet.load(run)` takes the same table: from a file, a frame, with more and other columns."""
+    pandas = pytest.importorskip("pandas")
+    saved = privet.load("run")
+    frame = pandas.read_csv("new.csv")
+    moved = frame.assign(id=7, height="1.80", outcome="")[["height", "sex", "id", "age", "marker"]]
+    moved.to_csv("moved.csv")  # with an index that has no name
+    for X in ("new.csv", frame, moved, frame.astype(str), Path("moved.csv")):
+        probabilities = saved.predict_proba(X)
+        for row, p, said in zip(rows, probabilities, saved.predict(X), strict=True):
+            assert said == row["predicted"]
+            assert [float(row[str(k)]) for k in saved.classes] == [round(float(q), 6) for q in p]
 
 
 @pytest.mark.slow
@@ -99,7 +142,6 @@ def test_predict_without_the_training_file(
         ("marker,age,sex\nhigh,50,f\n", "'high' is not a number"),
         ("marker,age,sex\n3.0,nan,f\n", "is not finite"),
         ("marker,age,sex\n3.0,50,x\n", "'x' is not among f, m"),
-        ("marker,age,sex,height\n3.0,50,f,1.8\n", "declared for every column"),
         ("marker,age,sex\n", "at least one record"),
         ("", "it is empty"),
         (None, "no such file"),
@@ -143,10 +185,10 @@ def test_pate_takes_nothing_as_public_unasked(
 
 
 def test_describe_reads_the_header_alone(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("data", "describe", "patients.csv", "--private", "--label", "outcome") == 0
+    assert run("data", "describe", "patients.csv", "--label", "outcome") == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told["bounds"]) == ["id", "age", "marker", "sex"]
-    assert run("data", "describe", "patients.csv") == 2
+    assert run("data", "describe", "patients.csv") == 0
 
 
 @pytest.mark.parametrize(
@@ -181,7 +223,7 @@ def test_no_bounds_says_how_to_declare_them(
 ) -> None:
     assert run("train", "dpsgd", "--data", "patients.csv", "--label", "outcome", "--epsilon", "1",
                "--out", "run") == 2  # fmt: skip
-    assert "privet data describe patients.csv --private" in capsys.readouterr().err
+    assert "privet data describe patients.csv` writes" in capsys.readouterr().err
 
 
 def test_a_typo_in_a_method(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +240,7 @@ def test_many_rows_a_person(clinic: Path, capsys: pytest.CaptureFixture[str]) ->
     assert train("adaptive-laplace", "--user", "id", "--json") == 0
     told = json.loads(capsys.readouterr().out)["guarantee"]
     people = next(p for p in told["premises"] if p["about"] == "people")
-    assert told["unit"] == "user" and people["text"].endswith("one value of id")
+    assert told["unit"] == "user" and "one value of id" in people["text"]
     card = (clinic / "run" / "README.md").read_text()
     assert "Each person, with all records" in card and "people who have several" not in card
     found = load_declared(

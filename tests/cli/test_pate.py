@@ -10,25 +10,27 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 import privet
-from privet.cli._pate import local_teacher
+from privet.cli._pate_inputs import local_teacher
 from privet.cli.main import app as whole
 from privet.cli.pate import app
-from privet.data.nifti import spheres
+from privet.data.volumes import spheres
 from privet.ledger import Ledger
 from privet.methods.pate import (
     PATE,
     AnswerFile,
     EstimatorLearner,
-    Labels,
+    LabelFile,
     PCAReducer,
     read_reducer,
     shard_ledger,
     unit_noise,
 )
-from privet.methods.pate.mean import MeanPATE
-from privet.methods.pate.students import student_learner
-from privet.methods.pate.volumes import VolumePATE
+from privet.methods.pate.classification_pate import MeanPATE
+from privet.methods.pate.students import default_student
+from privet.methods.pate.volume_pate import VolumePATE
 from privet.noise import seeded
+from privet.runs.guarantee_record import read_record
+from privet.runs.run_folder import write_record
 
 runner = CliRunner()
 K, N = 8, 12
@@ -82,7 +84,7 @@ def aggregate(folder, out, *more, files=None, code=0):
 @pytest.mark.slow
 def test_repeatable_noise_is_stated_as_an_experiment(place, tmp_path):
     aggregate(place, tmp_path / "labels.safetensors")
-    premises = Labels.read(tmp_path / "labels.safetensors").guarantee.premises
+    premises = LabelFile.read(tmp_path / "labels.safetensors").guarantee.premises
     assert any("an experiment, not a release" in a.text for a in premises)
 
 
@@ -110,14 +112,14 @@ def test_four_commands_are_the_one_call_bit_for_bit(place, tmp_path):
     shards = [(s["x"], s["y"]) for s in (np.load(place / f"shard{k}.npz") for k in range(K))]
     pate = PATE(
         teachers=EstimatorLearner(estimator=DecisionTreeRegressor()),
-        student=student_learner(input_shape=(2,), target_shape=(2, 4, 4), epochs=5),
+        student=default_student(input_shape=(2,), target_shape=(2, 4, 4), epochs=5),
         reducer=reducer,
         ledger=shard_ledger(**BUDGET),
         **BUDGET,
     )
     release = pate.fit(shards, public, rng=seeded(5))
 
-    labels = Labels.read(tmp_path / "labels.safetensors")
+    labels = LabelFile.read(tmp_path / "labels.safetensors")
     assert np.array_equal(labels.labels, release.model.labels)
     assert np.array_equal(labels.codes, release.model.codes)
     assert labels.guarantee == release.guarantee
@@ -139,7 +141,7 @@ def test_answers_hold_clipped_codes_and_nothing_else(place):
     assert list(tensors) == ["units"] and tensors["units"].size == N * reducer.dimension
     header = AnswerFile(file).header
     assert header.site == "site-3" and header.reducer == reducer.name
-    assert AnswerFile(file).longest() <= reducer.radius
+    assert AnswerFile(file).inspect().max_norm <= reducer.radius
 
 
 def test_ledger_is_charged_once_and_refuses_more(place, tmp_path):
@@ -172,7 +174,7 @@ def rewritten(path, *, factor=1, **changes):
     """Somebody edits the file: its numbers, or its note; the checksum is computed anew on request."""
     from safetensors import safe_open
 
-    from privet.methods.pate.answers import Answers, Header
+    from privet.methods.pate.answer_files import Answers, Header
 
     with safe_open(path, framework="np") as file:
         note = json.loads(file.metadata()["privet"])
@@ -228,8 +230,8 @@ def test_shares_of_noise_and_missing_sites(place, tmp_path):
     for k in range(K):
         files.append(tmp_path / f"share{k}.safetensors")
         answer(place, k, "--teachers", K, "--missing", 2, *FLAGS, "--noise-seed", k, out=files[-1])
-    plain = AnswerFile(place / "answers0.safetensors").flat(0, 5)
-    assert not np.array_equal(AnswerFile(files[0]).flat(0, 5), plain)
+    plain = AnswerFile(place / "answers0.safetensors").read(0, 5)
+    assert not np.array_equal(AnswerFile(files[0]).read(0, 5), plain)
     told = json.loads(
         aggregate(
             place,
@@ -272,7 +274,7 @@ def test_own_predictions_and_own_function(place, tmp_path):
     )
     run("answer", *common, "--shard", place / "shard0.npz", "--teacher", "tests.cli.test_pate:half",
         "--out", tmp_path / "b.safetensors")  # fmt: skip
-    same = [AnswerFile(tmp_path / f"{n}.safetensors").flat(0, len(x)) for n in "ab"]
+    same = [AnswerFile(tmp_path / f"{n}.safetensors").read(0, len(x)) for n in "ab"]
     assert np.array_equal(*same)
     said = run("answer", *common, "--out", tmp_path / "c.safetensors", code=2)
     assert "or else --shard" in said
@@ -356,7 +358,7 @@ def test_volumes_get_convolutions(tmp_path):
         run("answer", "--reducer", tmp_path / "r", "--inputs", tmp_path / "x.npy", "--site", f"s{k}",
             "--predictions", tmp_path / f"{k}.npy", "--out", tmp_path / f"a{k}")  # fmt: skip
     run("aggregate", *(tmp_path / f"a{k}" for k in range(9)), "--reducer", tmp_path / "r", *FLAGS,
-        "--out", tmp_path / "labels", "--seed", 1)  # fmt: skip
+        "--out", tmp_path / "labels", "--seed", 1, "--allow-equal")  # fmt: skip
     for out, most, *told in (("student", 50_000), ("plain", 10_000, "--hidden", 8)):
         run("student", "--labels", tmp_path / "labels", "--inputs", tmp_path / "x.npy", "--epochs",
             1, "--out", tmp_path / out, "--names", "none,core,shell", *told)  # fmt: skip
@@ -381,7 +383,8 @@ def test_noise_that_drowns_all_answers_is_told_before_anything_is_charged(tmp_pa
     said = run(*words, code=2)
     assert "could be heard" in said and "--anyway" in said and said.count("\n") == 1
     assert not (tmp_path / "labels").exists() and not (tmp_path / "labels.ledger").exists()
-    run(*words, "--anyway")
+    assert "one site under two names" in run(*words, "--anyway", code=2)
+    run(*words, "--anyway", "--allow-equal")
     assert len(Ledger.open(tmp_path / "labels.ledger")) == 1
 
 
@@ -422,7 +425,7 @@ def test_folders_of_nifti_files(tmp_path):
         run("answer", "--reducer", tmp_path / "r", "--inputs", task, "--site", f"s{k}", *grid,
             "--shard", task, "--teacher", "tree", "--out", tmp_path / f"a{k}")  # fmt: skip
     run("aggregate", *(tmp_path / f"a{k}" for k in range(6)), "--reducer", tmp_path / "r", *FLAGS,
-        "--out", tmp_path / "labels")  # fmt: skip
+        "--out", tmp_path / "labels", "--allow-equal")  # fmt: skip
     run("student", "--labels", tmp_path / "labels", "--inputs", task, *grid, "--epochs", 1,
         "--out", tmp_path / "student")  # fmt: skip
     assert privet.load(tmp_path / "student").domain.shape == (2, 12, 12, 8)
@@ -463,8 +466,12 @@ def test_training_on_a_folder_of_volumes(tmp_path, monkeypatch):
         assert refused.exit_code == 2 and told in refused.output
     done = train("run", *grid, *public)
     assert done.exit_code == 0, done.output
-    found = json.loads(done.output)
+    found = json.loads(done.stdout)  # progress is on the other stream
     assert set(found["dice"]) == {"core", "shell"}
+    monkeypatch.setenv("PRIVET_DATA", str(tmp_path))
+    named_task = train("named", *grid, *public, "--data", "task")  # by its name, as data sets are
+    assert named_task.exit_code == 0, named_task.output
+    assert json.loads(named_task.stdout)["dice"] == found["dice"]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["plan"]["queries"] == 3 and config["files"]["grid"] == [8, 8, 8]
     assert found["guarantee"]["unit"] == "teacher shard" and found["guarantee"]["epsilon"] <= 8.0
@@ -477,10 +484,22 @@ def test_training_on_a_folder_of_volumes(tmp_path, monkeypatch):
     monkeypatch.setattr(MeanPATE, "plan", None)  # what the run is not
     audited = runner.invoke(whole, ["audit", str(tmp_path / "run"), "--trials", "100", "--json"])
     assert audited.exit_code == 0, audited.output
-    finding = json.loads(audited.output)
+    finding = json.loads(audited.stdout)
     assert finding["verdict"] == "consistent" and finding["audited"] > 0.5 * finding["proved"]
     config["settings"]["patience"] = 3  # of a method that has our name and is not ours
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    write_record(tmp_path / "run", read_record(tmp_path / "run"))  # sealed anew
     refused = runner.invoke(whole, ["audit", str(tmp_path / "run")])
     assert refused.exit_code == 2 and "patience" in refused.output
     assert refused.output.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_list_of_data_shows_decathlon_tasks(tmp_path):
+    def listed():
+        done = runner.invoke(whole, ["data", "list", "--folder", str(tmp_path), "--json"])
+        return {row["name"]: row["here"] for row in json.loads(done.output)}
+
+    assert listed()["Task04_Hippocampus"] is False
+    (tmp_path / "Task09_Spleen" / "imagesTr").mkdir(parents=True)
+    assert listed()["Task09_Spleen"] is True

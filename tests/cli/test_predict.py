@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privet.cli._attacked import attacked_run
+from privet import load as load_run
+from privet.cli._attack_target import attack_target
 from privet.cli.main import main
 
 KINDS = {
@@ -51,7 +52,6 @@ def test_every_kind_of_run_can_be_asked_and_attacked(
 ) -> None:
     """The model that answers is the one that was released: its test accuracy is the run's own."""
     from privet import data
-    from privet import load as load_run
 
     monkeypatch.chdir(tmp_path)
     told = trained(capsys, kind, "--data", "digits", "--records", "300")
@@ -61,11 +61,13 @@ def test_every_kind_of_run_can_be_asked_and_attacked(
     right = np.mean([int(r["predicted"]) == y for r, y in zip(rows, digits.y_test, strict=True)])
     assert right == pytest.approx(told["test_accuracy"], abs=1e-9)
     assert sum(float(rows[0][str(k)]) for k in range(10)) == pytest.approx(1.0, abs=1e-4)
+    in_python = load_run("run").predict(digits.x_test)
+    assert [r["predicted"] for r in rows] == in_python.tolist()
     found = json.loads(run(capsys, "attack", "run", "--references", "0", "--json"))
     assert 0.35 < found["auc"] < 0.75
-    attacked = attacked_run(load_run("run"), None)
+    target = attack_target(load_run("run"), None)
     members = 200 if kind.startswith("pate") else 300  # 100 of them were public questions
-    assert int(attacked.members.sum()) == members
+    assert int(target.members.sum()) == members
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,7 @@ def test_pictures_in_folders(pets: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert told["test_accuracy"] > 0.9
     rows = json.loads(run(capsys, "predict", "run", "new", "--json"))
     assert [(r["file"], r["predicted"]) for r in rows] == [("a.jpg", "dog"), ("b.jpg", "cat")]
+    assert load_run("run").predict("new").tolist() == ["dog", "cat"]
     (pets / "none").mkdir()
     assert "at least one record" in run(capsys, "predict", "run", "none", code=2)
 
@@ -158,13 +161,15 @@ def test_a_student_of_several_sites(
     truth = (x[:, 0] > 0).astype(int)
     np.save("x.npy", x)
     np.save("y.npy", np.eye(2)[truth])
+    for k in range(6):  # each site errs by itself; equal answers would be one site under two names
+        np.save(f"y{k}.npy", np.eye(2)[np.where(np.arange(40) == k, 1 - truth, truth)])
     budget = ["--teachers", "6", "--queries", "40", "--epsilon", "200"]
     run(
         capsys, "pate", "reducer", "--targets", "y.npy", "--kind", "identity", "--out", "r", *budget
     )
     for k in range(6):
         run(capsys, "pate", "answer", "--reducer", "r", "--inputs", "x.npy", "--site", f"s{k}",
-            "--predictions", "y.npy", "--out", f"a{k}")  # fmt: skip
+            "--predictions", f"y{k}.npy", "--out", f"a{k}")  # fmt: skip
     files = [f"a{k}" for k in range(6)]
     run(capsys, "pate", "aggregate", "--reducer", "r", "--epsilon", "200", "--seed", "0",
         "--out", "labels", *files)  # fmt: skip

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from privet.cli.train import app
 from privet.data import Dataset
+from privet.features import Scattering
 from privet.guarantee import Guarantee
 from privet.ledger import Ledger
-from privet.methods.dpsgd import linear_method as method_module
-from privet.nets.features import Scattering
+from privet.methods.dpsgd import linear_dpsgd as method_module
 from privet.runs import verify
 
 runner = CliRunner()
@@ -58,12 +58,12 @@ def test_keys_and_folder(tmp_path):
     assert answer["claim"]["epsilon"] > 0 and answer["seconds"] > 0
     folder = tmp_path / "run"
     assert {p.name for p in folder.iterdir()} >= {
-        "model.safetensors", "config.json", "guarantee.json", "metrics.json"
+        "model.safetensors", "config.json", "guarantee.json", "private"
     }  # fmt: skip
     told = json.loads((folder / "guarantee.json").read_text())
     assert Guarantee.from_dict(told["guarantee"]).epsilon == g["epsilon"]
     assert (
-        json.loads((folder / "metrics.json").read_text())["test_accuracy"]
+        json.loads((folder / "private" / "metrics.json").read_text())["test_accuracy"]
         == answer["test_accuracy"]
     )
     assert json.loads((folder / "config.json").read_text())["seed"] == 1

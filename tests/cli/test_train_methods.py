@@ -29,7 +29,7 @@ def test_adaptive_laplace_leaves_a_folder(tmp_path: Path, capsys) -> None:
     assert found["method"] == "adaptive-laplace" and found["claim"] is None
     assert found["test_accuracy"] > 0.6 and found["seconds"] > 0.0
     assert found["guarantee"]["epsilon"] <= 4.0 and found["guarantee"]["standing"] == "proved"
-    wanted = {"model.safetensors", "config.json", "guarantee.json", "metrics.json", "run.ledger"}
+    wanted = {"model.safetensors", "config.json", "guarantee.json", "private", "run.ledger"}
     assert {p.name for p in out.iterdir()} >= wanted
     assert load_file(out / "model.safetensors")["weights"].shape == (64, 10)
     assert Ledger.open(out / "run.ledger").spent() == pytest.approx(4.0, rel=0.01)

@@ -11,23 +11,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from privet.cli.main import main
-from privet.compare import LIMIT, Entrant, accounts, compare, own_entrants
-from privet.compare.bench import Bench, View
-from privet.compare.trial import attacked, trial
+from privet.compare import LIMIT, Participant, catalogue_participants, compare, sweep
+from privet.compare.comparison_cells import ComparisonCell
+from privet.compare.comparison_data import ComparisonData, View
 from privet.data import Dataset, load
 from privet.errors import InvalidArgument, LedgerError
 from privet.estimators import PrivateClassifier
-from privet.kept import kept
+from privet.jobs import cached_json
 from privet.ledger import Ledger
-from privet.papers import compared
+from privet_papers import participants
 
-ENTRANTS = (LIMIT, *own_entrants(), *compared.ENTRANTS)
+PARTICIPANTS = (LIMIT, *catalogue_participants(), *participants.PARTICIPANTS)
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",
@@ -61,7 +60,7 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def again(*cell: object) -> None:
         raise AssertionError("a finished cell was run again")
 
-    monkeypatch.setattr("privet.compare.run.Job._run", again)
+    monkeypatch.setattr("privet.compare.comparison_cells.ComparisonCell._compute", again)
     assert compare(data, tmp_path, **settings, jobs=1) == first
     (tmp_path / "ledgers" / first["ledgers"][0]["file"]).unlink()
     with pytest.raises(LedgerError, match="is gone, and its cell was finished"):
@@ -80,20 +79,22 @@ def test_an_attempt_that_died_is_charged_and_told(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("privet.compare.trial.attacked", dies)
+        patched.setattr("privet.audit.membership.attack", dies)
         with pytest.raises(KeyboardInterrupt):
             compare(data, tmp_path, **settings)
     (tmp_path / "ledgers").mkdir()
     limit_died = list((tmp_path / "ledgers").iterdir())
     assert limit_died == []  # the first cell is the limit's, which spends nothing
 
-    def dies_late(model: object, *args: Any, **told: Any) -> object:
+    attack = ComparisonCell._attack
+
+    def dies_late(self: ComparisonCell, model: object) -> object:
         if isinstance(model, PrivateClassifier):
             raise KeyboardInterrupt
-        return attacked(model, *args, **told)
+        return attack(self, model)
 
     with monkeypatch.context() as patched:
-        patched.setattr("privet.compare.trial.attacked", dies_late)
+        patched.setattr(ComparisonCell, "_attack", dies_late)
         with pytest.raises(KeyboardInterrupt):
             compare(data, tmp_path, **settings)
     account = compare(data, tmp_path, **settings)["ledgers"][0]
@@ -102,20 +103,24 @@ def test_an_attempt_that_died_is_charged_and_told(
 
 
 def test_a_ledger_killed_at_birth_is_made_again(tmp_path: Path) -> None:
-    bench = Bench(dataset=load("blobs"), epsilon=1.0, delta=1e-5)
-    path = accounts.path_for(tmp_path, "dpsgd: train, seed 0", "ab")
-    path.touch()
-    ledger = accounts.opened(path, ENTRANTS[2], bench)
-    assert len(ledger) == 0 and ledger.dataset == bench.dataset.fingerprint
+    shared = ComparisonData(dataset=load("blobs"), epsilon=1.0, delta=1e-5)
+    cell = ComparisonCell(
+        task="train", participant=PARTICIPANTS[2], seed=0, data=shared, out=tmp_path
+    )
+    cell.ledger_path.parent.mkdir()
+    cell.ledger_path.touch()
+    ledger = cell._open_ledger()
+    assert cell.ledger_path.name.startswith("dpsgd-network-train-seed-0-")
+    assert len(ledger) == 0 and ledger.dataset == shared.dataset.fingerprint
 
 
 def test_every_system_is_there_with_its_baselines() -> None:
-    systems = {e.system for e in ENTRANTS}
+    systems = {e.system for e in PARTICIPANTS}
     assert systems == {
         "not private", "DP-SGD", "adaptive Laplace", "PATE", "residual perturbation",
         "deep private auto-encoder", "private regression",
     }  # fmt: skip
-    names = [e.name for e in ENTRANTS]
+    names = [e.name for e in PARTICIPANTS]
     assert len(names) == len(set(names)) >= 20
     assert {"identical noise", "dpsgd-network", "pate-by-votes", "residual ensemble",
             "residual II as published", "functional mechanism", "histogram (DPME)",
@@ -123,23 +128,28 @@ def test_every_system_is_there_with_its_baselines() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda e: e.name)
-def test_a_cell_run_again_is_the_same_release(entrant: Entrant, tmp_path: Path) -> None:
+@pytest.mark.parametrize("participant", PARTICIPANTS, ids=lambda e: e.name)
+def test_a_cell_run_again_is_the_same_release(participant: Participant, tmp_path: Path) -> None:
     """All noise and all weights come from the cell's seed; what is charged is what is proved."""
-    bench = Bench(dataset=load("blobs").subset(600), epsilon=1.0, delta=1e-5)
-    terms = {"adjacency": entrant.adjacency, "unit": entrant.unit, "protects": entrant.protects}
+    shared = ComparisonData(dataset=load("blobs").subset(600), epsilon=1.0, delta=1e-5)
+    terms = {
+        "adjacency": participant.adjacency,
+        "unit": participant.unit,
+        "protects": participant.protects,
+    }
     found = []
     for _ in range(2):
-        ledger = Ledger.in_memory(cap_epsilon=math.inf, cap_delta=bench.delta, **terms)
-        row = trial(
-            entrant, bench, 3, ledger if entrant.charged else None, references=0, kept=tmp_path
+        ledger = Ledger.in_memory(cap_epsilon=math.inf, cap_delta=shared.delta, **terms)
+        cell = ComparisonCell(
+            task="train", participant=participant, seed=3, data=shared, out=tmp_path, references=0
         )
+        row = cell._train_and_attack(ledger if participant.charged else None)
         found.append((row["right"], row["attack"]["auc"], ledger.spent()))
     assert found[0] == found[1]
-    if entrant.charged:
+    if participant.charged:
         stated = row["guarantee"]
         assert ledger.spent(stated["delta"]) == pytest.approx(stated["epsilon"], rel=1e-6)
-    elif entrant.promises:
+    elif participant.promises:
         assert row["guarantee"]["epsilon"] == "inf"
     else:
         assert row["guarantee"] is None
@@ -159,8 +169,8 @@ def test_views_are_public_maps_of_a_record_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVET_CACHE", str(tmp_path))
-    whole = Bench(dataset=pictures(), epsilon=1.0, delta=1e-5)
-    part = Bench(dataset=pictures().subset(7), epsilon=1.0, delta=1e-5)
+    whole = ComparisonData(dataset=pictures(), epsilon=1.0, delta=1e-5)
+    part = ComparisonData(dataset=pictures().subset(7), epsilon=1.0, delta=1e-5)
     for view in View:
         rows, few = whole.train(view)[0], part.train(view)[0]
         assert np.array_equal(rows[:7], few)
@@ -175,18 +185,20 @@ def test_views_are_public_maps_of_a_record_by_itself(
     ("pictures", "adaptive-laplace-network"),
 ])  # fmt: skip
 def test_relevance_looks_at_public_records_only(data: str, name: str) -> None:
-    """After training, other private records in the bench change nothing in the picture."""
-    entrant = next(e for e in ENTRANTS if e.name == name)
-    assert entrant.relevance is not None
+    """After training, other private records in the shared change nothing in the picture."""
+    participant = next(e for e in PARTICIPANTS if e.name == name)
+    assert participant.relevance is not None
     whole = pictures() if data == "pictures" else load("blobs").subset(300)
-    bench = Bench(dataset=whole, epsilon=1.0, delta=1e-5)
-    model = entrant.make(bench, 0, None).fit(*bench.train(entrant.sees))
-    shown = entrant.relevance(model, bench)
+    shared = ComparisonData(dataset=whole, epsilon=1.0, delta=1e-5)
+    model = participant.make(shared, 0, None).fit(*shared.train(participant.view))
+    shown = participant.relevance(model, shared)
     other = replace_records(whole)
-    assert shown == entrant.relevance(model, Bench(dataset=other, epsilon=1.0, delta=1e-5))
+    assert shown == participant.relevance(
+        model, ComparisonData(dataset=other, epsilon=1.0, delta=1e-5)
+    )
     assert shown is not None
     assert np.shape(shown["maps"]) == (whole.n_classes, whole.n_features)
-    assert sum(shown["records"]) == bench.cut and np.any(shown["maps"])
+    assert sum(shown["records"]) == shared.cut and np.any(shown["maps"])
 
 
 def replace_records(whole: Dataset) -> Dataset:
@@ -202,7 +214,7 @@ def test_half_a_cell_is_no_cell(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path, ["a"], dies)
+        cached_json(tmp_path, ["a"], dies)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,7 +325,7 @@ def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Pa
 @pytest.mark.slow
 def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
     """Curves have every budget of the folder; features of pictures are gone at the end."""
-    from privet.compare import export, sweep
+    from privet.compare import export
 
     how = {"delta": 1e-5, "methods": ["adaptive-laplace"], "seeds": 2, "jobs": 1}
     first = sweep(load("blobs").subset(300), tmp_path, epsilons=[2.0], **how)
@@ -330,7 +342,7 @@ def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
     assert r"$\varepsilon = 8$" in export(both["curves"], tmp_path / "c.tex").read_text()
     with pytest.raises(InvalidArgument, match=r"ends in \.csv"):
         export(both["curves"], tmp_path / "c.xls")
-    from privet.report.page import html
+    from privet.report.comparison_page import html
 
     assert "accuracy over epsilon" in html(both) and "accuracy over epsilon" not in html(first)
 

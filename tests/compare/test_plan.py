@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks import plan
 from privet.cli.main import main
-from privet.compare.plan import KINDS, advise, cells
+from privet.compare.expected_accuracy import KINDS, advise, measured_accuracies
 from privet.errors import InvalidArgument
-from privet.methods.contract import Signal, check_enough, linear_numbers
+from privet.methods.feasibility import Signal, check_enough, linear_numbers
 
 
 def test_the_table_is_the_commands_own() -> None:
     """Every data set that the command measures is there, DP-SGD on tables among them."""
-    found = {(c.kind, c.data, c.method) for c in cells()}
+    found = {(c.kind, c.data, c.method) for c in measured_accuracies()}
     assert found == {
         (kind, name, method)
         for kind, sets in plan.DATA.items()
@@ -24,20 +24,20 @@ def test_the_table_is_the_commands_own() -> None:
         for method in plan.METHODS
     }
     assert tuple(plan.DATA) == KINDS
-    for cell in cells():
+    for cell in measured_accuracies():
         assert 0.0 < cell.accuracy < 1.0 and 0.0 < cell.guessing < 1.0 and cell.minutes > 0.0
         drawn = cell.kind == "pictures" and cell.data != "digits"
         assert (cell.feature_minutes > 100 * cell.minutes / cell.records) or not drawn
 
 
 def test_what_was_measured_is_told_as_it_was() -> None:
-    for cell in cells():
+    for cell in measured_accuracies():
         found = advise(records=cell.records, kind=cell.kind, epsilon=cell.epsilon)
         told = next(a for a in found if a.method == cell.method)
         mine = next(e for e in told.by_data if e.data == cell.data)
         same = [
             c.accuracy
-            for c in cells()
+            for c in measured_accuracies()
             if (c.method, c.data, c.scale) == (cell.method, cell.data, cell.scale)
         ]
         assert mine.within and min(same) - 1e-9 <= mine.accuracy <= max(same) + 1e-9
@@ -59,7 +59,7 @@ def test_a_cell_measured_again_is_the_same() -> None:
         (r["method"], r["records"], r["epsilon"]): r
         for r in plan.measured("table", "breast_cancer", 456)
     }
-    mine = [c for c in cells() if c.data == "breast_cancer"]
+    mine = [c for c in measured_accuracies() if c.data == "breast_cancer"]
     assert len(mine) == len(again)
     for cell in mine:
         told = again[cell.method, cell.records, cell.epsilon]
@@ -150,3 +150,18 @@ def test_what_is_refused_could_only_have_guessed(name: str, drowned: float, enou
 
         assert accuracy(drowned, 3) < guess + 0.08
         assert accuracy(enough, 1) > guess + 0.15
+
+
+def test_two_classes_of_few_records_are_read_apart() -> None:
+    """X-rays: one-shot moments was better than the dpsgd that was advised, from ten classes."""
+    two = advise(records=400, kind="pictures", epsilon=1.0, classes=2)
+    assert {e.data for e in two[0].by_data} == {"breastmnist", *plan.TWO_CLASSES}
+    assert [a.method for a in two].index("adaptive-laplace") < [a.method for a in two].index(
+        "dpsgd"
+    )
+    many = advise(records=4000, kind="pictures", epsilon=1.0, classes=10)
+    assert many[0].method == "dpsgd" and not {e.data for e in many[0].by_data} & set(
+        plan.TWO_CLASSES
+    )
+    with pytest.raises(InvalidArgument, match="classes"):
+        advise(records=400, kind="pictures", epsilon=1.0, classes=1)

@@ -29,8 +29,8 @@ def two_clouds(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 METHODS: tuple[EstimatorSubject, ...] = (
     EstimatorSubject(name="dpsgd", make=lambda **kw: DPSGDClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
-    EstimatorSubject(name="adaptive_laplace", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
-    EstimatorSubject(name="residual", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw), data=two_clouds),
+    EstimatorSubject(name="moments", make=lambda **kw: AdaptiveLaplaceClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, **kw), data=two_clouds),
+    EstimatorSubject(name="noisy_inputs", make=lambda **kw: ResidualPerturbationClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, epochs=6, **kw), data=two_clouds),
     EstimatorSubject(name="pate", make=lambda **kw: PATEClassifier(classes=[0, 1], bounds=(0.0, 1.0), n_public=300, public_inputs=two_clouds(40, seed=1)[0], teachers=20, **kw), data=two_clouds, ledger=partial(Ledger.in_memory, adjacency=Adjacency.REPLACE_ONE, unit=Unit.SHARD)),
     EstimatorSubject(name="autoencoder", make=lambda **kw: PrivateAutoencoderClassifier(classes=[0, 1], bounds=(0.0, 1.0), layers=(2,), n_public=300, **kw), data=two_clouds),
 )  # fmt: skip

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
-from privet import bounds
-from privet.bounds import clip
-from privet.bounds.clip import Bounded
-from privet.loss import PrivacyLoss, compose
-from privet.mechanisms import base
-from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from privet.mechanisms.laplace import DiscreteLaplace, Laplace
-from privet.methods.dpsgd import linear_method, loop, plan, sampling
-from privet.nets.per_example import engine as engine_module
-from privet.nets.per_example.clipping import FlatClipping
-from privet.noise import rounded, seeded
-
-Patch = Callable[[pytest.MonkeyPatch], None]
+from privet import sensitivity
+from privet.accounting import PrivacyLoss, compose
+from privet.gradients import engine as engine_module
+from privet.gradients.clipping_rules import FlatClipping
+from privet.mechanisms import mechanism
+from privet.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from privet.mechanisms.laplace import DiscreteLaplaceMechanism, LaplaceMechanism
+from privet.methods.dpsgd import dpsgd_loop, linear_dpsgd, samplers, settings_and_plan
+from privet.noise import rounded_noise, seeded
+from privet.sensitivity import clipping
+from privet.sensitivity.bounded_value import BoundedValue
+from tests.conformance.planting import Patch, wrapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +30,6 @@ class Mutant:
     bug: str
     subject: str
     plant: Patch
-
-
-def wrapped(where: Any, name: str, change: Callable[..., Any]) -> Patch:
-    """Replace a function by `change(original, *arguments)`."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        original = getattr(where, name)
-        patch.setattr(where, name, lambda *a, **k: change(original, *a, **k))
-
-    return plant
 
 
 def truncated(original: Any, stream: Any, size: int, ratio: Any) -> Any:
@@ -210,49 +197,50 @@ def coarse_sum(original: Any, self: Any, *a: Any, **k: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant(bug="half the Gaussian noise", subject="Gaussian", plant=wrapped(rounded, "gaussian", lambda f, *a: f(*a) // 2)),
-    Mutant(bug="half the Laplace noise", subject="Laplace", plant=wrapped(rounded, "laplace", lambda f, *a: f(*a) // 2)),
-    Mutant(bug="Gaussian noise 2% too small", subject="Gaussian", plant=wrapped(rounded, "gaussian", lambda f, *a: f(*a) * 49 // 50)),
-    Mutant(bug="Gaussian tail cut at 3.5", subject="Gaussian", plant=wrapped(rounded, "gaussian", truncated)),
-    Mutant(bug="Laplace tail cut at 3.5", subject="Laplace", plant=wrapped(rounded, "laplace", truncated)),
-    Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(rounded, "laplace", lambda f, *a: np.abs(f(*a)))),
-    Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(rounded, "gaussian", repeated)),
-    Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(rounded, "gaussian", half_and_half)),
-    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(base.OnGrid, "_perturb", lambda f, self, value, rng: value + rng.gaussian(value.shape, self.scale))),
-    Mutant(bug="discrete Laplace at 3/4 of its scale", subject="DiscreteLaplace", plant=wrapped(DiscreteLaplace, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
-    Mutant(bug="discrete Gaussian at 3/4 of its scale", subject="DiscreteGaussian", plant=wrapped(DiscreteGaussian, "_units", lambda f, self, shape, scale, rng: f(self, shape, scale * 3 / 4, rng))),
-    Mutant(bug="the ledger is charged after the release", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_later)),
-    Mutant(bug="the ledger is never charged", subject="Laplace", plant=wrapped(base.Mechanism, "release", never_pay)),
-    Mutant(bug="the ledger is charged twice", subject="Laplace", plant=wrapped(base.Mechanism, "release", pay_twice)),
-    Mutant(bug="a mean divides by the records that are there", subject="Gaussian of a mean", plant=wrapped(clip.Rows, "mean", mean_of_those_there)),
-    Mutant(bug="min and max from the data", subject="Laplace of a box", plant=wrapped(bounds, "clip_range", as_wide_as_the_data)),
-    Mutant(bug="one scale for the whole table when clipping", subject="Gaussian", plant=wrapped(clip, "_scaled_down", clip_all_together)),
-    Mutant(bug="clipping 1% too far out", subject="Gaussian", plant=wrapped(clip, "_scaled_down", clip_too_late)),
-    Mutant(bug="replace-one priced as add-remove", subject="Gaussian", plant=wrapped(Bounded, "sensitivity", replace_costs_the_same)),
-    Mutant(bug="sensitivity measured on the data", subject="Gaussian", plant=wrapped(clip.Rows, "sum", sensitivity_from_the_rows)),
-    Mutant(bug="Gaussian priced for 5% more noise", subject="Gaussian", plant=wrapped(Gaussian, "loss", cheaper)),
-    Mutant(bug="Laplace priced for 5% more noise", subject="Laplace", plant=wrapped(Laplace, "loss", cheaper)),
+    Mutant(bug="half the Gaussian noise", subject="Gaussian", plant=wrapped(rounded_noise, "gaussian", lambda f, *a: f(*a) // 2)),
+    Mutant(bug="half the Laplace noise", subject="Laplace", plant=wrapped(rounded_noise, "laplace", lambda f, *a: f(*a) // 2)),
+    Mutant(bug="Gaussian noise 2% too small", subject="Gaussian", plant=wrapped(rounded_noise, "gaussian", lambda f, *a: f(*a) * 49 // 50)),
+    Mutant(bug="Gaussian tail cut at 3.5", subject="Gaussian", plant=wrapped(rounded_noise, "gaussian", truncated)),
+    Mutant(bug="Laplace tail cut at 3.5", subject="Laplace", plant=wrapped(rounded_noise, "laplace", truncated)),
+    Mutant(bug="one-sided Laplace noise", subject="Laplace", plant=wrapped(rounded_noise, "laplace", lambda f, *a: np.abs(f(*a)))),
+    Mutant(bug="the same noise in every release", subject="Gaussian", plant=wrapped(rounded_noise, "gaussian", repeated)),
+    Mutant(bug="noise repeated within a release", subject="Gaussian", plant=wrapped(rounded_noise, "gaussian", half_and_half)),
+    Mutant(bug="noise added as plain floats, off the grid", subject="Gaussian", plant=wrapped(mechanism.GridMechanism, "_perturb", lambda f, self, value, rng: value + rng.gaussian(value.shape, self.scale))),
+    Mutant(bug="discrete Laplace at 3/4 of its scale", subject="DiscreteLaplace", plant=wrapped(DiscreteLaplaceMechanism, "_ratio", lambda f, self: f(self) * 3 / 4)),
+    Mutant(bug="discrete Gaussian at 3/4 of its scale", subject="DiscreteGaussian", plant=wrapped(DiscreteGaussianMechanism, "_ratio", lambda f, self: f(self) * 3 / 4)),
+    Mutant(bug="the ledger is charged after the release", subject="Laplace", plant=wrapped(mechanism.Mechanism, "release", pay_later)),
+    Mutant(bug="the ledger is never charged", subject="Laplace", plant=wrapped(mechanism.Mechanism, "release", never_pay)),
+    Mutant(bug="the ledger is charged twice", subject="Laplace", plant=wrapped(mechanism.Mechanism, "release", pay_twice)),
+    Mutant(bug="a mean divides by the records that are there", subject="Gaussian of a mean", plant=wrapped(clipping.ClippedRows, "mean", mean_of_those_there)),
+    Mutant(bug="min and max from the data", subject="Laplace of a box", plant=wrapped(sensitivity, "clip_range", as_wide_as_the_data)),
+    Mutant(bug="one scale for the whole table when clipping", subject="Gaussian", plant=wrapped(clipping, "_scaled_down", clip_all_together)),
+    Mutant(bug="clipping 1% too far out", subject="Gaussian", plant=wrapped(clipping, "_scaled_down", clip_too_late)),
+    Mutant(bug="replace-one priced as add-remove", subject="Gaussian", plant=wrapped(BoundedValue, "sensitivity", replace_costs_the_same)),
+    Mutant(bug="sensitivity measured on the data", subject="Gaussian", plant=wrapped(clipping.ClippedRows, "sum", sensitivity_from_the_rows)),
+    Mutant(bug="Gaussian priced for 5% more noise", subject="Gaussian", plant=wrapped(GaussianMechanism, "loss", cheaper)),
+    Mutant(bug="Laplace priced for 5% more noise", subject="Laplace", plant=wrapped(LaplaceMechanism, "loss", cheaper)),
     Mutant(bug="delta doubled", subject="Gaussian", plant=wrapped(PrivacyLoss, "epsilon", lambda f, self, delta: f(self, 2.0 * delta))),
-    Mutant(bug="negative scales accepted", subject="Gaussian", plant=wrapped(base.OnGrid, "__post_init__", lambda f, self: None)),
-    Mutant(bug="sampling rate 5% too high", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", rate_off)),
-    Mutant(bug="shuffling accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", shuffled)),
-    Mutant(bug="batches of fixed size accounted as Poisson", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", fixed_size)),
-    Mutant(bug="the same batch at every step", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", same_batch)),
-    Mutant(bug="every process draws the same batch", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", same_on_every_rank)),
-    Mutant(bug="empty batches filled up", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "indices", never_empty)),
-    Mutant(bug="division by the batch that came", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "expected_batch", divide_by_those_there)),
-    Mutant(bug="a step that is not charged", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", one_step_free)),
-    Mutant(bug="steps priced for 10% more noise", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", noise_flattered)),
-    Mutant(bug="nothing is charged", subject="PoissonSampler", plant=wrapped(sampling.PoissonSampler, "loss", nothing_is_paid)),
-    Mutant(bug="gradient noise over the root of the batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", noise_over_root_batch)),
-    Mutant(bug="half the gradient noise", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", half_the_noise)),
-    Mutant(bug="no noise in some steps", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", no_noise_when_empty)),
-    Mutant(bug="the same noise at every step", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", same_noise_every_step)),
-    Mutant(bug="noise twice, as if once a micro-batch", subject="DP-SGD steps", plant=wrapped(loop, "release_sum_", twice_in_two_parts)),
-    Mutant(bug="the mean of rows clipped too far out", subject="the private mean of DP-SGD", plant=wrapped(linear_method, "clip_l2", lambda f, rows, bound: f(rows, 1.01 * bound))),
-    Mutant(bug="the mean of rows with a fifth less noise", subject="noise of the private mean", plant=wrapped(plan.DPSGDPlan, "centre_scale", lambda f, self, dimension: 0.8 * f(self, dimension))),
+    Mutant(bug="negative scales accepted", subject="Gaussian", plant=wrapped(mechanism.GridMechanism, "__post_init__", lambda f, self: None)),
+    Mutant(bug="sampling rate 5% too high", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", rate_off)),
+    Mutant(bug="shuffling accounted as Poisson", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", shuffled)),
+    Mutant(bug="batches of fixed size accounted as Poisson", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", fixed_size)),
+    Mutant(bug="the same batch at every step", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", same_batch)),
+    Mutant(bug="every process draws the same batch", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", same_on_every_rank)),
+    Mutant(bug="empty batches filled up", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "indices", never_empty)),
+    Mutant(bug="division by the batch that came", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "expected_batch", divide_by_those_there)),
+    Mutant(bug="a step that is not charged", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "loss", one_step_free)),
+    Mutant(bug="steps priced for 10% more noise", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "loss", noise_flattered)),
+    Mutant(bug="nothing is charged", subject="PoissonSampler", plant=wrapped(samplers.PoissonSampler, "loss", nothing_is_paid)),
+    Mutant(bug="gradient noise over the root of the batch", subject="DP-SGD steps", plant=wrapped(dpsgd_loop, "release_sum_", noise_over_root_batch)),
+    Mutant(bug="half the gradient noise", subject="DP-SGD steps", plant=wrapped(dpsgd_loop, "release_sum_", half_the_noise)),
+    Mutant(bug="no noise in some steps", subject="DP-SGD steps", plant=wrapped(dpsgd_loop, "release_sum_", no_noise_when_empty)),
+    Mutant(bug="the same noise at every step", subject="DP-SGD steps", plant=wrapped(dpsgd_loop, "release_sum_", same_noise_every_step)),
+    Mutant(bug="noise twice, as if once a micro-batch", subject="DP-SGD steps", plant=wrapped(dpsgd_loop, "release_sum_", twice_in_two_parts)),
+    Mutant(bug="the mean of rows clipped too far out", subject="the private mean of DP-SGD", plant=wrapped(linear_dpsgd, "clip_l2", lambda f, rows, bound: f(rows, 1.01 * bound))),
+    Mutant(bug="the mean of rows with a fifth less noise", subject="noise of the private mean", plant=wrapped(settings_and_plan.DPSGDPlan, "centre_scale", lambda f, self, dimension: 0.8 * f(self, dimension))),
     Mutant(bug="gradients not clipped", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", not_clipped)),
     Mutant(bug="gradients clipped by their mean norm", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", clipped_by_the_mean)),
+    Mutant(bug="a user's clipping rule is believed", subject="a user's clipping rule", plant=wrapped(engine_module, "weigh_examples", lambda f, rule, squared, layers: (rule.weights(squared, layers), 0))),
     Mutant(bug="clipping overshoots by 0.1%", subject="clipped gradients", plant=wrapped(FlatClipping, "weights", overshoot)),
     Mutant(bug="sums kept in bfloat16", subject="clipped gradients", plant=wrapped(engine_module.PerExampleGradients, "clipped_sum", coarse_sum)),
 )  # fmt: skip

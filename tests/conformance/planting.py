@@ -1,12 +1,11 @@
-"""How a bug is planted where no function can be wrapped: by a changed copy of its source."""
+"""How a bug is planted: a function, a method or a property gives another result than it did."""
 
 from __future__ import annotations
-import __future__
 
-import inspect
-import textwrap
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,26 +27,34 @@ class Bug:
     """The kind of test that the check is."""
 
 
-def rewritten(owner: Any, name: str, *pairs: tuple[str, str]) -> Patch:
-    """Put a copy of a function in its place in which some text is another.
+def wrapped(owner: Any, name: str, change: Callable[..., Any]) -> Patch:
+    """Replace what has this name by `change(original, *arguments)`.
 
-    `owner` is the class it belongs to, or the module that uses it. Each text must occur once: where
-    it is gone, the code went elsewhere, and the bug must be planted there.
+    `owner` is a class, of whose properties the original is the getter, or the module where a
+    function is written: it is replaced in every module that imported it.
     """
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        found = inspect.getattr_static(owner, name)
-        function = found.fget if isinstance(found, property) else found
-        function = inspect.unwrap(getattr(function, "__func__", function))
-        source = textwrap.dedent(inspect.getsource(function))
-        for old, new in pairs:
-            assert source.count(old) == 1, f"{name}: {source.count(old)} times: {old}"
-            source = source.replace(old, new)
-        made: dict[str, Any] = {}
-        flags = __future__.annotations.compiler_flag
-        code = compile(source, f"<planted in {name}>", "exec", flags=flags)
-        exec(code, function.__globals__, made)
-        patch.setattr(owner, name, made[name])
+        original = getattr(owner, name)
+        if isinstance(original, property):
+            getter = original.fget
+            patch.setattr(owner, name, property(lambda self: change(getter, self)))
+            return
+
+        def replacement(*a: Any, **k: Any) -> Any:
+            return change(original, *a, **k)
+
+        places = [(owner, name)]
+        if isinstance(owner, ModuleType):
+            places = [
+                (module, attribute)
+                for module in list(sys.modules.values())
+                if module.__name__.split(".")[0] in ("privet", "privet_papers", "papers", "tests")
+                for attribute, value in list(vars(module).items())
+                if value is original
+            ]
+        for place, attribute in places:
+            patch.setattr(place, attribute, replacement)
 
     return plant
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from privet import bounds
+from privet import sensitivity
+from privet.accounting import gaussian_epsilon
 from privet.audit.conformance import (
     MechanismSubject,
     NoiseSubject,
@@ -20,14 +21,18 @@ from privet.audit.conformance import (
     laplace_cdf,
 )
 from privet.data.records import PublicFacts
+from privet.gradients import Clipping, FlatClipping, PerExampleGradients
 from privet.ledger import Ledger
-from privet.loss import gaussian_epsilon
-from privet.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from privet.methods.contract import Spending
-from privet.methods.dpsgd import LinearDPSGD, Schedule, private
-from privet.methods.dpsgd.linear import LinearHead
-from privet.methods.dpsgd.sampling import PoissonSampler
-from privet.nets.per_example import FlatClipping, PerExampleGradients
+from privet.mechanisms import (
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+)
+from privet.methods.contract import ReleaseContext
+from privet.methods.dpsgd import LinearDPSGD, Sampling, Schedule, StepOptions, private
+from privet.methods.dpsgd.linear_head import LinearHead
+from privet.methods.dpsgd.samplers import PoissonSampler
 from privet.noise import seeded
 
 
@@ -65,25 +70,36 @@ def discrete_gaussian_cdf(scale: float) -> Any:
 
 
 def l1(rows: Any) -> Any:
-    return bounds.clip_l1(rows, 1.0).sum()
+    return sensitivity.clip_l1(rows, 1.0).sum()
 
 
 def l2(rows: Any) -> Any:
-    return bounds.clip_l2(rows, 1.0).sum()
+    return sensitivity.clip_l2(rows, 1.0).sum()
 
 
 def boxed(rows: Any) -> Any:
-    return bounds.clip_range(rows, 0.0, 1.0).sum()
+    return sensitivity.clip_range(rows, 0.0, 1.0).sum()
 
 
 def averaged(rows: Any) -> Any:
-    return bounds.clip_l2(rows, 1.0).mean(records=50)
+    return sensitivity.clip_l2(rows, 1.0).mean(records=50)
 
 
-def gradients(rows: Any) -> Any:
+class BatchMeanClipping(Clipping):
+    """A user's rule, which scales a batch by the mean of the norms that it sees."""
+
+    def weights(self, squared_norms: Any, layers: Any) -> Any:
+        norm = squared_norms.sum(0).sqrt().mean()
+        return torch.ones_like(squared_norms) * (1.0 / norm).clamp(max=1.0)
+
+    def sensitivity(self, layers: Any) -> float:
+        return 1.0
+
+
+def gradients(rows: Any, clipping: Clipping | None = None) -> Any:
     """The engine's clipped sum for a linear model whose per-example gradient is the row itself."""
     model = nn.Linear(4, 1, bias=False)
-    engine = PerExampleGradients(model, clipping=FlatClipping(bound=1.0))
+    engine = PerExampleGradients(model, clipping=clipping or FlatClipping(bound=1.0))
     with np.errstate(over="ignore"):
         x = torch.from_numpy(np.asarray(rows, dtype=np.float32))
     with engine.recording():
@@ -99,14 +115,13 @@ def updates(seed: int, steps: int, rate: float, micro_batch: int) -> Any:
     seen, last = [], model.weight.detach().double().clone()
     with private(
         model, optimizer, (torch.zeros(10, 40),), schedule, rng=seeded(seed), delta=1e-5,
-        micro_batch=micro_batch, n_public=10,
+        losses=lambda model, batch: model(batch.x).sum(1), sampling=Sampling(n_public=10),
+        step=StepOptions(micro_batch=micro_batch),
     ) as training:  # fmt: skip
-        for batch in training:
-            training.step(model(batch.x).sum(1))
-            if batch.last:
-                now = model.weight.detach().double().clone()
-                seen.append((last - now).ravel().numpy() * rate * 10 / (2.0 * 0.5))
-                last = now
+        for _ in training:
+            now = model.weight.detach().double().clone()
+            seen.append((last - now).ravel().numpy() * rate * 10 / (2.0 * 0.5))
+            last = now
     return np.array(seen)
 
 
@@ -124,8 +139,8 @@ class PrivateMean:
             x = np.concatenate([np.zeros((1, self.features)), rows]).astype(np.float32)
         head = LinearHead(features=self.features, outputs=2, constant=1.0)
         ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
-        spending = Spending(ledger=ledger, rng=seeded(seed), plan=self.plan, run="one")
-        self.method._centre(head, torch.from_numpy(x), self.plan, spending, None)
+        context = ReleaseContext(ledger=ledger, rng=seeded(seed), plan=self.plan, run="one")
+        self.method._centre(head, torch.from_numpy(x), self.plan, context, None)
         charged = ledger.entries()[0]  # the second is for the measure of confidence
         return head.mean.double().numpy() * 50, charged.loss.mu
 
@@ -141,14 +156,15 @@ class PrivateMean:
 
 
 SUBJECTS: tuple[Subject, ...] = (
-    MechanismSubject(name="Laplace", make=lambda s: Laplace(scale=s), bound=l1, cdf=laplace_cdf, epsilon=pure, norm=1),
-    MechanismSubject(name="Gaussian", make=lambda s: Gaussian(scale=s), bound=l2, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
-    MechanismSubject(name="Gaussian of a mean", make=lambda s: Gaussian(scale=s), bound=averaged, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
-    MechanismSubject(name="Laplace of a box", make=lambda s: Laplace(scale=s), bound=boxed, cdf=laplace_cdf, epsilon=pure, norm=1),
-    MechanismSubject(name="DiscreteLaplace", make=lambda s: DiscreteLaplace(scale=s), bound=l1, cdf=discrete_laplace_cdf(3.0), epsilon=pure, norm=1, spacing=1.0),
-    MechanismSubject(name="DiscreteGaussian", make=lambda s: DiscreteGaussian(scale=s), bound=l2, cdf=discrete_gaussian_cdf(3.0), epsilon=concentrated, norm=2, spacing=1.0),
+    MechanismSubject(name="Laplace", make=lambda s: LaplaceMechanism(scale=s), bound=l1, cdf=laplace_cdf, epsilon=pure, norm=1),
+    MechanismSubject(name="Gaussian", make=lambda s: GaussianMechanism(scale=s), bound=l2, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
+    MechanismSubject(name="Gaussian of a mean", make=lambda s: GaussianMechanism(scale=s), bound=averaged, cdf=gaussian_cdf, epsilon=concentrated, norm=2),
+    MechanismSubject(name="Laplace of a box", make=lambda s: LaplaceMechanism(scale=s), bound=boxed, cdf=laplace_cdf, epsilon=pure, norm=1),
+    MechanismSubject(name="DiscreteLaplace", make=lambda s: DiscreteLaplaceMechanism(scale=s), bound=l1, cdf=discrete_laplace_cdf(3.0), epsilon=pure, norm=1, spacing=1.0),
+    MechanismSubject(name="DiscreteGaussian", make=lambda s: DiscreteGaussianMechanism(scale=s), bound=l2, cdf=discrete_gaussian_cdf(3.0), epsilon=concentrated, norm=2, spacing=1.0),
     PoissonSubject(name="PoissonSampler", make=lambda n, public, q, steps, rng: PoissonSampler(n=n, n_public=public, rates=[q] * steps, rng=rng)),
     SumSubject(name="clipped gradients", total=gradients, bound=1.0, width=4),
+    SumSubject(name="a user's clipping rule", total=lambda rows: gradients(rows, BatchMeanClipping()), bound=1.0, width=4),
     NoiseSubject(name="DP-SGD steps", updates=updates),
     SumSubject(name="the private mean of DP-SGD", total=PrivateMean(4).total, bound=1.0, width=4, slack=3e-6),
     NoiseSubject(name="noise of the private mean", updates=PrivateMean(4000).updates),

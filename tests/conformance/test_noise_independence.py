@@ -16,11 +16,11 @@ from privet.audit.conformance import (
     noise_of_every_release,
     streams_drawn_once,
 )
-from privet.bounds import Moments, clip_l1
-from privet.mechanisms import Gaussian, KNorm, Laplace, release_moments
-from privet.methods.dpsgd import release
-from privet.methods.pate import aggregate as pate
-from privet.noise import Source, grid, rounded, secure, seeded, tensor
+from privet.mechanisms import GaussianMechanism, KNormMechanism, LaplaceMechanism, release_moments
+from privet.methods.dpsgd import noise_addition
+from privet.methods.pate import answer_checks
+from privet.noise import Source, grid, rounded_noise, secure, seeded, torch_noise
+from privet.sensitivity import Moments, clip_l1
 from tests.conformance.methods import METHODS
 
 BY_NAME = {case.name: case for case in METHODS}
@@ -53,7 +53,7 @@ def test_one_stream_for_all_blocks_of_answers_is_seen(
     broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two blocks are needed to see it, so blocks are made small."""
-    monkeypatch.setattr(pate, "BLOCK", 4)
+    monkeypatch.setattr(answer_checks, "BLOCK", 4)
     if broken:
         forget({"pate": 2}, monkeypatch)
     found = streams_drawn_once(BY_NAME["pate"]._fit)
@@ -75,7 +75,7 @@ def test_two_sources_of_one_seed_are_seen() -> None:
 
 
 def test_tensors_are_watched_too() -> None:
-    from privet.noise.tensor import gaussian_
+    from privet.noise.torch_noise import gaussian_
 
     def twice(*labels: str) -> Callable[[], object]:
         return lambda: [gaussian_(torch.empty(9), 1.0, seeded(1).child(k)) for k in labels]
@@ -86,7 +86,7 @@ def test_tensors_are_watched_too() -> None:
 
 def released_sum(source: Source) -> Any:
     flat = torch.linspace(-1.0, 1.0, 2000, dtype=torch.float32)
-    release.release_sum_(flat, sensitivity=1.0, noise_multiplier=2.0, source=source)
+    noise_addition.release_sum_(flat, sensitivity=1.0, noise_multiplier=2.0, source=source)
     return flat.numpy()
 
 
@@ -101,14 +101,14 @@ def test_every_coordinate_of_a_step_has_its_noise() -> None:
 @pytest.mark.parametrize("where", [-1, 0, 777])
 def test_a_coordinate_without_noise_is_seen(where: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The outsider's bug 19: the last coordinate of the sum keeps no noise."""
-    original = tensor.add_gaussian_
+    original = torch_noise.add_gaussian_
 
     def quiet(flat: Any, scale: float, source: Source, **places: Any) -> None:
         kept = flat[where].clone()
         original(flat, scale, source, **places)
         flat[where] = kept
 
-    monkeypatch.setattr(tensor, "add_gaussian_", quiet)
+    monkeypatch.setattr(torch_noise, "add_gaussian_", quiet)
     found = noise_in_every_coordinate(released_sum, scale=scale_of_sum(), rng=seeded(1))
     assert found == f"coordinate {where % 2000}: standard deviation 0 of the stated one"
 
@@ -124,8 +124,8 @@ def test_every_release_of_a_method_has_its_noise(case: Any) -> None:
 @pytest.mark.slow
 def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 19 in whole trainings, and its cousin in the mechanism of one-shot moments."""
-    dpsgd, moments = BY_NAME["dpsgd"], BY_NAME["adaptive_laplace"]
-    original, draw = tensor.add_gaussian_, rounded.gaussian
+    dpsgd, moments = BY_NAME["dpsgd"], BY_NAME["moments"]
+    original, draw = torch_noise.add_gaussian_, rounded_noise.gaussian
 
     def quiet(flat: Any, scale: float, source: Source, **places: Any) -> None:
         kept = flat[-1].clone()
@@ -137,10 +137,10 @@ def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.M
         units[-1:] = 0
         return units
 
-    monkeypatch.setattr(tensor, "add_gaussian_", quiet)
+    monkeypatch.setattr(torch_noise, "add_gaussian_", quiet)
     found = noise_of_every_release(lambda seed: dpsgd._fit(random_state=seed), repetitions=8)
     assert "standard deviation" in (found or "")
-    monkeypatch.setattr(rounded, "gaussian", last_is_zero)
+    monkeypatch.setattr(rounded_noise, "gaussian", last_is_zero)
     found = noise_of_every_release(lambda seed: moments._fit(random_state=seed), repetitions=8)
     assert "standard deviation 0 of" in (found or "")
 
@@ -148,9 +148,9 @@ def test_a_method_that_leaves_one_coordinate_alone_is_seen(monkeypatch: pytest.M
 TOTAL = clip_l1(np.linspace(-1, 1, 60).reshape(4, 15), 1.0).sum()
 
 
-@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism])
 def test_mechanisms(kind: type) -> None:
-    laplace = {"value": TOTAL.value, "cdf": laplace_cdf} if kind is Laplace else {}
+    laplace = {"value": TOTAL.value, "cdf": laplace_cdf} if kind is LaplaceMechanism else {}
     found = noise_in_every_coordinate(
         lambda source: kind(scale=1.7).release(TOTAL, rng=source),
         scale=1.7,
@@ -165,7 +165,7 @@ def test_k_norm() -> None:
     d = TOTAL.dimension
 
     def as_normal(source: Source) -> np.ndarray:
-        noise = KNorm(scale=1.7).release(TOTAL, rng=source) - TOTAL.value
+        noise = KNormMechanism(scale=1.7).release(TOTAL, rng=source) - TOTAL.value
         length = np.linalg.norm(noise)
         share = stats.gamma(d, scale=1.7).cdf(length)
         return noise / length * np.sqrt(stats.chi2(d).ppf(share))
@@ -181,7 +181,7 @@ def test_moments() -> None:
     upper = np.triu_indices(6)
 
     def both(source: Source) -> np.ndarray:
-        found = release_moments(total, Gaussian(scale=0.5), rng=source)
+        found = release_moments(total, GaussianMechanism(scale=0.5), rng=source)
         return np.concatenate([found.gram[upper], found.cross.ravel()])
 
     gram = np.where(upper[0] == upper[1], 0.5 / shape.second, 0.5 / shape.pair)
@@ -191,14 +191,14 @@ def test_moments() -> None:
 
 
 def test_coordinates_that_share_their_noise_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = rounded.gaussian
+    original = rounded_noise.gaussian
 
     def halves(stream: Any, n: int, ratio: Any) -> Any:
         part = original(stream, (n + 1) // 2, ratio)
         return np.concatenate([part, part])[:n]
 
-    monkeypatch.setattr(rounded, "gaussian", halves)
-    release_it = lambda source: Gaussian(scale=1.0).release(TOTAL, rng=source)  # noqa: E731
+    monkeypatch.setattr(rounded_noise, "gaussian", halves)
+    release_it = lambda source: GaussianMechanism(scale=1.0).release(TOTAL, rng=source)  # noqa: E731
     found = noise_in_every_coordinate(release_it, scale=1.0, rng=seeded(2))
     assert "correlation 1" in (found or "")
 

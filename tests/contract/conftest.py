@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from privet import plugins
 from privet.methods import catalogue
 
 OUTSIDE = Path(__file__).parent / "outside"
@@ -23,9 +24,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.syspath_prepend(str(OUTSIDE))
     monkeypatch.syspath_prepend(str(info.parent))
-    for cached in (catalogue.method_names, catalogue._joined):
+    for cached in (catalogue.method_names, plugins.plugins):
         cached.cache_clear()
     yield info.parent
     sys.modules.pop("nearest_mean", None)
-    for cached in (catalogue.method_names, catalogue._joined):
+    for cached in (catalogue.method_names, plugins.plugins):
         cached.cache_clear()

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from privet.ledger import Entry
-from privet.mechanisms import transcript
-from privet.methods.conforming import Messages
+from privet.mechanisms import release_transcript
+from privet.methods.contract_checks import Messages
 
 Data = tuple[Any, Any]
 
@@ -54,9 +54,13 @@ def kept_problems(
     Nothing that stays or is saved may differ: attributes, files, answers, and what was told.
     """
     left, told = [], []
-    made = transcript.Transcript()
+    made = release_transcript.Transcript()
     for k, data in enumerate((first, second)):
-        watch = transcript.recorded() if k == 0 else transcript.replayed(made)
+        watch = (
+            release_transcript.record_releases()
+            if k == 0
+            else release_transcript.replay_releases(made)
+        )
         heard = Messages()
         with watch as seen, heard.listening():
             model = make().fit(*data)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import privet
-from privet.data.rows import Domain, Kind
+from privet.data.domain import Domain, RowKind
 from privet.guarantee import Unit
-from privet.mechanisms import transcript
-from privet.methods import conforming, replay
-from privet.methods.adaptive_laplace import OneShotMoments
+from privet.mechanisms import release_transcript
+from privet.methods import contract_checks, neighbour_replay
 from privet.methods.autoencoder import AutoencoderStack
 from privet.methods.catalogue import method_names, method_type
 from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
-from privet.methods.residual import NoisyInputs
+from privet.methods.moments import OneShotMoments
+from privet.methods.noisy_inputs import NoisyInputs
 from tests.contract.leaving import kept_problems
 
 METHODS = method_names()
@@ -29,26 +29,26 @@ CLASSIFIERS = [name for name in METHODS if method_type(name).files is None]
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("name", METHODS)
 def test_whatever_the_records_are(name: str, declared: bool) -> None:
-    method = method_type(name).small()
-    facts = replace(replay.small_facts(method), declared=declared)
-    assert conforming.problems(method, facts) == []
+    method = method_type(name).for_audit()
+    facts = replace(neighbour_replay.small_facts(method), declared=declared)
+    assert contract_checks.problems(method, facts) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in METHODS if method_type(n).grouped])
+@pytest.mark.parametrize("name", [n for n in METHODS if method_type(n).protects_users])
 def test_whoever_the_users_are(name: str) -> None:
-    method = method_type(name).small()
-    facts = replace(replay.small_facts(method), declared=False, unit=Unit.USER)
-    assert conforming.problems(method, facts) == []
+    method = method_type(name).for_audit()
+    facts = replace(neighbour_replay.small_facts(method), declared=False, unit=Unit.USER)
+    assert contract_checks.problems(method, facts) == []
 
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_rows_that_are_taken_as_they_are(declared: bool) -> None:
     """Moments of public features have no mean released before them."""
     method = OneShotMoments()
-    facts = replace(replay.small_facts(method), declared=declared, kind=Kind.BALL)
+    facts = replace(neighbour_replay.small_facts(method), declared=declared, kind=RowKind.BALL)
     assert method.plan(facts).centre is None
-    assert conforming.problems(method, facts) == []
+    assert contract_checks.problems(method, facts) == []
 
 
 OTHERWISE = (
@@ -68,8 +68,8 @@ OTHERWISE = (
 @pytest.mark.parametrize(("method", "delta"), OTHERWISE)
 def test_with_other_settings(method: Any, delta: float) -> None:
     """Pure noise, replaced records, samples, noise that is drawn anew."""
-    facts = replace(replay.small_facts(method), delta=delta)
-    assert conforming.problems(method, facts) == []
+    facts = replace(neighbour_replay.small_facts(method), delta=delta)
+    assert contract_checks.problems(method, facts) == []
 
 
 def people(n: int = 60) -> tuple[Any, Any, Any, Any]:
@@ -88,8 +88,11 @@ def people(n: int = 60) -> tuple[Any, Any, Any, Any]:
 def classifier(name: str) -> privet.PrivateClassifier:
     kind = method_type(name)
     settings: dict[str, Any] = {}
-    if kind.questions is not None:
-        settings = {kind.questions: np.random.default_rng(1).uniform(size=(8, 3)), "teachers": 4}
+    if kind.public_inputs_field is not None:
+        settings = {
+            kind.public_inputs_field: np.random.default_rng(1).uniform(size=(8, 3)),
+            "teachers": 4,
+        }
     if "epochs" in kind.__dataclass_fields__:
         settings = settings | {"epochs": 1}
     given = {"epsilon": 4.0, "bounds": (0.0, 1.0), "classes": ["no", "yes"], "random_state": 0}
@@ -111,8 +114,8 @@ SAMPLED = (NetworkDPSGD(steps=3, sample_rate=0.5), LinearDPSGD(steps=3, sample_r
 @pytest.mark.parametrize("method", SAMPLED, ids=lambda m: m.name)
 def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
     """The smallest data sets are not sampled by rule."""
-    plan = method.plan(replay.small_facts(method))
-    assert conforming.stream_problems(method, plan, conforming.strangers(plan)[1]) == []
+    plan = method.plan(neighbour_replay.small_facts(method))
+    assert contract_checks.stream_problems(method, plan, contract_checks.strangers(plan)[1]) == []
 
 
 @pytest.mark.slow
@@ -121,7 +124,7 @@ def test_unseeded_fits_have_noise_of_their_own(name: str) -> None:
     x, y, *_ = people()
     made = []
     for _ in range(2):
-        with transcript.recorded() as seen:
+        with release_transcript.record_releases() as seen:
             classifier(name).set_params(random_state=None).fit(x, y)
         made.append(np.concatenate([np.ravel(r.noisy - r.exact) for r in seen.releases]))
     assert not np.array_equal(*made)  # noise, not models: equal winners of votes are no fault

@@ -13,7 +13,7 @@ import privet
 from privet.data.records import UnprotectedDiagnostic
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Backing
-from privet.methods import replay
+from privet.methods import neighbour_replay
 from privet.methods.catalogue import method_names, method_type
 
 METHODS = method_names()
@@ -29,8 +29,10 @@ def rows(n: int = 240) -> tuple[Any, Any]:
 def estimator(name: str, **told: Any) -> privet.PrivateClassifier:
     kind = method_type(name)
     settings: dict[str, Any] = {}
-    if kind.questions is not None:
-        settings = settings | {kind.questions: np.random.default_rng(1).uniform(size=(20, 4))}
+    if kind.public_inputs_field is not None:
+        settings = settings | {
+            kind.public_inputs_field: np.random.default_rng(1).uniform(size=(20, 4))
+        }
     if "epochs" in kind.__dataclass_fields__:
         settings = settings | {"epochs": 1}
     given = {"epsilon": 4.0, "bounds": (0.0, 1.0), "classes": ["no", "yes"], "random_state": 0}
@@ -76,11 +78,13 @@ def test_a_bad_record_counts_for_nothing_and_its_owner_is_told(name: str) -> Non
     infinite, unknown = x.copy(), y.astype(object)
     infinite[3, 1] = np.inf
     unknown[3] = "maybe"
-    with pytest.warns(UnprotectedDiagnostic, match="1 with a value that is not finite of 240"):
+    with pytest.warns(
+        UnprotectedDiagnostic, match="1 with a value that is not finite or not as declared of 240"
+    ):
         first = estimator(name).fit(infinite, y)
     with pytest.warns(UnprotectedDiagnostic, match="1 with a label outside"):
         second = estimator(name).fit(x, unknown.astype(str))
-    assert replay.same_model(first.model_, second.model_)
+    assert neighbour_replay.same_model(first.model_, second.model_)
     assert first.guarantee_ == second.guarantee_
 
 
@@ -90,7 +94,9 @@ def test_a_class_that_does_not_occur_and_few_records(name: str) -> None:
     x, y = rows()
     clf = fit(name, x, y, classes=["maybe", "no", "yes"])
     assert clf.predict_proba(x).shape == (len(x), 3)
-    small = fit(name, *rows(2), n_public=24) if method_type(name).questions is None else clf
+    small = (
+        fit(name, *rows(2), n_public=24) if method_type(name).public_inputs_field is None else clf
+    )
     assert np.isfinite(small.predict_proba(x)).all()
 
 
@@ -120,29 +126,32 @@ def test_premises_match_the_run(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_charged_is_what_is_planned(name: str) -> None:
-    method = method_type(name).small()
-    plan = method.plan(replay.small_facts(method))
-    assert replay.charge_problems(method, plan, method.neighbours(plan).present) == []
+    method = method_type(name).for_audit()
+    plan = method.plan(neighbour_replay.small_facts(method))
+    assert neighbour_replay.charge_problems(method, plan, method.neighbours(plan).present) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_nothing_but_the_releases_tells_neighbours_apart(name: str) -> None:
-    method = method_type(name).small()
-    plan = method.plan(replay.small_facts(method))
+    method = method_type(name).for_audit()
+    plan = method.plan(neighbour_replay.small_facts(method))
     for seed in range(3):
-        assert replay.replay(method, plan, method.neighbours(plan), seed=seed).problems() == []
+        assert (
+            neighbour_replay.replay(method, plan, method.neighbours(plan), seed=seed).problems()
+            == []
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_noise_in_every_coordinate_and_drawn_once(name: str) -> None:
     """False alarms: 1e-6 for each method; seeds are fixed."""
-    method = method_type(name).small()
-    plan = method.plan(replay.small_facts(method))
+    method = method_type(name).for_audit()
+    plan = method.plan(neighbour_replay.small_facts(method))
     present = method.neighbours(plan).present
-    assert replay.noise_problems(method, plan, present, runs=40) == []
-    assert replay.stream_problems(method, plan, present) == []
+    assert neighbour_replay.noise_problems(method, plan, present, runs=40) == []
+    assert neighbour_replay.stream_problems(method, plan, present) == []
 
 
 # Saved and loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,9 @@ import pytest
 
 import privet
 from privet.cli.main import main
-from privet.methods import conforming, replay
+from privet.methods import contract_checks, neighbour_replay
 from privet.methods.catalogue import method_names, method_type
 from privet.noise import seeded
-
-LONGEST = 60
-"""Lines that a method of this kind may take."""
 
 
 def run(*words: str, code: int = 0) -> None:
@@ -24,16 +22,21 @@ def run(*words: str, code: int = 0) -> None:
     assert int(left.value.code or 0) == code
 
 
-def test_it_is_short() -> None:
-    assert (
-        len((Path(__file__).parent / "outside" / "nearest_mean.py").read_text().splitlines())
-        <= LONGEST
-    )
+def test_the_page_shows_it_and_it_needs_one_room_only() -> None:
+    """At most 50 lines, with imports from `privet` and `privet.methods`: docs/extending.md."""
+    code = (Path(__file__).parent / "outside" / "nearest_mean.py").read_text()
+    assert len(code.splitlines()) <= 50
+    assert set(re.findall(r"^(?:from|import) (privet[\w.]*)", code, re.M)) == {
+        "privet",
+        "privet.methods",
+    }
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    assert code.split("\n", 2)[2] in page
 
 
 def test_from_python(installed: Path, tmp_path: Path) -> None:
     """Fit, promise, save, load, predict."""
-    assert method_names()[-1] == "nearest-mean"
+    assert "nearest-mean" in method_names()
     method = method_type("nearest-mean")()
     digits = privet.data.load("digits")
     clf = privet.PrivateClassifier(
@@ -50,16 +53,16 @@ def test_from_python(installed: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_conforms_and_is_audited(installed: Path) -> None:
     """False alarm of the noise check 1e-6; of the audit's bound 5%, with a fixed seed."""
-    method = method_type("nearest-mean").small()
-    facts = replay.small_facts(method)
+    method = method_type("nearest-mean").for_audit()
+    facts = neighbour_replay.small_facts(method)
     plan = method.plan(facts)
     worst = method.neighbours(plan)
-    assert replay.replay(method, plan, worst).problems() == []
-    assert replay.charge_problems(method, plan, worst.present) == []
-    assert replay.noise_problems(method, plan, worst.present, runs=60) == []
-    assert replay.stream_problems(method, plan, worst.present) == []
-    assert conforming.problems(method, facts) == []
-    found = replay.audit_method(method, facts, trials=150, rng=seeded(0))
+    assert neighbour_replay.replay(method, plan, worst).problems() == []
+    assert neighbour_replay.charge_problems(method, plan, worst.present) == []
+    assert neighbour_replay.noise_problems(method, plan, worst.present, runs=60) == []
+    assert neighbour_replay.stream_problems(method, plan, worst.present) == []
+    assert contract_checks.problems(method, facts) == []
+    found = neighbour_replay.audit_method(method, facts, trials=150, rng=seeded(0))
     assert found.verdict.value == "consistent" and found.control > found.proved
 
 

@@ -1,7 +1,7 @@
-"""Which functions of privet a program calls, and from where: for tests that hold the paths short.
+"""Which functions of privet a program calls: for tests of what loading and training go through.
 
-python calls.py load FOLDER...      loads runs, predicts, and prints the files that took part
-python calls.py train ARGUMENTS...  runs `privet train ARGUMENTS` and prints who called whom
+python trace_calls.py load FOLDER...      loads runs, predicts, and prints the files that took part
+python trace_calls.py train ARGUMENTS...  runs `privet train ARGUMENTS` and prints what was called
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Calls:
     """What was called while `watching`: importing a module is no call."""
 
     functions: Counter[str] = field(default_factory=Counter)
-    edges: Counter[tuple[str, str]] = field(default_factory=Counter)
-
     importing: int = 0
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
@@ -41,9 +39,6 @@ class Calls:
         if event == "return" or self.importing:
             return
         self.functions[f"{here.removeprefix(HOME)}:{frame.f_code.co_qualname}"] += 1
-        there = "" if frame.f_back is None else frame.f_back.f_code.co_filename
-        if there.startswith(HOME) and there != here:
-            self.edges[there.removeprefix(HOME), here.removeprefix(HOME)] += 1
 
     @property
     def files(self) -> list[str]:
@@ -82,8 +77,7 @@ def _train(arguments: list[str]) -> dict[str, Any]:
         except SystemExit as left:
             if left.code:
                 raise
-    edges = [[*pair, number] for pair, number in sorted(calls.edges.items())]
-    return {"edges": edges, "functions": calls.functions, "files": calls.files}
+    return {"functions": calls.functions, "files": calls.files}
 
 
 if __name__ == "__main__":

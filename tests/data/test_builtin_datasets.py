@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from privet import data
-from privet.data import pictures
-from privet.data.files import download
+from privet.data import mnist
+from privet.data.data_folder import download
 from privet.errors import InvalidArgument, MissingFile
 
 SHARED = Path(os.environ.get("PRIVET_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -85,15 +85,15 @@ def test_small_mnist_by_download_from_a_local_address(
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     sums = {}
-    for name in pictures.MNIST_FILES:
+    for name in mnist.MNIST_FILES:
         count = 6 if name.startswith("train") else 4
         shape = (count, 28, 28) if "images" in name else (count,)
         (mirror / name).write_bytes(idx(rng.integers(0, 10, shape).astype(np.uint8)))
         sums[name] = hashlib.sha256((mirror / name).read_bytes()).hexdigest()
-    monkeypatch.setattr(pictures, "MNIST_FILES", sums)
+    monkeypatch.setattr(mnist, "MNIST_FILES", sums)
     monkeypatch.setenv("PRIVET_CACHE", str(tmp_path / "cache"))
     gone = (tmp_path / "nowhere").as_uri() + "/"
-    pictures.download_mnist((gone, mirror.as_uri() + "/"))
+    mnist.download_mnist((gone, mirror.as_uri() + "/"))
     got = data.load("mnist", tmp_path / "empty")
     assert got.x_train.shape == (6, 28, 28) and got.x_test.shape == (4, 28, 28)
 
@@ -113,7 +113,7 @@ def test_a_damaged_idx_file_is_one_line(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(idx(np.zeros((4, 3), dtype=np.uint8))[:cut])
     with pytest.raises(InvalidArgument) as error:
-        pictures.read_idx(path)
+        mnist.read_idx(path)
     assert "x.gz" in one_line(error)
 
 

@@ -86,3 +86,10 @@ def test_what_is_missing_or_cut_short_is_told_in_one_line(
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(InvalidArgument, match="no whole number of pictures"):
         data.load("cifar10", tmp_path)
+
+
+def test_missing_cifar10_asks_for_the_official_archives(tmp_path):
+    """It asked for a layout of our own, which nobody can download."""
+    with pytest.raises(MissingFile, match=r"cifar-10-batches-py or cifar-10-batches-bin") as found:
+        data.load("cifar10", tmp_path)
+    assert "webp" not in str(found.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privet.data.declared import load_declared, template
+from privet.data.declarations import load_declared, template
 from privet.errors import InvalidArgument, MissingFile
 
 DECLARED = {

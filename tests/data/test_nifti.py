@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from privet.data.nifti import (
-    Volumes,
     decathlon,
     hippocampus,
     load_images,
     load_labels,
     load_volumes,
     read_nifti,
-    spheres,
-    standardised,
-    to_grid,
 )
+from privet.data.volumes import Volumes, crop_or_pad, spheres, standardise
 from privet.errors import InvalidArgument, MissingFile
 
 nibabel = pytest.importorskip("nibabel")
@@ -49,8 +46,8 @@ def test_round_trip(tmp_path):
     image, label = sample()
     found = load_volumes(folder_of(tmp_path, image, label), classes=CLASSES, grid=(8, 8, 8))
     assert found.names == ("a_1",) and found.grid == (8, 8, 8) and len(found) == 1
-    np.testing.assert_array_equal(found.labels[0], to_grid(label, (8, 8, 8)))
-    np.testing.assert_allclose(found.images[0], to_grid(standardised(image), (8, 8, 8)))
+    np.testing.assert_array_equal(found.labels[0], crop_or_pad(label, (8, 8, 8)))
+    np.testing.assert_allclose(found.images[0], crop_or_pad(standardise(image), (8, 8, 8)))
 
 
 def test_axes_are_turned_to_the_standard_orientation(tmp_path):
@@ -120,12 +117,12 @@ def test_missing_and_damaged_files(tmp_path):
 def test_to_grid_keeps_the_middle(sides):
     """Cutting what was padded gives the volume back."""
     volume = np.arange(1, 1 + np.prod(sides)).reshape(sides)
-    np.testing.assert_array_equal(to_grid(to_grid(volume, (10, 10, 10)), sides), volume)
-    assert to_grid(volume, (1, 1, 1)).item() == volume[tuple((s - 1) // 2 for s in sides)]
+    np.testing.assert_array_equal(crop_or_pad(crop_or_pad(volume, (10, 10, 10)), sides), volume)
+    assert crop_or_pad(volume, (1, 1, 1)).item() == volume[tuple((s - 1) // 2 for s in sides)]
 
 
 def test_constant_volume_becomes_zeros():
-    assert not standardised(np.full((2, 2, 2), 7)).any()
+    assert not standardise(np.full((2, 2, 2), 7)).any()
 
 
 def test_volumes_check_themselves():

@@ -13,8 +13,16 @@ import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -75,6 +83,57 @@ def test_what_chooses_by_the_records_is_named(around: Any, inside: str) -> None:
     assert told.about == "settings"
 
 
+def best_of_a_loop(own: Any) -> Any:
+    tried = [clone(own).set_params(epsilon=e).fit(X, Y) for e in (1.0, 8.0)]
+    return tried[0]  # the first: when it was fitted, nothing was known of the second
+
+
+def after_cross_validation(own: Any) -> Any:
+    cross_val_score(own, X, Y, cv=2)
+    return own.fit(X, Y)
+
+
+SEARCHES: dict[str, Any] = {
+    "grid": lambda own: GridSearchCV(own, {"epsilon": [1.0, 8.0]}, cv=2).fit(X, Y).best_estimator_,
+    "random": lambda own: (
+        RandomizedSearchCV(own, {"epsilon": [1.0, 8.0]}, n_iter=2, cv=2).fit(X, Y).best_estimator_
+    ),
+    "halving": lambda own: (
+        HalvingGridSearchCV(own, {"epsilon": [1.0, 8.0]}, cv=2).fit(X, Y).best_estimator_
+    ),
+    "returned by cross validation": lambda own: cross_validate(
+        own, X, Y, cv=2, return_estimator=True
+    )["estimator"][0],
+    "after cross validation": after_cross_validation,
+    "loop": best_of_a_loop,
+}
+
+
+@pytest.mark.filterwarnings("ignore::privet.estimators.FittedInFront")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_search_is_carried_into_the_record(search: str, tmp_path: Any) -> None:
+    """Attack: the best of several fits, *proved*, a *release*, and `verify` was content."""
+    own = SEARCHES[search](classifier())
+    (told,) = own.guarantee_.not_met
+    assert told.about == "settings" and not own.guarantee_.release
+    own.save(tmp_path / "run", purpose="p", curator="c")
+    record = json.loads((tmp_path / "run" / "guarantee.json").read_text())
+    assert record["status"] == EXPERIMENT
+    checked = privet.runs.verify(tmp_path / "run")
+    assert checked.to_dict()["status"] == EXPERIMENT and not checked.problems
+    assert not privet.load(tmp_path / "run").guarantee.release
+
+
+def test_a_clone_or_a_second_fit_alone_is_no_search(tmp_path: Any) -> None:
+    own = clone(classifier()).fit(X, Y)
+    assert own.fit(X, Y).guarantee_.release
+    assert classifier(epsilon=2.0).fit(X, Y).guarantee_.release  # not a clone: other records, say
+    privet.Ledger.create(tmp_path / "a.ledger", cap_epsilon=9.0, cap_delta=1e-4)
+    own = classifier(ledger=tmp_path / "a.ledger")
+    paid = [clone(own).set_params(epsilon=e).fit(X, Y) for e in (1.0, 2.0)]
+    assert all(c.guarantee_.release for c in paid)  # every one was charged
+
+
 @pytest.mark.parametrize(
     "nobody", [np.nan, None, pd.NA, pd.NaT, "", " "], ids=["nan", "None", "NA", "NaT", "''", "' '"]
 )
@@ -124,7 +183,7 @@ def test_declared_scaler() -> None:
 def test_delta_of_one_in_n_is_refused_or_marked(delta: float) -> None:
     with pytest.raises(InvalidArgument, match=r"below 1/n, 0.0025 for 400 records"):
         classifier(delta=delta).fit(X, Y)
-    guarantee = classifier(delta=delta, anyway=True).fit(X, Y).guarantee_
+    guarantee = classifier(delta=delta, allow_vacuous=True).fit(X, Y).guarantee_
     assert not guarantee.release and guarantee.not_met[0].about == "delta"
     assert classifier(delta=0.99 / 400).fit(X, Y).guarantee_.release
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from privet.errors import InvalidArgument
-from privet.guarantee import Backing
-from privet.nets.features import (
-    Cached,
+from privet.features import (
+    CachedFeatures,
     Features,
     FromModule,
-    Mirrored,
+    MirrorInvariant,
     RandomConvolutions,
     RandomProjection,
     Scattering,
@@ -24,8 +23,9 @@ from privet.nets.features import (
     draw_glyphs,
     unit_rows,
 )
-from privet.nets.features.base import Watched
-from privet.nets.features.stroke_net import _network
+from privet.features.combined_extractors import FeaturesWithProgress
+from privet.features.stroke_network import _network
+from privet.guarantee import Backing
 
 
 def test_blocks_of_records_are_the_whole():
@@ -47,7 +47,7 @@ class Narrow(RandomProjection):
 def test_rows_that_are_not_as_stated_are_refused(rows: int, watched: bool) -> None:
     front: Features = Narrow(n_inputs=3, n_features=2)
     if watched:
-        front = Watched(front, lambda *_: None)
+        front = FeaturesWithProgress(front, lambda *_: None)
     with pytest.raises(InvalidArgument, match="as it says itself"):
         front.transform(np.ones((rows, 3)))
 
@@ -65,7 +65,7 @@ def extractors(folder: Path) -> dict[str, Features]:
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 7), torch.nn.Tanh())
     return {
         "scattering": scattering,
-        "mirrored": Mirrored(scattering, shape=(12, 12)),
+        "mirrored": MirrorInvariant(scattering, shape=(12, 12)),
         "colour": Scattering(shape=(12, 4, 3), groups=9),
         "convolutions": RandomConvolutions(shape=(12, 12), filters=5, patch=4, grid=2),
         "projection": RandomProjection(n_inputs=144, n_features=9),
@@ -74,7 +74,7 @@ def extractors(folder: Path) -> dict[str, Features]:
         "side": SideBySide(scattering, RandomConvolutions(shape=(12, 12), filters=3)),
         "composed": scattering.then(RandomProjection(n_inputs=729, n_features=8)),
         "module": FromModule(module, n_features=7),
-        "cached": Cached(scattering, folder),
+        "cached": CachedFeatures(scattering, folder),
     }
 
 
@@ -144,7 +144,7 @@ def test_premises_say_how_rows_are_known_to_be_apart(tmp_path: Path) -> None:
     assert shared.premise.backing is Backing.ASSUMED
     assert SideBySide(every["projection"], alone, shared).premise == shared.premise
     assert every["projection"].then(alone).premise == alone.premise
-    assert Cached(shared, tmp_path).premise == shared.premise
+    assert CachedFeatures(shared, tmp_path).premise == shared.premise
     assert alone.then(every["projection"]).premise.about == shared.premise.about == "rows"
     assert 0.0 <= shared.batch_error((9,)) < 1e-5
     assert alone.batch_error((9,)) == 0.0
@@ -223,7 +223,7 @@ def test_unit_rows_hold_the_bound_at_every_scale() -> None:
 
 def test_cached_features_are_read_back_and_belong_to_the_owner(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((3, 144)).astype(np.float32)
-    front = Cached(Scattering(shape=(12, 12)), tmp_path)
+    front = CachedFeatures(Scattering(shape=(12, 12)), tmp_path)
     first = front.transform(x)
     (file,) = (tmp_path / "features").iterdir()
     assert file.stat().st_mode & 0o077 == 0

@@ -1,6 +1,6 @@
 """A process in which every benchmark net makes a whole private step on fake "cuda" tensors.
 
-    python tests/nets/fake_cuda.py LIBRARY [CASE ...]
+    python tests/gradients/fake_cuda.py LIBRARY [CASE ...]
 
 LIBRARY is fake_cuda.cpp, compiled; it has to be there before torch asks for its devices. Prints a
 line of JSON for each case: how far the clipped sum is from the host's (as sets of numbers, for the
@@ -39,20 +39,26 @@ def trained(model, x, y):
 
     from benchmarks.dpsgd import losses_of
     from privet.dpsgd import Schedule, private
-    from privet.methods.dpsgd import loop
+    from privet.methods.dpsgd import dpsgd_loop
     from privet.noise import seeded
 
-    sums, release = [], loop.release_sum_
-    loop.release_sum_ = lambda flat, **kw: (sums.append(flat.clone()), release(flat, **kw))
+    sums, release = [], dpsgd_loop.release_sum_
+    dpsgd_loop.release_sum_ = lambda flat, **kw: (sums.append(flat.clone()), release(flat, **kw))
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=0.1, momentum=0.9)
     schedule = Schedule(steps=1, sample_rate=1.0, noise_multiplier=1.0)
     home = trained[0].device
-    with private(model, optimizer, (x, y), schedule, delta=1e-5, rng=seeded(0)) as training:
-        for batch in training:
-            assert all(t.device == home for t in batch.tensors)
-            training.step(losses_of(model, batch.x, batch.y))
-    loop.release_sum_ = release
+
+    def losses(model, batch):
+        assert all(t.device == home for t in batch.tensors)
+        return losses_of(model, batch.x, batch.y)
+
+    with private(
+        model, optimizer, (x, y), schedule, losses=losses, delta=1e-5, rng=seeded(0)
+    ) as training:
+        for _ in training:
+            pass
+    dpsgd_loop.release_sum_ = release
     return training, sums[0]
 
 
@@ -61,7 +67,7 @@ def main(library: str, names: list[str]) -> None:
     from dataclasses import replace
 
     import torch
-    from elsewhere import AWAY, Away, Elsewhere, sent_away
+    from standin_device import AWAY, Away, Elsewhere, sent_away
 
     from benchmarks.networks import CASES
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from privet.nets import Clipping, PerExampleGradients
+from privet.gradients import Clipping, PerExampleGradients
 
 LossFn = Callable[..., Tensor]
 
@@ -59,12 +59,12 @@ def oracle(
 
 def layer_of_parameters(engine: PerExampleGradients) -> dict[str, int]:
     """The index of the layer every parameter is clipped with."""
-    plan, out = engine._plan, {}
-    names = plan.names
-    for _, recorded in plan.modules:
-        for site in recorded.sites:
-            for target in site.targets:
-                out[names[id(target.parameter)]] = plan.layer_of(site)
+    layers, out = engine._layers, {}
+    for handler in layers.handlers:
+        for target in handler.targets:
+            out[layers.parameter_names[id(target.parameter)]] = layers.layer_by_group[
+                layers.group_of(handler)
+            ]
     return out
 
 

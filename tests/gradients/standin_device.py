@@ -18,8 +18,7 @@ from torch._subclasses import FakeTensorMode, fake_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from privet.nets.per_example import recording
-from privet.nets.per_example import shared as shared_values
+from privet.gradients import batch_shared_values, forward_pass
 
 AWAY = torch.device("cuda", 0) if torch.backends.cuda.is_built() else torch.device("meta")
 _MOVES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
@@ -44,7 +43,7 @@ class Away(torch.Tensor):
         return run(func, args, kwargs or {})
 
 
-class SharedAway(shared_values.Shared, Away):
+class SharedAway(batch_shared_values.SharedTensor, Away):
     """The engine's mark for values without rows: torch refuses a second subclass otherwise."""
 
 
@@ -60,11 +59,11 @@ class _As(torch.autograd.Function):
         return g, None
 
 
-def _plain(t):
+def _unmark(t):
     return _As.apply(t, Away) if isinstance(t, SharedAway) else _MARKS[0](t)
 
 
-def _shared(t, tape, origin=None):
+def _mark(t, tape, origin=None):
     if not isinstance(t, Away) or not t.requires_grad:
         return _MARKS[1](t, tape, origin)
     marked = _As.apply(t, SharedAway)
@@ -72,9 +71,9 @@ def _shared(t, tape, origin=None):
     return marked
 
 
-_MARKS = shared_values.plain, shared_values.shared
-for module in (shared_values, recording):
-    module.plain, module.shared = _plain, _shared
+_MARKS = batch_shared_values.unmark, batch_shared_values.mark
+for module in (batch_shared_values, forward_pass):
+    module.unmark, module.mark = _unmark, _mark
 
 
 class Elsewhere(TorchDispatchMode):

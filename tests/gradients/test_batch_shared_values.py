@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from privet.errors import InvalidArgument
-from privet.nets import FlatClipping, PerExampleGradients
+from privet.gradients import FlatClipping, PerExampleGradients
 
 WORDS, WIDTH, LENGTH = 11, 6, 5
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privet.nets import FlatClipping, PerExampleGradients
+from privet.gradients import FlatClipping, PerExampleGradients
 
 
 class Tied(nn.Module):

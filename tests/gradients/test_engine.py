@@ -21,16 +21,16 @@ from oracle import (
 from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
-from privet.nets import (
+from privet.gradients import (
     AutomaticClipping,
     ClippedSum,
     FlatClipping,
     PerExampleGradients,
     PerLayerClipping,
-    company_difference,
+    batch_invariance_error,
 )
-from privet.nets.per_example.choice import Chooser
-from privet.nets.per_example.rounding import BLOCK_IMAGES, BLOCK_PIXELS, BLOCK_ROWS
+from privet.gradients.kernel_choice import KernelChooser
+from privet.gradients.rounding import BLOCK_IMAGES, BLOCK_PIXELS, BLOCK_ROWS
 
 B = 8
 
@@ -47,13 +47,13 @@ def images(rows: int = B) -> Tensor:
 
 
 def force(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Make every site use the named kernel where it has it."""
+    """Make every layer use the named kernel where it has it."""
 
-    def measure(self: Chooser, site, seen):  # type: ignore[no-untyped-def]
-        kernels = site.kernels(seen)
+    def run(self: KernelChooser, handler, call):  # type: ignore[no-untyped-def]
+        kernels = handler.kernels(call)
         return next((k for k in kernels if k.name == name), kernels[0]).run()
 
-    monkeypatch.setattr(Chooser, "measure", measure)
+    monkeypatch.setattr(KernelChooser, "run", run)
 
 
 # --- random networks ---------------------------------------------------------------------------
@@ -323,10 +323,10 @@ class Tied(nn.Module):
 
 @pytest.mark.parametrize("keep", [2**30, 3])
 def test_tied_parameters(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privet.nets.per_example import measured
+    from privet.gradients import norms_and_sum
 
     monkeypatch.setattr(
-        measured, "chunks",
+        norms_and_sum, "example_chunks",
         lambda n, size: [slice(i, min(n, i + keep)) for i in range(0, n, keep)],
     )  # fmt: skip
     model, x = Tied(), torch.randint(0, 9, (B, 5))
@@ -578,15 +578,15 @@ def test_dropout_is_drawn_once() -> None:
 def test_how_much_a_gradient_depends_on_its_company() -> None:
     """A few last bits, whatever the processor; a layer that mixes rows would be seen at once."""
     torch.manual_seed(0)
-    assert company_difference(small_cnn(), squared_outputs, images(17)) < 1e-3
+    assert batch_invariance_error(small_cnn(), squared_outputs, images(17)) < 1e-3
 
     plain = nn.Sequential(nn.Flatten(), nn.Linear(128, 4))
-    assert company_difference(plain, squared_outputs, images(17)) < 1e-3
+    assert batch_invariance_error(plain, squared_outputs, images(17)) < 1e-3
 
     def mixed(model: nn.Module, x: Tensor) -> Tensor:
         return squared_outputs(model, x - x.mean(0))
 
-    assert company_difference(plain, mixed, images(17)) > 0.1
+    assert batch_invariance_error(plain, mixed, images(17)) > 0.1
 
 
 @pytest.mark.slow
@@ -597,7 +597,7 @@ def test_outer_products_in_blocks(rows: int, wide: bool, shape: tuple[int, int])
     """float32 blocks, or all in float64, with a bias, over what the buffer held before."""
     torch.manual_seed(rows)
     model, x = nn.Linear(*shape), torch.randn(rows, shape[0])
-    engine = PerExampleGradients(model, wide=wide)
+    engine = PerExampleGradients(model, float64_products=wide)
     total = engine.zeros()
     total.flat.fill_(float("nan"))
     with engine.recording():
@@ -642,7 +642,7 @@ def test_no_product_in_float32_is_longer_than_was_proved(
 
     monkeypatch.setattr(torch, "mm", spy)
     model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 36, 3))
-    engine = PerExampleGradients(model, wide=wide)
+    engine = PerExampleGradients(model, float64_products=wide)
     engine.accumulate(squared_outputs, torch.randn(700, 1, 6, 6), micro_batch=700)
     narrow = [terms for dtype, terms in seen if dtype == torch.float32]
     assert bool(narrow) != wide

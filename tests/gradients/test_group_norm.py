@@ -7,8 +7,7 @@ import torch
 from oracle import engine_sum, example_gradients, oracle, squared_outputs, worst_relative_error
 from torch import nn
 
-from privet.nets import FlatClipping, PerExampleGradients
-from privet.nets.per_example import group_norm
+from privet.gradients import FlatClipping, PerExampleGradients, group_norm
 
 LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from privet.errors import InvalidArgument
-from privet.nets import AutomaticClipping, FlatClipping, PerExampleGradients, PerLayerClipping
-from privet.nets.per_example.choice import Chooser
+from privet.gradients import AutomaticClipping, FlatClipping, PerExampleGradients, PerLayerClipping
+from privet.gradients.kernel_choice import KernelChooser
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
 B = 6
@@ -189,18 +189,18 @@ def test_every_kernel(case: str, layout: str, monkeypatch: pytest.MonkeyPatch) -
     x = torch.randn(shape)
     clipping = FlatClipping(bound=3.0)
     names: set[str] = set()
-    real = Chooser.measure
+    real = KernelChooser.run
 
-    def note(self: Chooser, site, seen):  # type: ignore[no-untyped-def]
-        names.update(k.name for k in site.kernels(seen))
-        return real(self, site, seen)
+    def note(self: KernelChooser, handler, call):  # type: ignore[no-untyped-def]
+        names.update(k.name for k in handler.kernels(call))
+        return real(self, handler, call)
 
     def forced(name: str):  # type: ignore[no-untyped-def]
-        def measure(self: Chooser, site, seen):  # type: ignore[no-untyped-def]
-            kernels = site.kernels(seen)
+        def run(self: KernelChooser, handler, call):  # type: ignore[no-untyped-def]
+            kernels = handler.kernels(call)
             return next((k for k in kernels if k.name == name), kernels[0]).run()
 
-        return measure
+        return run
 
     for views in (1, 2):
         names.clear()
@@ -209,10 +209,10 @@ def test_every_kernel(case: str, layout: str, monkeypatch: pytest.MonkeyPatch) -
         expected = oracle(
             engine, clipping, example_gradients(model, squared_outputs, x, views=views)
         )
-        monkeypatch.setattr(Chooser, "measure", note)
+        monkeypatch.setattr(KernelChooser, "run", note)
         engine_sum(engine, squared_outputs, x, clipping=clipping, views=views)
         for name in sorted(names):
-            monkeypatch.setattr(Chooser, "measure", forced(name))
+            monkeypatch.setattr(KernelChooser, "run", forced(name))
             found = engine_sum(engine, squared_outputs, x, clipping=clipping, views=views)
             assert relative_error(found, expected) < 1e-5, name
 
@@ -237,12 +237,27 @@ def test_embedding_of_one_index_a_row() -> None:
     assert relative_error(found, expected) < 1e-5
 
 
-def test_packed_sequence_is_refused() -> None:
-    model = nn.GRU(4, 3, batch_first=True)
-    packed = nn.utils.rnn.pack_sequence([torch.randn(3, 4), torch.randn(2, 4)])
-    engine = PerExampleGradients(model)
-    with pytest.raises(InvalidArgument, match="padded"), engine.recording():
-        model(packed)
+@pytest.mark.parametrize("sort", [True, False])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_packed_sequences(kind: type[nn.RNNBase], sort: bool) -> None:
+    """Outputs, last states and gradients of sequences of several lengths, in both directions."""
+    torch.manual_seed(0)
+    model = kind(4, 3, num_layers=2, bidirectional=True).double()
+    lengths = torch.tensor([5, 4, 2, 2] if sort else [2, 5, 4, 2])
+    x = torch.randn(4, 5, 4, dtype=torch.float64)
+
+    def losses(model: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=sort)
+        out, state = model(packed)
+        padded, _ = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+        states = state if isinstance(state, tuple) else (state,)
+        by_row = [padded.square().sum((1, 2)), *[s.sin().sum((0, 2)) for s in states]]
+        return torch.stack(by_row).sum(0)
+
+    engine, clipping = PerExampleGradients(model), FlatClipping(bound=1.0)
+    found = engine_sum(engine, losses, x, lengths, clipping=clipping)
+    expected = oracle(engine, clipping, example_gradients(model, losses, x, lengths))
+    assert relative_error(found, expected) < 1e-10
 
 
 def test_input_without_batch_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What the engine asks of the allocator, and what it must not take from the rest of a process."""
+"""The opt-in for the allocator, and what it must not take from the rest of a process."""
 
 import ctypes
 import subprocess
@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from privet.nets.per_example import fitting
+from privet.gradients import keep_freed_memory
 
 OTHERS = """
 import torch
-from privet.nets.per_example.fitting import keep_freed_memory
+from privet.gradients import keep_freed_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -45,4 +45,4 @@ def test_without_glibc_nothing_is_asked(monkeypatch, error):
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", load)
-    fitting.keep_freed_memory()
+    keep_freed_memory()

@@ -8,7 +8,7 @@ from oracle import engine_sum, example_gradients, oracle, relative_error, square
 from torch import nn
 
 from privet.errors import InvalidArgument
-from privet.nets import FlatClipping, PerExampleGradients, make_private_ready
+from privet.gradients import FlatClipping, PerExampleGradients, make_private_ready
 
 
 class Body(nn.Module):
@@ -45,11 +45,11 @@ def test_ready_model_trains() -> None:
     model = nn.Sequential(Body(), nn.Flatten(), nn.Linear(6 * 16, 5), nn.BatchNorm1d(5))
     with torch.no_grad():
         model[0].bn.weight.uniform_(0.5, 2.0)
+    parameters = list(model.parameters())
     ready = make_private_ready(model)
-    assert isinstance(model[0].bn, nn.BatchNorm2d)
+    assert ready is model
     assert isinstance(ready[0].bn, nn.GroupNorm) and ready[0].bn.num_channels == 6
-    assert torch.equal(ready[0].bn.weight, model[0].bn.weight)
-    assert ready[0].bn.weight is not model[0].bn.weight
+    assert all(p is q for p, q in zip(parameters, ready.parameters(), strict=True))
     x, clipping = torch.randn(6, 3, 6, 6), FlatClipping(bound=1.0)
     engine = PerExampleGradients(ready)
     found = engine_sum(engine, squared_outputs, x, clipping=clipping)
@@ -72,3 +72,9 @@ def test_groups_divide_the_channels(channels: int) -> None:
     norm = make_private_ready(nn.BatchNorm2d(channels))
     assert isinstance(norm, nn.GroupNorm)
     assert channels % norm.num_groups == 0 and norm.num_groups <= 32
+
+
+def test_a_layer_under_two_names_is_replaced_once() -> None:
+    norm = nn.BatchNorm1d(4)
+    model = make_private_ready(nn.Sequential(norm, nn.Linear(4, 4), norm))
+    assert isinstance(model[0], nn.GroupNorm) and model[0] is model[2]

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privet.accounting import ApproximateDP, Gaussian, PrivacyLoss, Pure, SampledGaussian, compose
 from privet.errors import (
     BudgetExceeded,
     InvalidArgument,
@@ -24,7 +25,6 @@ from privet.errors import (
 )
 from privet.guarantee import Standing
 from privet.ledger import Entry, Ledger, fingerprint
-from privet.loss import ApproximateDP, Gaussian, PrivacyLoss, Pure, SampledGaussian, compose
 
 
 @pytest.fixture(params=["memory", "file"])

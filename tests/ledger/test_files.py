@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from privet.accounting import Gaussian
 from privet.errors import (
     LedgerError,
     LedgerLocked,
@@ -24,7 +25,6 @@ from privet.errors import (
     PrivetError,
 )
 from privet.ledger import Ledger
-from privet.loss import Gaussian
 
 
 @pytest.fixture

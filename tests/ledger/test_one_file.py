@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from privet.accounting import Gaussian
 from privet.errors import BudgetExceeded, LedgerError, LedgerLocked, LedgerTampered
-from privet.ledger import Ledger, _lock
-from privet.loss import Gaussian
+from privet.ledger import Ledger, file_lock
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="flock and fork")
 
@@ -42,7 +42,7 @@ def test_a_second_name_is_refused_under_both(path: Path) -> None:
 
 def test_a_second_name_that_appears_during_a_charge_stops_it(path: Path) -> None:
     ledger = Ledger.open(path)
-    with pytest.raises(LedgerError, match="2 names"), ledger._book.store.transaction(write=True):
+    with pytest.raises(LedgerError, match="2 names"), ledger._store.transaction(write=True):
         os.link(path, path.with_name("b.ledger"))
     path.with_name("b.ledger").unlink()
     assert Ledger.open(path).verify().count == 1
@@ -51,7 +51,7 @@ def test_a_second_name_that_appears_during_a_charge_stops_it(path: Path) -> None
 @pytest.mark.slow
 def test_two_spenders_under_two_names_share_one_cap(path: Path, monkeypatch) -> None:
     """Even if the check of names is passed (a bind mount elsewhere), the lock keeps them apart."""
-    monkeypatch.setattr(_lock, "_refuse_other_names", lambda *_: None)
+    monkeypatch.setattr(file_lock, "_refuse_other_names", lambda *_: None)
     other = path.with_name("b.ledger")
     os.link(path, other)
     context = multiprocessing.get_context("fork")
@@ -154,7 +154,7 @@ def test_a_ledger_replaced_during_a_charge_keeps_neither(path: Path) -> None:
     shutil.copy(path, other)
     with (
         pytest.raises(LedgerTampered, match="replaced"),
-        Ledger.open(path)._book.store.transaction(write=True),
+        Ledger.open(path)._store.transaction(write=True),
     ):
         os.replace(other, path)
 
@@ -182,7 +182,7 @@ def test_a_child_born_during_a_charge_does_not_keep_the_lock(path: Path) -> None
     """A fork copies the descriptor; the lock is given back by name, not by the last close."""
     ledger = Ledger.open(path, timeout=0.5)
     readable, writable = os.pipe()
-    with ledger._book.store.transaction(write=False):
+    with ledger._store.transaction(write=False):
         child = os.fork()
         if child == 0:
             os.close(writable)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from privet.accounting import Gaussian, PrivacyLoss, Pure
 from privet.errors import BudgetExceeded, LedgerError, NotALedger
 from privet.ledger import Ledger
-from privet.loss import Gaussian, PrivacyLoss, Pure
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="fork and SIGKILL")
 
@@ -156,7 +156,7 @@ def test_eight_processes_spend_exactly_what_the_cap_allows(
         "import sys\n"
         "from privet.errors import BudgetExceeded\n"
         "from privet.ledger import Ledger\n"
-        "from privet.loss import Gaussian, Pure\n"
+        "from privet.accounting import Gaussian, Pure\n"
         f"ledger = Ledger.open({str(path)!r}, timeout=120.0)\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
@@ -219,7 +219,7 @@ def test_nobody_waits_for_the_arithmetic_of_another(tmp_path: Path) -> None:
 
     def slow() -> None:
         ledger = Ledger.open(path)
-        account = ledger._book.tally.account
+        account = ledger._chain.composition
         quick, asked = account.epsilon_with, []
 
         def stuck(loss: PrivacyLoss) -> float:
@@ -244,7 +244,7 @@ def test_nobody_waits_for_the_arithmetic_of_another(tmp_path: Path) -> None:
 
 def test_a_charge_that_is_overtaken_is_made_all_the_same(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "l.db", cap_epsilon=10.0, cap_delta=1e-5)
-    account, quick, others = ledger._book.tally.account, ledger._book.tally.account.epsilon_with, 3
+    account, quick, others = ledger._chain.composition, ledger._chain.composition.epsilon_with, 3
 
     def overtaken(loss: PrivacyLoss) -> float:
         nonlocal others

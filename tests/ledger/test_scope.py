@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from privet import premises
-from privet.bounds import clip_l2
+from privet.accounting import Gaussian, Pure, SampledGaussian
 from privet.errors import Incomparable, InvalidArgument, TokenReused
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger, Scope
-from privet.loss import Gaussian, Pure, SampledGaussian
-from privet.mechanisms import Gaussian as GaussianNoise
+from privet.mechanisms import GaussianMechanism as GaussianNoise
 from privet.noise import secure, seeded
+from privet.sensitivity import clip_l2
 
 CAP = {"cap_epsilon": 5.0, "cap_delta": 1e-5}
 TOTAL = clip_l2(np.full((10, 2), 0.1), 1.0).sum()
@@ -85,7 +85,7 @@ def test_losses_of_both_relations_are_composed() -> None:
     expected = SampledGaussian(sample_rate=0.1, noise_multiplier=2.0, steps=9).epsilon(1e-5)
     assert ledger.epsilon_after(late) == pytest.approx(expected)
     assert ledger.affords(late)
-    assert ledger.charge(late, what="y").loss.neighbours is Z
+    assert ledger.charge(late, what="y").loss.adjacency is Z
     assert ledger.spent() == ledger.verify().spent == pytest.approx(expected)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privet.bounds import Moments, MomentSum
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger
 from privet.mechanisms import Noise, RandomisedResponse, mechanism_for, release_moments
 from privet.mechanisms.functional import standard_deviation
 from privet.noise import seeded
+from privet.sensitivity import Moments, MomentSum
 
 
 def total(n: int = 4000, seed: int = 0) -> MomentSum:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privet.bounds import categories
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.mechanisms import RandomisedResponse
 from privet.noise import seeded
+from privet.sensitivity import categories
 
 
 @given(st.integers(2, 1000), st.floats(1e-3, 50.0))

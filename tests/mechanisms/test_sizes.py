@@ -9,24 +9,33 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privet.bounds import Bounded, Sensitivity, categories, clip_l2
 from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import Backing, Premise
 from privet.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    KNorm,
-    Laplace,
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    KNormMechanism,
+    LaplaceMechanism,
     RandomisedResponse,
 )
 from privet.noise import grid, seeded
+from privet.sensitivity import BoundedValue, Sensitivity, categories, clip_l2
 
 SIZES = [0.0, 5e-324, 1e-300, 1e-30, 1.0, 1e30, 1e300, 1.7e308]
 DIMENSIONS = [1, 2, 10**6, 10**18, 10**400]
 
 
-@pytest.mark.parametrize("kind", [Laplace, Gaussian, KNorm, DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        LaplaceMechanism,
+        GaussianMechanism,
+        KNormMechanism,
+        DiscreteLaplaceMechanism,
+        DiscreteGaussianMechanism,
+    ],
+)
 def test_a_loss_is_right_or_refused(kind: type) -> None:
     for scale, sensitivity, d in itertools.product([1e-30, 1.0, 1e30, 2.0**900], SIZES, DIMENSIONS):
         try:
@@ -34,18 +43,27 @@ def test_a_loss_is_right_or_refused(kind: type) -> None:
         except PrivetError:
             continue
         least = Fraction(sensitivity) / Fraction(scale)
-        if kind is Laplace:
+        if kind is LaplaceMechanism:
             assert Fraction(loss.epsilon_each) >= least
-        elif kind is Gaussian:
+        elif kind is GaussianMechanism:
             assert Fraction(loss.mu) >= least
-        elif kind is DiscreteGaussian:
+        elif kind is DiscreteGaussianMechanism:
             assert Fraction(loss.rho) >= least * least / 2
         else:
             assert Fraction(loss.epsilon(0.0)) >= least
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Laplace, Gaussian, KNorm, DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        LaplaceMechanism,
+        GaussianMechanism,
+        KNormMechanism,
+        DiscreteLaplaceMechanism,
+        DiscreteGaussianMechanism,
+    ],
+)
 def test_a_budget_is_met_or_refused(kind: type) -> None:
     gaussian = "Gauss" in kind.__name__  # whose curves take longer to invert
     delta = {"delta": 1e-5} if gaussian else {}
@@ -67,14 +85,16 @@ def test_a_tiny_sensitivity_still_crosses_a_cell() -> None:
     assert grid.l1_after_rounding(0.0, dimension=1, step=step) == 0.0
     a, b = np.array([step / 2]), np.array([math.nextafter(step / 2, 0.0)])
     assert grid.to_units(a, step) - grid.to_units(b, step) == 1
-    assert Laplace(scale=2.0**850).loss(1e-310).epsilon(0.0) >= step / 2.0**850
+    assert LaplaceMechanism(scale=2.0**850).loss(1e-310).epsilon(0.0) >= step / 2.0**850
 
 
 def test_values_of_any_size_are_released() -> None:
     one = Sensitivity(l1=1.0, l2=1.0)
     claim = Premise(about="bound", text="test", backing=Backing.TESTED)
-    for size, kind in itertools.product(SIZES, (Laplace, Gaussian, KNorm, DiscreteLaplace)):
-        value = Bounded(
+    for size, kind in itertools.product(
+        SIZES, (LaplaceMechanism, GaussianMechanism, KNormMechanism, DiscreteLaplaceMechanism)
+    ):
+        value = BoundedValue(
             value=np.array([size, -size]), add_remove=one, replace_one=one, premise=claim
         )
         out = kind(scale=2.0).release(value, rng=seeded(0))

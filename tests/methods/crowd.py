@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from privet.data.domain import Domain
 from privet.data.records import Records
-from privet.data.rows import Domain
 from privet.guarantee import Adjacency
-from privet.methods.contract import Worst
+from privet.methods.neighbouring_pairs import NeighbouringPair
 
 
 def neighbours_in_a_crowd(
@@ -20,7 +20,7 @@ def neighbours_in_a_crowd(
     ball: bool = False,
     n: int = 40,
     d: int = 4,
-) -> Worst:
+) -> NeighbouringPair:
     """An outlier in the last places of random records, and the same data without it.
 
     Its row is beyond all others in every column, as it is and scaled to length 1, and it is the only
@@ -44,7 +44,7 @@ def neighbours_in_a_crowd(
         domain = Domain(shape=(d,), bounds=1.0 if ball else (0.0, 1.0))
         if ball:
             x = x / np.linalg.norm(x, axis=1, keepdims=True)
-        return Records.classified(
+        return Records.with_classes(
             x, y, domain=domain, classes=np.arange(3),
             groups=groups, n_public=n if declared else None,
         )  # fmt: skip
@@ -52,4 +52,4 @@ def neighbours_in_a_crowd(
     absent = records(other[keep], labels[keep], None if groups is None else groups[keep])
     present = records(x, y, groups)
     assert absent.outputs == present.outputs
-    return Worst(present=present, absent=replace(absent, premises=present.premises))
+    return NeighbouringPair(present=present, absent=replace(absent, premises=present.premises))

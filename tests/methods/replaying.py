@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from privet import loss as losses
+from privet import accounting as losses
 from privet.guarantee import Adjacency
-from privet.mechanisms import Gaussian, RandomisedResponse
-from privet.mechanisms.transcript import Transcript, log_ratio
+from privet.mechanisms import GaussianMechanism, RandomisedResponse
+from privet.mechanisms.log_density_ratio import transcript_log_ratio
+from privet.mechanisms.release_transcript import Transcript
 from privet.methods.contract import Method, Plan
-from privet.methods.replay import Replay, charge_problems, replay
+from privet.methods.neighbour_replay import Replay, charge_problems, replay
 
 
 def price(transcript: Transcript, plan: Plan) -> losses.PrivacyLoss:
@@ -20,11 +21,11 @@ def price(transcript: Transcript, plan: Plan) -> losses.PrivacyLoss:
     each: list[losses.PrivacyLoss] = []
     for r in transcript.releases:
         if isinstance(r.mechanism, RandomisedResponse):
-            nulls = plan.relation is Adjacency.ZERO_OUT  # its place answers by lot then
+            nulls = plan.stated_adjacency is Adjacency.ZERO_OUT  # its place answers by lot then
             answer = r.mechanism.epsilon_of_null if nulls else r.mechanism.epsilon
             each.append(losses.Pure(epsilon_each=answer, adjacency=plan.adjacency))
         else:
-            assert isinstance(r.mechanism, Gaussian)
+            assert isinstance(r.mechanism, GaussianMechanism)
             mu = r.sensitivity / r.mechanism.scale
             each.append(losses.Gaussian(mu=mu, adjacency=plan.adjacency))
     return losses.compose(each)
@@ -42,7 +43,7 @@ def check(method: Method[Any], plan: Plan) -> Replay:
     delta, charged = plan.facts.delta, losses.compose([e.loss for e in found.first.entries])
     assert price(found.present, plan).epsilon(delta) <= charged.epsilon(delta) * (1 + 1e-5)
     assert charged.epsilon(delta) <= plan.facts.epsilon
-    assert math.isfinite(log_ratio(found.present, found.absent))
+    assert math.isfinite(transcript_log_ratio(found.present, found.absent))
     return found
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privet.errors import InvalidArgument
-from privet.nets.bounded_layers import LocalResponseNorm, MinMax
+from privet.networks.bounded_layers import LocalResponseNorm, MinMax
 
 
 def _written_out(h: torch.Tensor, q=2.0, size=5, alpha=1e-4, beta=0.75) -> torch.Tensor:

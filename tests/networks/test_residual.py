@@ -11,13 +11,13 @@ from scipy import stats
 from torch import nn
 
 from privet.errors import InvalidArgument
-from privet.nets.residual import (
+from privet.networks.residual import (
     DenseResidual,
     Perturbation,
     ResidualNoise,
     ResNet,
     Strategy,
-    away_from_zero,
+    keep_from_zero,
     noise_modules,
     perturb,
     redraw,
@@ -121,7 +121,7 @@ def test_multiplicative_noise_has_its_law_at_every_block(training):
     found = _noises(net, torch.randn(4, 3, 32, 32))[1:]
     assert len(found) == 3
     for noise, skip in found:
-        scale = 0.6 * away_from_zero(skip, 0.3)
+        scale = 0.6 * keep_from_zero(skip, 0.3)
         assert scale.abs().min() >= 0.6 * 0.3 * (1 - 1e-6)
         assert stats.kstest((noise / scale).flatten().double().numpy(), "norm").pvalue > 1e-4
 

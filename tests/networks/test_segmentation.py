@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from privet.data.nifti import spheres
+from privet.data.volumes import spheres
 from privet.errors import InvalidArgument
-from privet.nets import segmentation
-from privet.nets.ready import refuse_cross_example
-from privet.nets.segmentation import Recipe, Segmenter
+from privet.gradients.module_validator import refuse_cross_example
+from privet.networks import segmentation
+from privet.networks.segmentation import Recipe, Segmenter
 
 SMALL = Recipe(steps=60, patch=(16, 16, 16), learning_rate=1e-2)
 
@@ -36,7 +36,7 @@ def test_the_unet_does_not_mix_examples():
 
 def test_per_example_gradients_of_the_unet_are_those_of_one_example():
     """The engine that DP-SGD clips with, against plain autograd, example by example."""
-    from privet.nets import FlatClipping, PerExampleGradients
+    from privet.gradients import FlatClipping, PerExampleGradients
 
     net = segmentation.unet(classes=3, channels=(4, 8), seed=0)
     made = spheres(3, seed=0, grid=(8, 8, 8))
@@ -113,12 +113,12 @@ def test_patches_keep_image_and_target_together():
 def test_turning_by_a_right_angle_is_a_transposition():
     cube = torch.rand(1, 6, 6, 6)
     for angles, axes in (((1.0, 0, 0), (2, 3)), ((0, 1.0, 0), (1, 3)), ((0, 0, 1.0), (1, 2))):
-        turned = segmentation._turned(cube, torch.tensor(angles) * torch.pi / 2)
+        turned = segmentation._rotate(cube, torch.tensor(angles) * torch.pi / 2)
         choices = [torch.rot90(cube, k, axes) for k in (1, 3)]
         assert min(float((turned - c).abs().max()) for c in choices) < 1e-4
     box = torch.rand(1, 8, 6, 4)
-    back = segmentation._turned(
-        segmentation._turned(box, torch.tensor([0.0, 0.0, torch.pi])),
+    back = segmentation._rotate(
+        segmentation._rotate(box, torch.tensor([0.0, 0.0, torch.pi])),
         torch.tensor([0.0, 0.0, torch.pi]),
     )
     torch.testing.assert_close(back, box, atol=1e-4, rtol=1e-3)

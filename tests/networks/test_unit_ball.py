@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as arrays
 from scipy import stats
 
 from privet.errors import InvalidArgument
-from privet.nets.convolutional_autoencoder import ConvolutionalAutoencoder
-from privet.nets.unit_ball import UnitBall
+from privet.networks.bounded_layers import UnitBall
+from privet.networks.convolutional_autoencoder import ConvolutionalAutoencoder
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 ball = UnitBall()

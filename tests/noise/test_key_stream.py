@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from privet import premises
 from privet.errors import InvalidArgument
 from privet.noise import NoiseReuse, Source, secure, seeded
-from privet.noise.stream import Stream, derive
+from privet.noise.key_stream import KeyStream, derive
 
 PARTS = st.lists(st.one_of(st.text(max_size=4), st.integers(-20, 300)), min_size=1, max_size=4)
 PINNED_ROOT = ["0x51f3d43eae59064d", "0x59910391ae7bb400"]
@@ -37,7 +37,7 @@ def test_words_are_the_block_cipher_applied_to_a_counter() -> None:
     key = bytes(range(32))
     block = Cipher(algorithms.AES(derive(key, b"stream")), modes.ECB()).encryptor()
     expected = b"".join(block.update(i.to_bytes(16, "big")) for i in range(6000))
-    got = Stream(key, secret=False).words(12000)
+    got = KeyStream(key, secret=False).words(12000)
     assert got.tobytes() == expected
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privet.noise import members as rare
+from privet.noise import poisson_subsets as rare
 from privet.noise import seeded
-from tests.noise.test_noise_draws import Scripted
+from tests.noise.test_source import Scripted
 
 ALARM = 1e-6
 """A right sampler fails a test of its law with this probability; the seeds are fixed."""
@@ -32,7 +32,7 @@ def exact_chances(p: Fraction, digits: int) -> list[Fraction]:
     st.sampled_from([64, 128, 256]),
 )
 def test_chances_are_exact_to_every_bit(p: Fraction, digits: int, bits: int) -> None:
-    found = rare._chances(p, digits, bits)
+    found = rare._probabilities(p, digits, bits)
     assert list(found) == [(x * 2**bits).__floor__() for x in exact_chances(p, digits)]
 
 
@@ -40,7 +40,7 @@ def test_chances_are_exact_to_every_bit(p: Fraction, digits: int, bits: int) -> 
 def test_chances_whose_digits_end(p: Fraction) -> None:
     """2/3 has the chance 1/4 in digit 0; powers of 1/2 end too."""
     for bits in (64, 128, 192):
-        found = rare._chances(p, 5, bits)
+        found = rare._probabilities(p, 5, bits)
         assert list(found) == [(x * 2**bits).__floor__() for x in exact_chances(p, 5)]
 
 
@@ -59,7 +59,7 @@ def test_independent_digits_make_a_geometric_number(p: Fraction) -> None:
 @pytest.mark.parametrize(("more", "last"), [((0,), 1), ((2**64 - 1,), 0)])
 def test_a_tie_goes_on_to_the_next_digits(more: tuple[int, ...], last: int) -> None:
     p, digits = Fraction(0.01), 3
-    limits = rare._chances(p, digits, 64)
+    limits = rare._probabilities(p, digits, 64)
     high = 2**64 - 1
     stream = Scripted(high, limits[1], high, high, *more)
     skips, beyond = rare._skips(stream, 1, p, digits)
@@ -68,14 +68,14 @@ def test_a_tie_goes_on_to_the_next_digits(more: tuple[int, ...], last: int) -> N
 
 def test_a_tie_in_128_digits() -> None:
     p, digits = Fraction(0.01), 3
-    second, third = (rare._chances(p, digits, bits)[2] % 2**64 for bits in (128, 192))
+    second, third = (rare._probabilities(p, digits, bits)[2] % 2**64 for bits in (128, 192))
     assert rare._next_digits(Scripted(second, third - 1), p, digits, 2)
     assert not rare._next_digits(Scripted(second, third + 1), p, digits, 2)
 
 
 def law_holds(n: int, p: Fraction, rounds: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Every number as often as it should be, batches that vary as they should, skips as well."""
-    monkeypatch.setattr(rare, "_AT_ONCE", 16)  # several goes a round
+    monkeypatch.setattr(rare, "_SKIPS", 16)  # several goes a round
     stream, counts, sizes, skips = seeded(5).stream, np.zeros(n), np.zeros(rounds), []
     for i in range(rounds):
         found = rare._by_skips(stream, n, p)
@@ -131,12 +131,12 @@ def of_a_larger_rate(p: Fraction, digits: int, bits: int) -> tuple[int, ...]:
     return RIGHT(p * Fraction(6, 5), digits, bits)
 
 
-RIGHT = rare._chances
+RIGHT = rare._probabilities
 
 
 @pytest.mark.parametrize("bug", [without_the_odds, never_beyond, a_digit_too_few, of_a_larger_rate])
 def test_planted_bugs_break_the_law(bug, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(rare, "_chances", bug)
+    monkeypatch.setattr(rare, "_probabilities", bug)
     assert not law_holds(100, Fraction(0.013), 1500, monkeypatch)
 
 
@@ -156,8 +156,8 @@ def test_skips_off_by_one_break_the_law(monkeypatch: pytest.MonkeyPatch) -> None
 def test_edges(n: int, p: float) -> None:
     if n * p > 10**6:
         return
-    found = seeded(1).members(n, p)
+    found = seeded(1).poisson_subset(n, p)
     assert found.dtype == np.int64 and np.all(np.diff(found) > 0)
     assert len(found) == (n if p == 1.0 else len(found)) and (p > 0 or not len(found))
     assert not len(found) or 0 <= found[0] <= found[-1] < n
-    assert np.array_equal(found, seeded(1).members(n, p))
+    assert np.array_equal(found, seeded(1).poisson_subset(n, p))

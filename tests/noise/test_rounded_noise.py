@@ -21,18 +21,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privet.noise import lazy, rounded, seeded
-from privet.noise.k_norm import k_norm
-from privet.noise.layers import EXPONENTIAL, LAYERS, NORMAL, ONE, Curve, layers
-from privet.noise.lazy import LazyReal
-from tests.noise.test_noise_draws import Scripted
+from privet.noise import lazy_reals, rounded_noise, seeded
+from privet.noise.k_norm_noise import k_norm
+from privet.noise.lazy_reals import LazyReal
+from privet.noise.ziggurat import EXPONENTIAL, LAYERS, NORMAL, ONE, DensityCurve, layers
+from tests.noise.test_source import Scripted
 
 ALARM = 1e-6
 CURVES = [NORMAL, EXPONENTIAL]
 RATIOS = [Fraction(2**26), Fraction(2**27 - 1, 1), Fraction(1.99) * 2**26, Fraction(1, 3)]
 
 
-def height(curve: Curve, x: Any) -> Any:
+def height(curve: DensityCurve, x: Any) -> Any:
     """f(x) in fifty digits."""
     return mp.exp(-x * x / 2 if curve is NORMAL else -x)
 
@@ -42,7 +42,7 @@ def real(x: Fraction) -> Any:
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_the_layers_cover_the_curve(curve: Curve) -> None:
+def test_the_layers_cover_the_curve(curve: DensityCurve) -> None:
     with mp.workdps(50):
         stack = layers(curve)
         widths = [real(stack.width(i)) for i in range(LAYERS)]
@@ -67,7 +67,7 @@ def test_the_layers_cover_the_curve(curve: Curve) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
-def test_the_error_of_heights_is_far_below_the_doubt(curve: Curve) -> None:
+def test_the_error_of_heights_is_far_below_the_doubt(curve: DensityCurve) -> None:
     """All of it: the cell of a place, its float64 product, the curve and the uniform height."""
     stack, rng = layers(curve), np.random.default_rng(0)
     layer = np.concatenate([np.arange(LAYERS), rng.integers(0, LAYERS, 1500)])
@@ -75,7 +75,7 @@ def test_the_error_of_heights_is_far_below_the_doubt(curve: Curve) -> None:
     place = ((low + (1 - low) * rng.random(len(layer))) * 2.0**53).astype(np.int64) | 1
     word = rng.integers(0, 2**63, len(layer)).astype(np.uint64) * 2 + 1
     seen = stack.lows[layer] + word.astype(np.float64) * 2.0**-64 * stack.rooms[layer]
-    seen -= rounded.height_at(place * stack.widths[layer], curve)
+    seen -= rounded_noise.height_at(place * stack.widths[layer], curve)
     with mp.workdps(50):
         for i in range(len(layer)):
             room = mp.mpf(stack.room[layer[i]]) / ONE
@@ -85,14 +85,14 @@ def test_the_error_of_heights_is_far_below_the_doubt(curve: Curve) -> None:
             ]
             x = [mp.mpf(int(place[i]) + e) / 2**53 * real(stack.width(layer[i])) for e in (-1, 1)]
             least, most = y[0] - height(curve, x[0]), y[1] - height(curve, x[1])
-            assert max(abs(least - seen[i]), abs(most - seen[i])) < rounded.DOUBT / 4
+            assert max(abs(least - seen[i]), abs(most - seen[i])) < rounded_noise.DOUBT / 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_a_cell_that_arrays_name_is_that_of_every_continuation(
-    curve: Curve, ratio: Fraction
+    curve: DensityCurve, ratio: Fraction
 ) -> None:
     """Random words, and words whose cell straddles a boundary or nearly does."""
     stack, rng = layers(curve), np.random.default_rng(1)
@@ -104,32 +104,32 @@ def test_a_cell_that_arrays_name_is_that_of_every_continuation(
         near = [place + off | 1 for off in offsets if 0 <= place + off < 2**53]
         words.extend((at << 10 | int(layer)) & (2**64 - 1) for at in near)
     table = np.array(words, dtype=np.uint64)
-    layer, place = rounded.split(table)
+    layer, place = rounded_noise.split_words(table)
     y = place * (stack.widths * float(ratio))[layer] + 0.5
     units = np.floor(y)
     y -= units
-    doubtful = (y < rounded.MARGIN) | (y > 1.0 - rounded.MARGIN)
+    doubtful = (y < rounded_noise.MARGIN) | (y > 1.0 - rounded_noise.MARGIN)
     for i, word in enumerate(words):
-        low, high = rounded.at_word(word, stack, lambda: 0).bounds()
+        low, high = rounded_noise.at_word(word, stack, lambda: 0).bounds()
         cells = {(ratio * x + Fraction(1, 2)).__floor__() for x in (low, high)}
         assert doubtful[i] or cells == {abs(int(units[i]))}
     assert np.count_nonzero(doubtful) > 50 or ratio < 1
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_a_draw_on_a_boundary_is_settled_by_further_digits(curve: Curve) -> None:
+def test_a_draw_on_a_boundary_is_settled_by_further_digits(curve: DensityCurve) -> None:
     """The digits to come decide which of two cells it is: all zeros the lower, all ones the upper."""
     stack, ratio = layers(curve), Fraction(2**26)
     found = 0
     for k in range(1, 20_000_000, 999_983):
         place = int((k + Fraction(1, 2)) / ratio / stack.width(700) * 2**53)
         word = ((place | 1) << 10) | 700
-        x = rounded.at_word(word, stack, lambda: 0)
+        x = rounded_noise.at_word(word, stack, lambda: 0)
         low, high = x.bounds()
         if place >= stack.inside[700] or not low * ratio < k + Fraction(1, 2) < high * ratio:
             continue
         found += 1
-        draw = rounded.gaussian if curve is NORMAL else rounded.laplace
+        draw = rounded_noise.gaussian if curve is NORMAL else rounded_noise.laplace
         assert draw(Scripted(word, 0), 1, ratio)[0] == k
         assert draw(Scripted(word, 2**64 - 1), 1, ratio)[0] == k + 1
         negative = (-(place | 1) << 10 | 700) % 2**64
@@ -146,10 +146,10 @@ def test_a_height_on_the_curve_is_settled_by_further_digits() -> None:
         limit = (height(curve, x) * ONE - stack.low[700]) / stack.room[700] * ONE
     for near, kept in ((-(2**40), True), (2**40, False)):
         left = Scripted(word, int(limit) + near, 1 << 10 | 500, *[2**63] * 8)
-        units = rounded.gaussian(left, 1, Fraction(2**20))[0]
+        units = rounded_noise.gaussian(left, 1, Fraction(2**20))[0]
         assert (units > 1000) == kept
-    assert rounded.judge(word, int(limit) - 2**40, stack, lambda: 2**63) is not None
-    assert rounded.judge(word, int(limit) + 2**40, stack, lambda: 2**63) is None
+    assert rounded_noise.settle_attempt(word, int(limit) - 2**40, stack, lambda: 2**63) is not None
+    assert rounded_noise.settle_attempt(word, int(limit) + 2**40, stack, lambda: 2**63) is None
     # nearer than the cells' own width: more digits are drawn, for place and height in turn
     calls: list[int] = []
 
@@ -157,16 +157,16 @@ def test_a_height_on_the_curve_is_settled_by_further_digits() -> None:
         calls.append(0)
         return 2**63
 
-    rounded.judge(word, int(limit), stack, count)
+    rounded_noise.settle_attempt(word, int(limit), stack, count)
     assert len(calls) >= 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
-def test_the_tail_has_its_law(curve: Curve) -> None:
+def test_the_tail_has_its_law(curve: DensityCurve) -> None:
     """2,000 attempts: the share that is kept is that of the areas, and the law is the curve's."""
-    stack, draw = layers(curve), rounded.drawer(seeded(11).stream)
-    kept = [x for x in (rounded.tail(stack, draw) for _ in range(2000)) if x is not None]
+    stack, draw = layers(curve), rounded_noise.drawer(seeded(11).stream)
+    kept = [x for x in (rounded_noise.tail(stack, draw) for _ in range(2000)) if x is not None]
     x = np.array([float(one.bounds()[0]) for one in kept])
     assert x.min() > curve.end
     if curve is NORMAL:
@@ -184,7 +184,7 @@ def test_beyond_the_end_the_tail_is_drawn() -> None:
     stream = seeded(3).stream
     far = (2**53 - 1) << 10
     more = [int(w) for w in stream.words(200)]
-    units = rounded.gaussian(Scripted(far, 5, 1 << 10 | 500, *more), 1, Fraction(2**20))
+    units = rounded_noise.gaussian(Scripted(far, 5, 1 << 10 | 500, *more), 1, Fraction(2**20))
     assert abs(int(units[0])) > 6 * 2**20
 
 
@@ -193,7 +193,7 @@ def test_beyond_the_end_the_tail_is_drawn() -> None:
 @settings(max_examples=200, deadline=None)
 def test_exp_bounds_hold_the_exponential(above: int, below: int, digits: int) -> None:
     power = Fraction(above, below) % 60
-    low, high = lazy.exp_bounds(power, digits=digits)
+    low, high = lazy_reals.exp_bounds(power, digits=digits)
     with mp.workdps(90):
         true = mp.exp(-real(power))
         assert real(low) <= true <= real(high)
@@ -206,8 +206,8 @@ def test_lazy_numbers() -> None:
     first = LazyReal(iter([7, 1, 5]).__next__, digits=3, bits=2)
     second = LazyReal(iter([7, 2, 5]).__next__, digits=3, bits=2)
     assert first.below(second) and not second.below(first)
-    draw = rounded.drawer(seeded(2).stream)
-    draws = np.array([float(lazy.exponential(draw).bounds()[0]) for _ in range(4000)])
+    draw = rounded_noise.drawer(seeded(2).stream)
+    draws = np.array([float(lazy_reals.exponential(draw).bounds()[0]) for _ in range(4000)])
     assert stats.kstest(draws, "expon").pvalue > ALARM
     half = LazyReal(iter([2**63, 0, 0]).__next__)
     assert half.rounded(Fraction(1)) in (0, 1) and half.bits >= 64
@@ -217,7 +217,7 @@ def test_lazy_numbers() -> None:
 def test_laws_in_brief(ratio: Fraction) -> None:
     """Chi-square against the probabilities of cells, 200,000 draws of each."""
     n, r = 200_000, float(ratio)
-    for draw, law in ((rounded.laplace, stats.laplace), (rounded.gaussian, stats.norm)):
+    for draw, law in ((rounded_noise.laplace, stats.laplace), (rounded_noise.gaussian, stats.norm)):
         k = draw(seeded(5).stream, n, ratio)
         if r > 100:
             assert stats.kstest(k / r, law.cdf).pvalue > ALARM
@@ -253,9 +253,9 @@ def test_k_norm_of_many_agrees_with_its_parts() -> None:
     stream = seeded(8).stream
     parts = []
     for curve in CURVES:
-        words, rare = rounded.settled_words(stream, n, layers(curve))
+        words, rare = rounded_noise.settled_words(stream, n, layers(curve))
         assert not rare
-        parts.append((curve, *rounded.split(words)))
+        parts.append((curve, *rounded_noise.split_words(words)))
     extra = [stream.words(n) for _ in range(4)]
     with mp.workdps(60):
         x, r = [], mp.mpf(0)

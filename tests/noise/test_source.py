@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from privet.errors import InvalidArgument
-from privet.noise import continuous, discrete, seeded
-from privet.noise.stream import Stream, Words
+from privet.noise import discrete_noise, float64_noise, seeded
+from privet.noise.key_stream import KeyStream, Words
 
 
-class Scripted(Stream):
+class Scripted(KeyStream):
     """A stream that says what it is told, to test the map from bits to numbers."""
 
     def __init__(self, *words: int) -> None:
@@ -49,39 +49,39 @@ ALARM = 1e-6
 )
 def test_uniform_from_bits(words: tuple[int, ...], u: float) -> None:
     stream = Scripted(*words)
-    assert continuous.unit(stream, stream.words(1))[0] == u
+    assert float64_noise.uniform_from_words(stream, stream.words(1))[0] == u
     assert stream.left == []
 
 
 def test_uniform_is_open() -> None:
-    assert continuous.uniform(Scripted(TOP - 1), 1)[0] == 1.0 - 2.0**-53
-    assert continuous.uniform(Scripted(*[0] * 40, 1), 1)[0] > 0.0
+    assert float64_noise.uniform(Scripted(TOP - 1), 1)[0] == 1.0 - 2.0**-53
+    assert float64_noise.uniform(Scripted(*[0] * 40, 1), 1)[0] > 0.0
 
 
 @pytest.mark.parametrize(("extra", "sigmas"), [((0, 1), 13.2), ((0, *[0] * 14, 1), 37.0)])
 def test_the_gaussian_tail_does_not_stop(extra: tuple[int, ...], sigmas: float) -> None:
     """The radius is sqrt(-2 ln u) for any u that float64 can hold, far past 5.77 (or 9.4)."""
     first, *more = extra
-    pair = continuous.gaussian(Scripted(first, 0, *more), 2)  # angle 0: all in the cosine
+    pair = float64_noise.gaussian(Scripted(first, 0, *more), 2)  # angle 0: all in the cosine
     assert pair[0] > sigmas
     assert pair[1] == 0.0
 
 
 def test_laplace_from_bits() -> None:
-    x = continuous.laplace(Scripted(TOP // 2, TOP + TOP // 2), 2)
+    x = float64_noise.laplace(Scripted(TOP // 2, TOP + TOP // 2), 2)
     assert x.tolist() == [math.log(2.0), -math.log(2.0)]
 
 
 def test_coins_look_at_further_digits_only_on_a_tie() -> None:
     p = Fraction(1, 3)
     digits = 2**64 // 3
-    assert continuous.bernoulli(Scripted(digits - 1), 1, p)[0]
-    assert not continuous.bernoulli(Scripted(digits + 1), 1, p)[0]
-    assert continuous.bernoulli(Scripted(digits, digits - 1), 1, p)[0]
-    assert not continuous.bernoulli(Scripted(digits, digits, digits + 1), 1, p)[0]
+    assert discrete_noise.bernoulli(Scripted(digits - 1), 1, p)[0]
+    assert not discrete_noise.bernoulli(Scripted(digits + 1), 1, p)[0]
+    assert discrete_noise.bernoulli(Scripted(digits, digits - 1), 1, p)[0]
+    assert not discrete_noise.bernoulli(Scripted(digits, digits, digits + 1), 1, p)[0]
     index = np.zeros(1, dtype=np.intp)
-    assert discrete._coins(Scripted(digits, digits - 1), index, [1], 3)[0]
-    assert not discrete._coins(Scripted(digits, digits + 1), index, [1], 3)[0]
+    assert discrete_noise._coins(Scripted(digits, digits - 1), index, [1], 3)[0]
+    assert not discrete_noise._coins(Scripted(digits, digits + 1), index, [1], 3)[0]
 
 
 def test_coins_at_the_ends() -> None:
@@ -93,8 +93,8 @@ def test_coins_at_the_ends() -> None:
 
 def test_integers_reject_the_ragged_end() -> None:
     limit = (2**64 // 3) * 3
-    assert continuous.below(Scripted(2**64 - 1, 7), 1, 3)[0] == 1
-    assert continuous.below(Scripted(limit - 1), 1, 3)[0] == 2
+    assert discrete_noise.uniform_below(Scripted(2**64 - 1, 7), 1, 3)[0] == 1
+    assert discrete_noise.uniform_below(Scripted(limit - 1), 1, 3)[0] == 2
 
 
 @pytest.mark.parametrize(

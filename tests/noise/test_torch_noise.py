@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from privet.errors import InvalidArgument
 from privet.noise import grid, seeded
-from privet.noise.stream import Bulk, Stream
-from privet.noise.tensor import BLOCK, CHUNK, LARGEST, add_gaussian_, gaussian_
+from privet.noise.key_stream import Bulk, KeyStream
+from privet.noise.torch_noise import BLOCK, CHUNK, LARGEST, add_gaussian_, gaussian_
 from tests.noise.test_ziggurat import exact_draw
 
 SIZES = [0, 1, 2, 7, BLOCK - 1, BLOCK + 1]
 
 
-def by_the_book(stream: Stream, n: int, scale: float) -> np.ndarray:
+def by_the_book(stream: KeyStream, n: int, scale: float) -> np.ndarray:
     """The noise of `gaussian_` from the same bits, exactly, one by one; n <= CHUNK."""
     bulk, out = stream.bulk(), np.empty(n)
     step = grid.spacing(scale)
@@ -54,7 +54,7 @@ def test_the_same_bits_by_the_book(n: int) -> None:
 
 @pytest.mark.slow
 def test_chunks_have_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privet.noise.tensor.CHUNK", BLOCK)
+    monkeypatch.setattr("privet.noise.torch_noise.CHUNK", BLOCK)
     n = BLOCK + 3
     x = gaussian_(torch.empty(n, dtype=torch.float64), 1.0, seeded(3)).numpy()
     stream = seeded(3).stream
@@ -75,7 +75,7 @@ def test_bulk_is_counter_mode() -> None:
 
 
 def test_bulks_differ() -> None:
-    def first(stream: Stream) -> list[int]:
+    def first(stream: KeyStream) -> list[int]:
         out = np.empty(2, dtype=np.uint64)
         stream.bulk().fill(out)
         return out.tolist()  # type: ignore[no-any-return]
@@ -153,7 +153,7 @@ def test_bad_tensors(tensor: torch.Tensor) -> None:
 @pytest.mark.slow
 def test_the_rest_does_not_import_torch() -> None:
     code = (
-        "import sys, privet.noise, privet.bounds, privet.mechanisms;"
+        "import sys, privet.noise, privet.sensitivity, privet.mechanisms;"
         "privet.noise.secure().gaussian(3); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -164,7 +164,7 @@ def test_the_same_noise_on_every_processor(tmp_path: Path) -> None:
     """Compiled for the least x86-64 processor (no fused operations, short vectors): the same bits."""
     code = (
         "import hashlib, torch; from privet.noise import seeded;"
-        "from privet.noise.tensor import add_gaussian_;"
+        "from privet.noise.torch_noise import add_gaussian_;"
         "x = [add_gaussian_(torch.arange(300_000, dtype=t) / 1024, 1.3, seeded(4)).numpy()"
         " for t in (torch.float32, torch.float64)];"
         "print(hashlib.sha256(b''.join(a.tobytes() for a in x)).hexdigest())"

@@ -1,4 +1,4 @@
-"""The compiled loops: draw by draw what exact arithmetic makes of the same bits."""
+"""The compile_on_first_use loops: draw by draw what exact arithmetic makes of the same bits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numba
 import numpy as np
 import pytest
 
-from privet.noise import tensor
-from privet.noise.layers import NORMAL, layers
-from privet.noise.rounded import at_word, judge, split
-from privet.noise.stream import Words
-from privet.noise.tensor import compiled
+from privet.noise import torch_noise
+from privet.noise.key_stream import Words
+from privet.noise.rounded_noise import at_word, settle_attempt, split_words
+from privet.noise.torch_noise import compile_on_first_use
+from privet.noise.ziggurat import NORMAL, layers
 
 STACK = layers(NORMAL)
 SAFE = 1 << 10 | 500
@@ -38,11 +38,11 @@ class Script:
 def exact_draw(word: int, spare: Iterator[int], draw: Any, ratio: Fraction) -> int:
     """One draw, every decision in whole numbers: the method as docs/theory/noise.md has it."""
     while True:
-        layer, place = (int(part[0]) for part in split(np.array([word], dtype=np.uint64)))
+        layer, place = (int(part[0]) for part in split_words(np.array([word], dtype=np.uint64)))
         x = at_word(word, STACK, draw)
         if abs(place) >= STACK.inside[layer]:
             height, other = next(spare), next(spare)
-            found = judge(word, height, STACK, draw)
+            found = settle_attempt(word, height, STACK, draw)
             if found is None:
                 word = other
                 continue
@@ -54,7 +54,7 @@ def filled(words: list[int], spare: list[int], ratio: float, bulk: Any) -> np.nd
     """What the loops make of these words, eight at a time."""
     table = np.array([*words, *[SAFE] * (-len(words) % 8)], dtype=np.uint64)
     out, open_ = np.empty(len(table)), np.empty(len(table), dtype=np.bool_)
-    tensor.fill(table, np.array(spare, dtype=np.uint64), out, open_, ratio=ratio, bulk=bulk)
+    torch_noise.fill(table, np.array(spare, dtype=np.uint64), out, open_, ratio=ratio, bulk=bulk)
     assert not open_.any()
     return out[: len(words)]
 
@@ -109,7 +109,7 @@ def test_heights_on_the_curve_and_the_tail_are_asked_for() -> None:
     low, high = 0, 2**64 - 1
     while high - low > 1:  # the height at which the answer turns
         middle = (low + high) // 2
-        kept = judge(word, middle, STACK, lambda: 2**63) is not None
+        kept = settle_attempt(word, middle, STACK, lambda: 2**63) is not None
         low, high = (middle, high) if kept else (low, middle)
     for height in (low - 2**12, low, high, high + 2**12):
         script = [2**63] * 40
@@ -139,4 +139,4 @@ def test_where_nothing_can_be_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> N
         return real(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert compiled(lambda x: x + 1)(2) == 3
+    assert compile_on_first_use(lambda x: x + 1)(2) == 3

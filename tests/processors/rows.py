@@ -7,15 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from privet._exact import Product, row_norms, row_sums, tanh
-from privet.data.rows import Domain
-from privet.methods.autoencoder.behaviour.layers import Layer as BehaviourLayer
-from privet.methods.autoencoder.layers import Activation, Layer
-from privet.methods.autoencoder.stack import StackModel
-from privet.nets.features import (
+from privet.data.domain import Domain
+from privet.features import (
     Features,
     FromModule,
-    Mirrored,
+    MirrorInvariant,
     RandomConvolutions,
     RandomProjection,
     Scattering,
@@ -24,6 +20,10 @@ from privet.nets.features import (
     StrokeNet,
     unit_rows,
 )
+from privet.methods.autoencoder.private_layer import Activation, Layer
+from privet.methods.autoencoder.stack_model import StackModel
+from privet.rowwise_arithmetic import Product, row_norms, row_sums, tanh
+from privet_papers.autoencoder.behaviour.network import BehaviourLayer
 from tests.processors.case import Case, Result, same_alone
 
 
@@ -44,7 +44,7 @@ def features(name: str, folder: Path) -> Result:
         case "scattering":
             front = small
         case "mirrored":
-            front = Mirrored(small, shape=(12, 12))
+            front = MirrorInvariant(small, shape=(12, 12))
         case "convolutions":
             front = RandomConvolutions(shape=(12, 12), filters=7, patch=4, grid=2)
         case "composed":

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from privet.bounds import Moments, clip_l1, clip_l2
-from privet.methods.adaptive_laplace.class_means import CONSTANT
-from privet.nets.features import RandomProjection
+from privet.features import RandomProjection
+from privet.methods.moments.class_means import CONSTANT
+from privet.sensitivity import Moments, clip_l1, clip_l2
 from tests.processors.case import Case, Result
 
 
@@ -98,7 +98,7 @@ def linear_heads(folder: Path) -> Result:
     """Clipped sums of linear DP-SGD, for classes and for numbers: each record adds its own part."""
     import torch
 
-    from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares
+    from privet.methods.dpsgd.linear_head import LinearHead, add_softmax, add_squares
 
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(301, 23)).astype(np.float32))

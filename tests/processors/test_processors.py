@@ -109,14 +109,14 @@ PROCESSORS = (
 )
 
 QUICK = (
-    "tests/test_exact.py",
-    "tests/bounds",
+    "tests/test_rowwise_arithmetic.py",
+    "tests/sensitivity",
     "tests/mechanisms",
-    "tests/nets/test_clipped_sum.py",
-    "tests/nets/test_engine.py",
-    "tests/methods/dpsgd/test_exact.py",
-    "tests/methods/dpsgd/test_rounding.py",
-    "tests/methods/adaptive_laplace/test_one_shot.py",
+    "tests/gradients/test_clipped_sum.py",
+    "tests/gradients/test_engine.py",
+    "tests/methods/dpsgd/test_linear_head.py",
+    "tests/methods/dpsgd/test_noise_addition.py",
+    "tests/methods/moments/test_one_shot.py",
     "tests/methods/autoencoder/test_sound.py",
 )
 """The quick suite's numeric tests that are run again with other kernels."""

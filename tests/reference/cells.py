@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privet.guarantee import Adjacency
-from privet.loss import (
+from privet.accounting import (
     FixedSizeGaussian,
     Gaussian,
     Laplace,
-    Part,
+    LossPart,
     PrivacyLoss,
     Pure,
     SampledGaussian,
     SampledLaplace,
     compose,
 )
+from privet.guarantee import Adjacency
 from tests.reference.few_steps import Release, delta_of, profile
 
 
@@ -40,7 +40,7 @@ def _spread(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _release(rng: np.random.Generator, adjacency: Adjacency) -> tuple[Part, Release]:
+def _release(rng: np.random.Generator, adjacency: Adjacency) -> tuple[LossPart, Release]:
     q = 1.0 if rng.random() < 0.05 else _spread(rng, 1e-6, 0.9)
     z = _spread(rng, 0.25, 40.0)
     replaced = adjacency is Adjacency.REPLACE_ONE

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from privet.loss import Direction
+from privet.accounting import Direction
 
 
 def epsilon_of_many(q: float, z: float, steps: int, delta: float, direction: Direction) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from privet.loss import Direction, SampledGaussian
+from privet.accounting import Direction, SampledGaussian
 
 
 def delta_of_two(q: float, z: float, epsilon: float, direction: Direction) -> float:

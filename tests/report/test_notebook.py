@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import privet
+from privet.accounting import Gaussian
 from privet.audit import Finding
-from privet.audit.membership.finding import evaluate
-from privet.compare.run import Comparison
+from privet.audit.membership.membership_finding import evaluate
+from privet.compare.comparison import Comparison
 from privet.guarantee import EXPERIMENT
-from privet.loss import Gaussian
 
 ROW = {
     "method": "a <method>", "accuracy": 0.9, "claimed_epsilon": None, "proved_epsilon": "inf",

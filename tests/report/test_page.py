@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ import numpy as np
 import pytest
 
 import privet
+from privet.accounting import Gaussian
 from privet.guarantee import EXPERIMENT
-from privet.report import figures, page
-from privet.report.charts import SIZE, Axis, Mark, chart, powers
+from privet.ledger import Ledger, SubCap
+from privet.report import comparison_page, plots
+from privet.report.ledger_page import ledger_page
+from privet.report.rendering import escape_markdown, render_markdown
 
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
 
@@ -94,12 +98,12 @@ class Balanced(HTMLParser):
 
 @pytest.mark.slow
 def test_one_whole_page_without_network(tmp_path: Path) -> None:
-    path = page.write(results(), tmp_path / "report.html")
+    path = comparison_page.write(results(), tmp_path / "report.html")
     text = path.read_text()
     checker = Balanced()
     checker.feed(text)
     assert checker.open == []
-    assert not re.search(r'(?:src|href)="(?!data:)', text)
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text)
     assert "http" not in text.replace("http-equiv", "")
     assert path.stat().st_size < 2_000_000
     assert list(tmp_path.iterdir()) == [path]
@@ -111,43 +115,56 @@ def test_one_whole_page_without_network(tmp_path: Path) -> None:
 
 
 def test_maps_for_pictures() -> None:
-    """A map for each class, in red and blue, drawn without matplotlib."""
-    told = results()
-    facts = told["data"] | {"shape": [1, 2], "columns": []}
-    drawn, caption = figures.relevance(told["rows"][1], facts)
-    assert drawn.count('<img alt="relevance for') == 2
-    assert "No other record was looked at" in caption
+    """A map for each class, in red and blue."""
+    found = results()
+    found["data"] |= {"shape": [1, 2], "columns": []}
+    text = comparison_page.html(found)
+    assert text.count('<img alt="relevance for') == 2
+    assert "No other record was looked at" in text
 
 
-def test_png_is_read_back() -> None:
-    """What is written is a PNG with these pixels, says another reader."""
+def test_signed_maps_are_read_back() -> None:
+    """What is written is a PNG with these colours, says another reader."""
     image = pytest.importorskip("PIL.Image")
-    pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    address = figures.data_uri(pixels)
+    address = plots.to_png_address(np.array([[1.0, 0.0, -0.5]]))
     read = image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
-    assert (np.asarray(read.convert("RGBA")) == pixels).all()
+    pixels = np.asarray(read.convert("RGBA"))[0].tolist()
+    assert pixels[0] == [209, 73, 91, 255] and pixels[2] == [47, 127, 193, 128]
+    assert pixels[1][3] == 0
 
 
 def test_marks_do_not_hide_each_other() -> None:
-    axis = Axis(low=0.0, high=1.0, ticks=(), label="")
-    marks = [Mark(x=0.5, y=0.5, name=str(k), colour="red") for k in range(7)]
-    drawn = chart("marks", axis, axis, marks=marks)
-    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', drawn)]
-    assert len(places) == 7
-    assert min(b - a for a, b in itertools.pairwise(sorted(places))) > 1.5 * SIZE
+    moves = plots.spread_apart([(50.0, 50.0)] * 7, radius=8.0, width=200.0)
+    assert min(b - a for a, b in itertools.pairwise(sorted(moves))) > 1.5 * 8.0
 
 
-def test_axes() -> None:
-    log = Axis(low=0.1, high=1000.0, ticks=powers(-1, 3), label="", log=True)
-    assert log.at(0.1) == 0.0 and log.at(1000.0) == 1.0
-    assert log.at(10.0) == pytest.approx(0.5)
-    assert log.at(float("inf")) == 1.0  # an unbounded epsilon stands at the right edge
+def test_a_picture_is_the_same_every_time_and_follows_the_page() -> None:
+    """`privet verify` compares pages; colours of text and grid are the page's."""
+    one, other = (
+        plots.to_svg(plots.privacy_curve([(2.0, 1e-9), (1.0, 1e-5), (0.0, 0.1)]), 'a "name"')
+        for _ in range(2)
+    )
+    assert one == other and 'aria-label="a &quot;name&quot;"' in one and 'role="img"' in one
+    assert "var(--muted)" in one and plots.MUTED not in one and "#000000" not in one
+    ids = re.findall(r' id="([^"]+)"', one)
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    "text", ["<img src=x onerror=y>", "[a](http://b)", "**c**", "a\n# b", "`d`"]
+)
+def test_names_on_a_card_are_no_markup(text: str) -> None:
+    escaped = escape_markdown(text)
+    assert "<" not in escaped and "\n" not in escaped
+    assert not re.search(r"(?<!\\)[\[\]*`]", escaped)
+    line = render_markdown("promise.md.j2", p={"epsilon": "inf", "theorem": text})
+    assert escaped in line
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a comparison, drawn once."""
-    return page.write(results(), tmp_path_factory.mktemp("report") / "report.html")
+    return comparison_page.write(results(), tmp_path_factory.mktemp("report") / "report.html")
 
 
 def browsed(path: Path, width: int, probe: str, *options: str) -> str:
@@ -221,10 +238,10 @@ def test_the_page_of_a_run_is_whole(of_one_run: Path) -> None:
     checker = Balanced()
     checker.feed(text)
     assert checker.open == []
-    assert not re.search(r'(?:src|href)="(?!data:)', text) and "http" not in text
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text) and "http" not in text
     sheet, deeper = text.split("<details>")
     assert EXPERIMENT in sheet and "1e-05" not in sheet and "1 in 100,000" in sheet
-    assert "each record was made from its own person" in sheet and "noise key" in deeper
+    assert "Who prepared the file, and by which fixed rules?" in sheet and "noise key" in deeper
 
 
 @in_a_browser
@@ -242,12 +259,12 @@ def test_the_page_of_a_run_in_a_real_browser(width: int, of_one_run: Path) -> No
         assert fact in shown, shown[-500:]
 
 
-def printed(page: Path, folder: Path) -> bytes:
+def printed(html_page: Path, folder: Path) -> bytes:
     """The PDF of a page, by a reader who prefers dark."""
     made = folder / "page.pdf"
     subprocess.run(
         [*CHROMIUM, "--blink-settings=preferredColorScheme=0", f"--print-to-pdf={made}",
-         "--no-pdf-header-footer", page.as_uri()],
+         "--no-pdf-header-footer", html_page.as_uri()],
         capture_output=True, timeout=120, check=True,
     )  # fmt: skip
     return made.read_bytes()
@@ -258,13 +275,131 @@ def sheets(paper: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b(?!s)", paper))
 
 
+@pytest.fixture(scope="module")
+def of_a_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a ledger with many releases, of two people."""
+    folder = tmp_path_factory.mktemp("ledger")
+    caps = [SubCap(kind="person", name="ada <b>", epsilon=2.0)]
+    book = Ledger.create(
+        folder / "b.ledger", cap_epsilon=3.0, cap_delta=1e-5, dataset="clinic", sub_caps=caps
+    )
+    for k in range(30):
+        book.who, book.purpose = ("ada <b>", "triage") if k % 2 else ("ben", None)
+        book.charge(Gaussian(mu=0.1), what=f"mean of column {k}")
+    path = folder / "ledger.html"
+    path.write_text(ledger_page(book))
+    return path
+
+
+def test_the_page_of_a_ledger_is_whole(of_a_ledger: Path) -> None:
+    """The promise stands before the bookkeeping; people, purposes and what is left are on it."""
+    text = of_a_ledger.read_text()
+    checker = Balanced()
+    checker.feed(text)
+    assert checker.open == []
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text) and "http" not in text
+    places = [text.index(words) for words in ("What is promised", "Over time", "What is left",
+              "By person", "By purpose", "By release", "Bookkeeping</h2>")]  # fmt: skip
+    assert places == sorted(places)
+    for words in ("ada &lt;b&gt;", "triage", "the last release once more", "mean of column 29",
+                  "so it is refused"):  # fmt: skip
+        assert words in text
+    assert "<b>" not in text.split("<h2>By person")[1]
+
+
+def test_an_empty_ledger_has_a_page() -> None:
+    book = Ledger.in_memory(cap_epsilon=float("inf"), cap_delta=0.0)
+    assert "Nothing was charged yet" in ledger_page(book)
+
+
+def page_texts(paper: bytes) -> list[str]:
+    """The text of each page of a PDF that chromium printed, by the fonts' own tables."""
+    parts = {int(m[1]): m[2] for m in re.finditer(rb"(?s)(\d+) 0 obj\s*(.*?)\s*endobj", paper)}
+
+    def unpacked(n: bytes) -> str:
+        body = re.search(rb"(?s)stream\r?\n(.*?)\r?\nendstream", parts[int(n)])[1]  # type: ignore[index]
+        return (zlib.decompress(body) if b"Flate" in parts[int(n)] else body).decode("latin-1")
+
+    def letters(font: bytes) -> dict[int, str]:
+        table = unpacked(re.search(rb"/ToUnicode (\d+)", parts[int(font)])[1])  # type: ignore[index]
+        found = {}
+        for block in re.findall(r"(?s)beginbfchar(.*?)endbfchar", table):
+            for a, b in re.findall(r"<(\w+)>\s*<(\w+)>", block):
+                found[int(a, 16)] = bytes.fromhex(b).decode("utf-16-be")
+        for block in re.findall(r"(?s)beginbfrange(.*?)endbfrange", table):
+            for a, z, b in re.findall(r"<(\w+)>\s*<(\w+)>\s*<(\w+)>", block):
+                codes = range(int(a, 16), int(z, 16) + 1)
+                found |= {k: chr(int(b, 16) + k - codes[0]) for k in codes}
+        return found
+
+    texts = []
+    for body in parts.values():
+        if not re.search(rb"/Type\s*/Page\b(?!s)", body):
+            continue
+        fonts = {m[1].decode(): letters(m[2]) for m in re.finditer(rb"/(F\d+) (\d+) 0 R", body)}
+        code = unpacked(re.search(rb"/Contents (\d+)", body)[1])  # type: ignore[index]
+        text, font = "", dict[int, str]()
+        for m in re.finditer(r"/(F\d+) [\d.]+ Tf|<([0-9A-Fa-f]+)>", code):
+            if m[1]:
+                font = fonts[m[1]]
+            else:
+                glyphs = (int(m[2][k : k + 4], 16) for k in range(0, len(m[2]), 4))
+                text += "".join(font.get(g, "") for g in glyphs)
+        texts.append(text)
+    return texts
+
+
 @in_a_browser
-def test_the_page_of_a_run_is_one_sheet(of_one_run: Path, tmp_path: Path) -> None:
-    """As printed, with the engineer's part closed: one page of A4."""
-    paper = printed(of_one_run, tmp_path)
-    assert sheets(paper) == 1
+@pytest.mark.parametrize(("which", "most"), [("of_one_run", 2), ("of_a_ledger", 4)])
+def test_pages_for_signing_in_print(
+    which: str, most: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A few sheets of A4; who it is about stands on top of each, and trust among what is printed."""
+    page = request.getfixturevalue(which)
+    paper = printed(page, tmp_path)
+    assert 1 <= sheets(paper) <= most
     width, height = map(float, re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", paper).groups())  # type: ignore[union-attr]
     assert abs(width - 595) < 2 and abs(height - 842) < 2
+    title = re.search(r"<title>(.*?)</title>", page.read_text())[1]  # type: ignore[index]
+    texts = page_texts(paper)
+    assert len(texts) == sheets(paper) and all(text.startswith(title) for text in texts)
+    if which == "of_one_run":
+        whole = "".join(texts)
+        assert "Who saw what" in whole and "Approved by" in whole and "lawful basis" in whole
+
+
+@in_a_browser
+@pytest.mark.parametrize("which", ["of_one_run", "of_a_ledger"])
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_contrast_and_pictures_for_everybody(
+    which: str, scheme: int, request: pytest.FixtureRequest
+) -> None:
+    """Every text stands out by 4.5 to 1 (WCAG AA), and every picture says what it shows."""
+    probe = """
+        document.querySelectorAll("details").forEach((d) => { d.open = true; });
+        const shade = (v) => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; };
+        const light = (c) => .2126 * shade(c[0]) + .7152 * shade(c[1]) + .0722 * shade(c[2]);
+        const rgb = (s) => s.match(/[\\d.]+/g).map(Number);
+        const paper = (e) => { for (; e; e = e.parentElement) {
+            const c = rgb(getComputedStyle(e).backgroundColor);
+            if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+        let least = 99, worst = "";
+        for (const e of document.querySelectorAll("body *")) {
+          const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+          if (!own || ["SCRIPT", "STYLE"].includes(e.tagName)) continue;
+          const style = getComputedStyle(e), ink = e.closest("svg") ? style.fill : style.color;
+          const [a, b] = [light(rgb(ink)), light(paper(e))].sort((x, y) => y - x);
+          const ratio = (a + .05) / (b + .05);
+          if (ratio < least) { least = ratio; worst = e.tagName + ": " + e.textContent.slice(0, 40); }
+        }
+        told.least = Math.round(100 * least) / 100; told.worst = worst.replace(/[^a-zA-Z0-9 :.]/g, "");
+        told.named = [...document.querySelectorAll("svg, img")].every((e) =>
+          (e.getAttribute("aria-label") || e.getAttribute("alt") || "").length > 10)"""
+    page = request.getfixturevalue(which)
+    shown = browsed(page, 1200, probe, f"--blink-settings=preferredColorScheme={scheme}")
+    told = json.loads(re.search(r"\{[^{}]*least[^{}]*\}", shown)[0].replace("&quot;", '"'))  # type: ignore[index]
+    assert told["least"] >= 4.5, told
+    assert told["named"]
 
 
 @in_a_browser

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privet.loss import SampledGaussian
-from privet.loss.compare import validity_map
+from privet.accounting import SampledGaussian
+from privet.accounting.accountant_comparison import validity_map
 
 plots = pytest.importorskip("privet.report.plots", reason="pip install 'privet[plot]'")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privet
-from privet.nets.features import Scattering, pictures
+from privet.features import Scattering, pictures
 
 
 @pytest.mark.slow
@@ -24,6 +24,7 @@ def test_loading_reads_the_files_of_the_run_and_computes_no_features(
         epsilon=1.0,
         delta=1e-5,
         classes=[0, 1],
+        bounds=(0, 1),
         features=pictures((16, 16)),
         steps=2,
         random_state=0,

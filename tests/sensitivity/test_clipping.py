@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.bounds import (
-    Bounded,
-    Rows,
+from privet.errors import InvalidArgument
+from privet.guarantee import Adjacency, Backing, Premise
+from privet.sensitivity import (
+    BoundedValue,
+    ClippedRows,
     Sensitivity,
     categories,
     clip_l1,
@@ -20,8 +22,6 @@ from privet.bounds import (
     clip_range,
     count,
 )
-from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Backing, Premise
 
 ADVERSARIAL = [0.0, 1.0, -1.0, 1e30, -1e30, 1e-30, 5e-324, 2.2e-308, 1.7e308, 0.1, 3.0]
 ENTRIES = st.one_of(
@@ -35,20 +35,20 @@ HOW = st.sampled_from(["l1", "l2", "range"])
 CLAIM = Premise(about="bound", text="test", backing=Backing.TESTED)
 
 
-def clipped(how: str, rows: list[list[float]], bound: float) -> Rows:
+def clipped(how: str, rows: list[list[float]], bound: float) -> ClippedRows:
     x = np.array(rows, dtype=np.float64).reshape(len(rows), DIMENSION)
     if how == "range":
         return clip_range(x, -0.3 * bound, bound)
     return (clip_l1 if how == "l1" else clip_l2)(x, bound)
 
 
-def distance(a: Bounded, b: Bounded) -> tuple[Fraction, Fraction]:
+def distance(a: BoundedValue, b: BoundedValue) -> tuple[Fraction, Fraction]:
     """L1 norm and squared L2 norm of a difference, exactly."""
     d = [abs(Fraction(x) - Fraction(y)) for x, y in zip(a.value, b.value, strict=True)]
     return sum(d, Fraction(0)), sum((x * x for x in d), Fraction(0))
 
 
-def within(a: Bounded, b: Bounded, limit: Sensitivity) -> bool:
+def within(a: BoundedValue, b: BoundedValue, limit: Sensitivity) -> bool:
     l1, l2_squared = distance(a, b)
     return l1 <= Fraction(limit.l1) and l2_squared <= Fraction(limit.l2) ** 2
 
@@ -173,9 +173,9 @@ def test_other_bad_input() -> None:
             clip_l2([[1.0]], 1.0).mean(records=n)  # type: ignore[arg-type]
     s = Sensitivity(l1=1.0, l2=1.0)
     with pytest.raises(InvalidArgument, match="value must be finite"):
-        Bounded(value=np.array([math.nan]), add_remove=s, replace_one=s, premise=CLAIM)
+        BoundedValue(value=np.array([math.nan]), add_remove=s, replace_one=s, premise=CLAIM)
     with pytest.raises(InvalidArgument, match="spacing must be"):
-        Bounded(value=np.ones(1), add_remove=s, replace_one=s, premise=CLAIM, spacing=0.3)
+        BoundedValue(value=np.ones(1), add_remove=s, replace_one=s, premise=CLAIM, spacing=0.3)
     with pytest.raises(InvalidArgument, match="l1 must be"):
         Sensitivity(l1=-1.0, l2=1.0)
     with pytest.raises(InvalidArgument, match="which must be"):

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.bounds import (
+from privet.errors import InvalidArgument
+from privet.sensitivity import (
     Quadratic,
     bound_weights,
     cross_entropy,
@@ -19,7 +20,6 @@ from privet.bounds import (
     squared_error,
     taylor_error,
 )
-from privet.errors import InvalidArgument
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privet.bounds import (
-    Bounded,
+from privet.sensitivity import (
+    BoundedValue,
     Moments,
     MomentSum,
     TaylorCoefficients,
@@ -28,10 +28,12 @@ from privet.bounds import (
 
 D = 5
 Data = dict[str, Any]
-Total = Callable[[Data, np.ndarray, int], Bounded]
+Total = Callable[[Data, np.ndarray, int], BoundedValue]
 
 
-def in_batches(shape: Moments, data: Data, order: np.ndarray, size: int, users: bool) -> Bounded:
+def in_batches(
+    shape: Moments, data: Data, order: np.ndarray, size: int, users: bool
+) -> BoundedValue:
     total = MomentSum(shape)
     for i in range(0, len(order), size):
         part = order[i : i + size]
@@ -89,7 +91,7 @@ def near(data: Data, rng: np.random.Generator) -> Data:
     return {**data, "x": x, "real": data["real"] * (1.0 + 0.1 * rng.normal(size=(1, 2)))}
 
 
-def ratios(a: Bounded, b: Bounded) -> tuple[float, float]:
+def ratios(a: BoundedValue, b: BoundedValue) -> tuple[float, float]:
     """Moved over paid in L1 and L2; in exact arithmetic where it is close."""
     gap = np.abs(a.value - b.value)  # exact: both are multiples of the spacing below 2^53
     l1, l2 = float(gap.sum()) / a.add_remove.l1, float(np.sqrt(gap @ gap)) / a.add_remove.l2

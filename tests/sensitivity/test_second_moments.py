@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.bounds import Bounded, Moments, Sensitivity, moments, user_weights
-from privet.bounds.ball import cut_to_ball
 from privet.errors import InvalidArgument
+from privet.sensitivity import BoundedValue, Moments, Sensitivity, moments, user_weights
+from privet.sensitivity.second_moments import clip_to_unit_ball
 
 SHAPES = st.builds(
     Moments,
@@ -34,12 +34,12 @@ LABEL = st.integers(-1, 2)
 RECORD = st.tuples(ROW, LABEL)
 
 
-def total(shape: Moments, records: list[tuple[list[float], int]]) -> Bounded:
+def total(shape: Moments, records: list[tuple[list[float], int]]) -> BoundedValue:
     rows = np.array([row for row, _ in records], dtype=np.float64).reshape(len(records), 3)
     return moments(rows, np.array([y for _, y in records], dtype=np.int64), of=shape)
 
 
-def within(a: Bounded, b: Bounded, limit: Sensitivity) -> bool:
+def within(a: BoundedValue, b: BoundedValue, limit: Sensitivity) -> bool:
     gaps = [abs(Fraction(x) - Fraction(y)) for x, y in zip(a.value, b.value, strict=True)]
     squares = sum((g * g for g in gaps), Fraction(0))
     return sum(gaps, Fraction(0)) <= Fraction(limit.l1) and squares <= Fraction(limit.l2) ** 2
@@ -140,7 +140,7 @@ def test_packing_is_undone(seed: int, pairs: bool) -> None:
     shape = Moments(features=4, outputs=3, second=0.7, cross=0.4, pairs=pairs)
     h, y = rng.uniform(-0.4, 0.4, size=(50, 4)), rng.integers(3, size=50)
     gram, cross = shape.unpack(moments(h, y, of=shape).value)
-    cut = cut_to_ball(h, shape.bits)[0] * 2.0**-shape.bits
+    cut = clip_to_unit_ball(h, shape.bits)[0] * 2.0**-shape.bits
     expected = cut.T @ cut
     assert np.allclose(gram, expected if pairs else np.diag(np.diag(expected)), atol=1e-12)
     assert np.allclose(cross, cut.T @ np.eye(3)[y], atol=1e-12)
@@ -178,11 +178,11 @@ def test_real_targets_are_held_in_the_ball() -> None:
 
 
 def test_large_rows_and_long_rows() -> None:
-    cut, bad = cut_to_ball(np.array([[1e300, 1e300], [np.nan, 0.0], [3.0, 4.0]]), 12)
+    cut, bad = clip_to_unit_ball(np.array([[1e300, 1e300], [np.nan, 0.0], [3.0, 4.0]]), 12)
     assert bad == 1 and np.allclose(cut[[0, 2]] / 4096, [[0.7071] * 2, [0.6, 0.8]], atol=5e-4)
     for d in (1, 7, 500):
         rows = np.random.default_rng(d).normal(size=(200, d)) * 10.0
-        units = cut_to_ball(rows, 12)[0].astype(np.int64)
+        units = clip_to_unit_ball(rows, 12)[0].astype(np.int64)
         assert (units**2).sum(axis=1).max() <= 4096**2
 
 

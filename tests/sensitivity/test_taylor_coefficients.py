@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.bounds import Moments, TaylorCoefficients, softplus_taylor
 from privet.errors import InvalidArgument
+from privet.sensitivity import Moments, TaylorCoefficients, softplus_taylor
 
 
 def every_record(b: int, d: int, axis: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -14,13 +14,13 @@ import pytest
 import torch
 from scipy import stats
 
-from privet.bounds import Bounded, Sensitivity
 from privet.guarantee import Backing, Premise
-from privet.mechanisms import Gaussian, Laplace
+from privet.mechanisms import GaussianMechanism, LaplaceMechanism
 from privet.noise import Source, grid, secure, seeded
-from privet.noise.continuous import BLOCK, unit
-from privet.noise.layers import LAYERS, NORMAL, layers
-from privet.noise.tensor import add_gaussian_, fill, gaussian_
+from privet.noise.float64_noise import BLOCK, uniform_from_words
+from privet.noise.torch_noise import add_gaussian_, fill, gaussian_
+from privet.noise.ziggurat import LAYERS, NORMAL, layers
+from privet.sensitivity import BoundedValue, Sensitivity
 
 pytestmark = pytest.mark.slow
 ALARM = 1e-6
@@ -152,7 +152,7 @@ def test_the_far_tail_by_importance() -> None:
 
     stream = seeded(106).stream
     words = stream.words(2_000_000) & np.uint64(2**37 - 1)  # u uniform in (0, 2^-26)
-    u = unit(stream, words)
+    u = uniform_from_words(stream, words)
     assert kolmogorov(u * 2.0**26, lambda v: v) > ALARM
     r = np.sqrt(-2.0 * np.log(u))
     assert r.min() > 6.0 and r.max() > 7.5
@@ -213,10 +213,10 @@ def test_children_are_uncorrelated() -> None:
     assert np.max(np.abs(off)) < 5.5 / math.sqrt(n)
 
 
-def bounded(value: float, n: int) -> Bounded:
+def bounded(value: float, n: int) -> BoundedValue:
     one = Sensitivity(l1=1.0, l2=1.0)
     why = Premise(about="bound", text="n separate releases of one number", backing=Backing.TESTED)
-    return Bounded(value=np.full(n, value), add_remove=one, replace_one=one, premise=why)
+    return BoundedValue(value=np.full(n, value), add_remove=one, replace_one=one, premise=why)
 
 
 def hits(o: np.ndarray) -> int:
@@ -225,7 +225,7 @@ def hits(o: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-@pytest.mark.parametrize("kind", [Laplace, Gaussian])
+@pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
 def test_precision_attack(kind: type, value: float) -> None:
     """2 million releases each, secure noise: never told apart."""
     o = kind(scale=1.0).release(bounded(value, 2_000_000), rng=secure())

@@ -21,10 +21,10 @@ EXPERIMENTS = {
 
 
 def experiment_named(name: str) -> Any:
-    """The experiment of a paper, loaded now: a subclass of `privet.papers.experiment.Experiment`.
+    """The experiment of a paper, loaded now: a subclass of `privet_papers.experiment.Experiment`.
 
     >>> experiment_named("adaptive-laplace").name
     'adaptive-laplace'
     """
     module, _, kind = EXPERIMENTS[name].rpartition(".")
-    return getattr(importlib.import_module(f"privet.papers.{module}"), kind)
+    return getattr(importlib.import_module(f"privet_papers.{module}"), kind)

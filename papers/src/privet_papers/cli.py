@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import shlex
+import sys
 import typing
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from privet.cli._data import Folder
-from privet.cli._run import Json, one_line_errors, print_json, progress_bar
-from privet.data.files import data_folder
+from privet.cli.console import Json, one_line_errors, print_json, show_progress
+from privet.cli.data_options import Folder
+from privet.data.data_folder import data_folder
 from privet.errors import InvalidArgument
-from privet.papers import EXPERIMENTS, experiment_named
+from privet.settings import option_parameters
+from privet_papers import EXPERIMENTS, experiment_named
 
 
 class PaperGroup(TyperGroup):
@@ -51,11 +53,12 @@ def _command(kind: Any) -> Any:
 
     @one_line_errors()
     def run(**given: Any) -> None:
-        out, folder, as_json, jobs = (
-            given.pop(name) for name in ("out", "folder", "as_json", "jobs")
+        out, folder, as_json, jobs, record = (
+            given.pop(name) for name in ("out", "folder", "as_json", "jobs", "record")
         )
         data = given.pop("data") if len(kind.quick) > 1 else None
-        chosen = _chosen(kind, data, paper := given.pop("paper", False))
+        paper, scale = given.pop("paper", False), given.pop("scale", None)
+        chosen = _chosen(kind, data, paper=paper, scale=scale)
         asked = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in given.items()
@@ -63,16 +66,17 @@ def _command(kind: Any) -> Any:
         }
         experiment = kind(chosen.given(**asked), out, folder)
         jobs = experiment.default_jobs() if jobs is None else jobs
-        if paper and (seconds := experiment.expected_time(jobs)) is not None:
-            told = f"expected on this machine: {_duration(seconds)}; goes on after an interruption"
-            typer.echo(told, err=True)
-        with progress_bar(show=not as_json) as progress:
+        if paper or scale:
+            typer.echo(_expected(experiment, jobs), err=True)
+        with show_progress(bar=not as_json) as progress:
             results = experiment.run(progress, jobs)
+        if record is not None:
+            experiment.record(results, f"privet {shlex.join(sys.argv[1:])}").write(record)
         if as_json:
             print_json(results)
         else:
             typer.echo(experiment.text(results))
-            typer.echo(f"pictures, tables.md and results.json in {out}")
+            typer.echo(f"pictures, tables.md, tables.tex and results.json in {out}")
 
     parameters = list(_parameters(kind))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -88,6 +92,14 @@ def _command(kind: Any) -> Any:
     return command
 
 
+def _expected(experiment: Any, jobs: int) -> str:
+    """What is about to be spent, said first: time, and memory where somebody knows."""
+    seconds, memory = experiment.expected_time(jobs), experiment.expected_memory()
+    time = "unknown" if seconds is None else _duration(seconds)
+    peak = "" if memory is None else f", {memory / 2**30:.1f} GB of memory at the most a job"
+    return f"expected on this machine: {time}{peak}; goes on after an interruption"
+
+
 def _duration(seconds: float) -> str:
     """In the unit that people would choose."""
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
@@ -96,10 +108,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def _chosen(kind: Any, data: str | None, paper: bool) -> Any:
-    """The settings that options start from: quick, or the paper's, of a data set."""
+def _chosen(kind: Any, data: str | None, *, paper: bool, scale: int | None) -> Any:
+    """The settings that options start from: quick, scaled up, or the paper's, of a data set."""
+    if paper and scale:
+        raise InvalidArgument("--scale", scale, "left out with --paper, which is the whole")
     choices = kind.paper if paper else kind.quick
     name = next(iter(choices)) if data is None else data
+    if scale and name in kind.quick and name in kind.paper:
+        return kind.quick[name].scaled(kind.paper[name], scale)
     if name in choices:
         return choices[name]
     for folder in (Path(name), data_folder() / name):
@@ -116,26 +132,18 @@ def _parameters(kind: Any) -> typing.Iterator[inspect.Parameter]:
     out = typer.Option(help="Folder of results and pictures.")
     yield parameter("out", Annotated[Path, out], Path(kind.name))
     if len(kind.quick) > 1:
-        names = typer.Option(help=f"{', '.join(kind.quick)}; the first unless told.")
+        names = typer.Option(help=f"{', '.join(kind.quick)}; by default the first.")
         yield parameter("data", Annotated[str | None, names], None)
     if kind.paper:
         scale = typer.Option("--paper", help="The paper's settings (days), not the quick ones.")
         yield parameter("paper", Annotated[bool, scale], False)
+        times = typer.Option(help="The quick run's sizes times this, none beyond the paper's.")
+        yield parameter("scale", Annotated[int | None, times], None)
     settings = type(next(iter(kind.quick.values())))
-    hints = typing.get_type_hints(settings)
-    for f in fields(settings):
-        if "help" in f.metadata:
-            word = (f.metadata["option"] or f.name).replace("_", "-")
-            option = typer.Option(f"--{word}", help=f.metadata["help"])
-            yield parameter(f.name, Annotated[_read(hints[f.name]), option], None)
+    yield from option_parameters(settings, defaults=False)
     yield parameter("folder", Folder, None)
-    workers = typer.Option(help="Processes that compute at once, the cores unless told.", min=1)
+    workers = typer.Option(help="Processes that compute at once, by default one a core.", min=1)
     yield parameter("jobs", Annotated[int | None, workers], None)
+    small = typer.Option(help="Also keep date, command, processor hours and tables in this file.")
+    yield parameter("record", Annotated[Path | None, small], None)
     yield parameter("as_json", Json, False)
-
-
-def _read(hint: Any) -> Any:
-    """What the command line reads for a field: several of them for a tuple."""
-    if typing.get_origin(hint) is tuple:
-        return list[typing.get_args(hint)[0]] | None  # type: ignore[misc]
-    return hint | None

@@ -8,25 +8,39 @@ they found is collected into tables and drawn.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
+import pickle
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from privet.errors import InvalidArgument
-from privet.kept import Arrays, kept, kept_arrays, write_json, write_whole
+from privet.jobs import (
+    Arrays,
+    Cell,
+    Progress,
+    Tell,
+    cached_arrays,
+    cached_json,
+    no_progress,
+    run_cells,
+    write_json,
+    write_whole,
+)
+from privet.settings import check_settings
+from privet.settings import setting as setting
 from privet.threads import threads
+from privet_papers.result_tables import RunRecord, Table
 
 Row = dict[str, Any]
-Told = Callable[[str], None]
-"""Told what a cell is at."""
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many cells are done, and of how many."""
+TIMES = "processor_seconds.tsv"
+"""A line for each cell that ended: what it took, which is nothing where it was kept."""
 
 
 def seconds_of(steps: Callable[[], Any]) -> float:
@@ -39,40 +53,12 @@ def seconds_of(steps: Callable[[], Any]) -> float:
     return min(tries)
 
 
-def silent(what: str, done: int, of: int) -> None:
-    """Is told and says nothing."""
-
-
-def setting(
-    default: Any = dataclasses.MISSING,
-    *,
-    help: str,
-    option: str = "",
-    least: float | None = None,
-    among: Iterable[str] = (),
-    picks: bool = False,
-) -> Any:
-    """A field of settings that the command line can give.
-
-    - `option`: its name there, if it is not the field's (one of several: `epsilon`, `epsilons`);
-    - `least`: the smallest value; `among`: the words allowed. Of each, where there are several;
-    - `picks`: it decides which cells are run, and nothing about any of them.
-    """
-    told = {
-        "help": help, "option": option, "least": least, "among": tuple(among), "picks": picks
-    }  # fmt: skip
-    return dataclasses.field(default=default, metadata=told)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What an experiment runs: quick by default, the paper's own scale by name."""
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            for one in value if isinstance(value, tuple) else (value,):
-                _check(f.metadata.get("option") or f.name, one, f.metadata)
+        check_settings(self)
 
     def given(self, **values: Any) -> Self:
         """The same with what somebody asked for; what picks cells twice picks them once."""
@@ -80,6 +66,24 @@ class Settings:
             if f.metadata.get("picks") and isinstance(values.get(f.name), tuple):
                 values[f.name] = tuple(dict.fromkeys(values[f.name]))
         return dataclasses.replace(self, **values)
+
+    def scaled(self, paper: Self, factor: int) -> Self:
+        """All sizes so many times as large (or as small), none beyond the paper's.
+
+        Sizes are the whole numbers in which the paper's settings differ: records, epochs, widths.
+        What only picks cells (seeds, budgets) is left to options of its own.
+        """
+        sizes: dict[str, Any] = {}
+        for f in fields(self):
+            mine, theirs = getattr(self, f.name), getattr(paper, f.name)
+            if f.metadata.get("picks"):
+                continue
+            if isinstance(mine, int) and not isinstance(mine, bool):
+                sizes[f.name] = _towards(mine, theirs, factor)
+            elif _whole_numbers(mine) and _whole_numbers(theirs) and len(mine) == len(theirs):
+                pairs = zip(mine, theirs, strict=True)
+                sizes[f.name] = tuple(_towards(a, b, factor) for a, b in pairs)
+        return dataclasses.replace(self, **sizes)
 
     def facts(self) -> dict[str, Any]:
         """All that a cell may depend on, ready for JSON."""
@@ -90,12 +94,17 @@ class Settings:
         }
 
 
-def _check(name: str, value: Any, told: Mapping[str, Any]) -> None:
-    least, among = told.get("least"), told.get("among")
-    if least is not None and not least <= value:
-        raise InvalidArgument(name, value, f"at least {least:g}")
-    if among and value not in among:
-        raise InvalidArgument(name, value, f"one of {'; '.join(among)}")
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, tuple) and all(type(v) is int for v in value)
+
+
+def _towards(mine: int, paper: int, factor: int) -> int:
+    """Up to the paper's number, or down to it.
+
+    >>> _towards(100, 1000, 3), _towards(100, 200, 3), _towards(4, 1, 2), _towards(5, 5, 9)
+    (300, 200, 2, 5)
+    """
+    return min(paper, mine * factor) if paper > mine else max(paper, mine // factor)
 
 
 def plain(value: Any) -> Any:
@@ -107,19 +116,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return "inf" if isinstance(value, float) and math.isinf(value) else value
-
-
-@final
-@dataclass(frozen=True)
-class Cell:
-    """One thing to compute: what it is called, and how; the experiment keeps what comes out."""
-
-    name: str
-    run: Callable[[Told], Any]
-    needs: tuple[str, ...] = ()
-    """Names of earlier cells whose results it reads from the disk."""
-    shared: bool = False
-    """Made for other cells alone: neither counted nor collected."""
 
 
 @final
@@ -158,7 +154,7 @@ class Experiment(ABC, Generic[S]):
     """A paper's experiment at these settings, in this folder."""
 
     name: ClassVar[str]
-    """Its word on the command line, and its folder unless told."""
+    """Its word on the command line, and its default folder."""
     version: ClassVar[int] = 1
     """Of what a cell means: cells of another version are run again."""
     quick: ClassVar[Mapping[str, Any]]
@@ -186,8 +182,30 @@ class Experiment(ABC, Generic[S]):
         """Draw the figures; returns their paths."""
 
     @abstractmethod
+    def tables(self, results: Row) -> Iterable[Table]:
+        """The results for people: what is printed, and written as tables.md and tables.tex."""
+
+    def remarks(self, results: Row) -> Iterable[str]:
+        """Sentences below the tables."""
+        return ()
+
+    @final
     def text(self, results: Row) -> str:
-        """The results for people: what is printed and written as tables.md."""
+        """Tables and remarks as Markdown."""
+        notes = [f"- {remark}" for remark in self.remarks(results)]
+        return "\n".join([*(t.markdown() for t in self.tables(results)), *notes])
+
+    @final
+    def record(self, results: Row, command: str) -> RunRecord:
+        """The run as papers/results keeps it."""
+        return RunRecord(
+            command=command,
+            date=datetime.date.today().isoformat(),
+            processor_hours=round(self._processor_seconds() / 3600.0, 3),
+            settings=results["settings"],
+            tables=tuple(self.tables(results)),
+            remarks=tuple(self.remarks(results)),
+        )
 
     @classmethod
     def from_folder(cls, settings: S, folder: str) -> S:
@@ -198,16 +216,20 @@ class Experiment(ABC, Generic[S]):
         """What all cells take on one core, from a step measured now; None: nobody knows."""
         return None
 
+    def expected_memory(self) -> float | None:
+        """The most bytes that a job holds at once; None: nobody knows."""
+        return None
+
     def kept(self, key: Any, run: Callable[[], Row]) -> Row:
         """A row from its file, or computed and written: whole or not at all."""
-        return kept(self.out / "cells", [self.version, self.settings.facts(), key], run)
+        return cached_json(self.out / "cells", [self.version, self.settings.facts(), key], run)
 
     def kept_arrays(self, key: Any, run: Callable[[], Arrays]) -> Arrays:
         """The same for arrays."""
-        return kept_arrays(self.out / "cells", [self.version, self.settings.facts(), key], run)
+        return cached_arrays(self.out / "cells", [self.version, self.settings.facts(), key], run)
 
     def default_jobs(self) -> int:
-        """How many cells are computed at once unless told: one a core, where that pays."""
+        """How many cells are computed at once by default: one a core, where that pays."""
         return 1 if self.brief else _cores()
 
     def expected_time(self, jobs: int) -> float | None:
@@ -216,43 +238,65 @@ class Experiment(ABC, Generic[S]):
             seconds = self.expected_seconds()
         return None if seconds is None else seconds / min(jobs, _cores())
 
-    def run(self, progress: Progress = silent, jobs: int = 1) -> Row:
+    def run(self, progress: Progress = no_progress, jobs: int = 1) -> Row:
         """Compute what is missing; write results.json, tables.md and figures; returns results.
 
         `jobs` cells are computed at once, each on one thread, with the same results for any number.
-        Above 1 they are worker processes, which import the script that calls this.
         """
         if jobs < 1:
             raise InvalidArgument("jobs", jobs, "at least 1")
         self.out.mkdir(parents=True, exist_ok=True)
-        cells = list(self.cells())
+        cells = self.timed_cells()
         of = sum(not cell.shared for cell in cells)
+        if jobs > 1:
+            cells = self._cells_for_workers(cells)
+        values = run_cells(cells, jobs=jobs, progress=progress)
         with threads(1, numbers=0):
-            found = self._found(cells, progress, jobs)
             progress("tables and figures", of, of)
-            results = {"settings": plain(self.settings), **self.collect(found)}
+            results = {"settings": plain(self.settings), **self.collect(values)}
             results["pictures"] = [str(path) for path in self.draw(results)]
         write_json(self.out / "results.json", results)
         write_whole(self.out / "tables.md", self.text(results) + "\n")
+        latex = "\n".join(t.latex() for t in self.tables(results))
+        write_whole(self.out / "tables.tex", latex + "\n")
         progress("done", of, of)
         return results
 
-    def _found(self, cells: list[Cell], progress: Progress, jobs: int) -> list[Any]:
-        """What the cells found, one after another here, or several at once in workers."""
-        if jobs > 1:
-            from privet.papers.workers import run_cells
+    def timed_cells(self) -> list[Cell]:
+        """All cells, each of which adds a line to OUT/processor_seconds.tsv when it is done."""
+        return [
+            dataclasses.replace(cell, run=partial(self._run_timed, cell)) for cell in self.cells()
+        ]
 
-            make = partial(type(self), self.settings, self.out, self.folder)
-            return run_cells(make, cells, jobs, progress)
-        found: list[Any] = []
-        of = sum(not cell.shared for cell in cells)
-        for cell in cells:
-
-            def told(what: str) -> None:
-                progress(what, len(found), of)
-
-            told(cell.name)
-            value = cell.run(told)
-            if not cell.shared:
-                found.append(value)
+    def _run_timed(self, cell: Cell, tell: Tell) -> Any:
+        began = time.process_time()
+        found = cell.run(tell)
+        with (self.out / TIMES).open("a") as file:  # one short line: workers do not mix theirs
+            file.write(f"{time.process_time() - began:.2f}\t{cell.name}\n")
         return found
+
+    def _processor_seconds(self) -> float:
+        """Of all cells that ever ended in this folder."""
+        path = self.out / TIMES
+        lines = path.read_text().splitlines() if path.exists() else []
+        return sum(float(line.split("\t")[0]) for line in lines)
+
+    def _cells_for_workers(self, cells: list[Cell]) -> list[Cell]:
+        """Cells by their numbers in an experiment that every worker makes once: it keeps data."""
+        import cloudpickle  # joblib brings it
+
+        recipe = cloudpickle.dumps(partial(type(self), self.settings, self.out, self.folder))
+        return [
+            dataclasses.replace(cell, run=partial(_run_numbered, recipe, number))
+            for number, cell in enumerate(cells)
+        ]
+
+
+def _run_numbered(recipe: bytes, number: int, tell: Tell) -> Any:
+    return _cells_of(recipe)[number].run(tell)
+
+
+@lru_cache(maxsize=1)
+def _cells_of(recipe: bytes) -> list[Cell]:
+    make: Callable[[], Experiment[Any]] = pickle.loads(recipe)
+    return make().timed_cells()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
 
 
-def panels(
+def new_figure(
     width: float, height: float, *, rows: int = 1, columns: int = 1, **more: Any
 ) -> tuple[Figure, Any]:
     """A figure of this size in inches, and its panels, rows x columns."""
@@ -22,8 +22,8 @@ def panels(
     return figure, figure.subplots(rows, columns, squeeze=False, **more)
 
 
-def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] | None = None) -> None:
-    """No frame, and what is not data in grey."""
+def remove_frame(axes: Axes, *, grid: Literal["x", "y", "both"] | None = None) -> None:
+    """Take away the frame, and make what is not data grey."""
     axes.set_axisbelow(True)
     axes.tick_params(colors=MUTED, which="both", length=0)
     for side in ("top", "right", "left", "bottom"):
@@ -32,9 +32,9 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] | None = None) -> None:
         axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """As PNG and SVG; returns the paths."""
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG and PDF; returns the paths."""
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".pdf")]
     for path in paths:
         figure.savefig(path, dpi=130, facecolor="white", bbox_inches="tight")
     return paths

@@ -20,8 +20,8 @@ Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What a published algorithm is told of the data: sizes and the epsilon that it claims."""
+class PublishedFacts:
+    """Sizes of the data and the claimed epsilon: all that a published plan depends on."""
 
     records: int
     features: int
@@ -30,7 +30,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release(Generic[Model]):
+class PublishedRelease(Generic[Model]):
     """A model, what its paper claims for it, what is proved, and what was charged."""
 
     model: Model
@@ -78,12 +78,19 @@ class PublishedClassifier(ABC):
         return given if isinstance(given, Source) else seeded(given)
 
     @abstractmethod
-    def _release(self, rows: Array, labels: NDArray[np.int64], rng: Source) -> Release[Any]:
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> PublishedRelease[Any]:
         """The algorithm, on rows in [0, 1] and class numbers."""
 
     @abstractmethod
     def _logits(self, rows: Array) -> NDArray[np.float64]:
         """One row a record, one column a class."""
+
+    def _facts(self, rows: Array, epsilon: float) -> PublishedFacts:
+        return PublishedFacts(
+            records=len(rows), features=rows.shape[1], outputs=len(self.classes_), epsilon=epsilon
+        )
 
     def _rows(self, X: Array) -> Array:
         """Flat rows, columns scaled to [0, 1]; a record that is not finite is zero."""

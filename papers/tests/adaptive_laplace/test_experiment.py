@@ -7,23 +7,31 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from privet.networks.bounded_layers import LocalResponseNorm, MinMax
 from privet.noise import seeded
-from privet.papers.adaptive_laplace import audit_record, figures
-from privet.papers.adaptive_laplace.cells import METHODS, PROVED, Bench
-from privet.papers.adaptive_laplace.experiment import QUICK, AdaptiveLaplaceExperiment
-from privet.papers.adaptive_laplace.features import sound_rows
-from privet.papers.adaptive_laplace.findings import noise_against_signal, summary, t_tests
-from privet.papers.adaptive_laplace.noise import (
+from privet_papers.adaptive_laplace import audit_record, figures
+from privet_papers.adaptive_laplace.experiment import QUICK, AdaptiveLaplaceExperiment
+from privet_papers.adaptive_laplace.findings import noise_against_signal, paired_t_tests, summarise
+from privet_papers.adaptive_laplace.noise import (
     CROSS_ENTROPY,
     perturb_coefficients,
     perturb_records,
 )
+from privet_papers.adaptive_laplace.public_features import sound_rows
+from privet_papers.adaptive_laplace.training_runs import (
+    ACTIVATIONS,
+    METHODS,
+    WITH_PROOF,
+    AdaptiveLaplaceRuns,
+    DPSGDNetwork,
+)
 
 TINY = replace(
-    QUICK, data="digits", records=400, epochs=1, released_epochs=1, pretraining_epochs=1, psgd_steps=3,
-    batch_size=100, maps=(2, 2), hidden=4, epsilons=(2.0,), larger=(1e6,), curves=(2.0,), audit_trials=400,
-    methods=METHODS, wide=(2, 3), wide_epochs=1,
+    QUICK, data="digits", records=400, epochs=1, released_epochs=1, pretraining_epochs=1,
+    psgd_steps=3, batch_size=100, maps=(2, 2), hidden=4, epsilons=(2.0,), larger=(1e6,),
+    curves=(2.0,), audit_trials=400, methods=METHODS, wide=(2, 3), wide_epochs=1,
 )  # fmt: skip
 
 
@@ -34,15 +42,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def test_everything_runs_once_and_is_kept(tmp_path):
     first = AdaptiveLaplaceExperiment(TINY, tmp_path).run()
     cells = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()}
-    told = []
-    again = AdaptiveLaplaceExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
+    progress = []
+    again = AdaptiveLaplaceExperiment(TINY, tmp_path).run(lambda *a: progress.append(a))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").iterdir()} == cells
-    assert again["rows"] == first["rows"] and told[0][1:] == (0, 18)
+    assert again["rows"] == first["rows"] and progress[0][1:] == (0, 18)
     assert {r["method"] for r in first["rows"]} == set(METHODS)
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
     assert by["AdLM", 2.0]["proved"] == by["AdLM as released", 2.0]["proved"] == "inf"
     assert by["ILM", 2.0]["proved"] > by["ILM", 2.0]["claimed"] == 2.0
-    assert all(by[method, 2.0]["proved"] <= 2.0 for method in PROVED)
+    assert all(by[method, 2.0]["proved"] <= 2.0 for method in WITH_PROOF)
     assert all(0.0 <= r["accuracy"] <= 1.0 for r in first["rows"])
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["rows"] == json.loads(json.dumps(first["rows"]))
@@ -53,13 +61,13 @@ def test_everything_runs_once_and_is_kept(tmp_path):
 def test_the_expected_time_counts_what_was_chosen(tmp_path, monkeypatch):
     monkeypatch.setattr(AdaptiveLaplaceExperiment, "_seconds_a_row", lambda self: (1.0, 0.5))
 
-    def told(**chosen):
+    def seconds(**chosen):
         return AdaptiveLaplaceExperiment(replace(TINY, **chosen), tmp_path).expected_seconds()
 
-    assert told(methods=("ILM",)) == told(methods=("ILM",), larger=()) * 2 == 400 * 1.0 * 2
-    assert told(methods=("ILM as released",), released_epochs=3) == 400 * 0.5 * 3
-    assert told(methods=("pSGD",), psgd_steps=300) == 400 * 3.0
-    assert told(methods=("sound",)) > 0.0  # it said 0 seconds
+    assert seconds(methods=("ILM",)) == seconds(methods=("ILM",), larger=()) * 2 == 400 * 1.0 * 2
+    assert seconds(methods=("ILM as released",), released_epochs=3) == 400 * 0.5 * 3
+    assert seconds(methods=("pSGD",), psgd_steps=300) == 400 * 3.0
+    assert seconds(methods=("sound",)) > 0.0  # it said 0 seconds
 
 
 @pytest.mark.slow
@@ -82,10 +90,10 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
 
 def test_colour_pictures_are_put_channels_first():
     settings = replace(TINY, maps=(4,), kernel=(3,))
-    bench = Bench(settings, keep=lambda key, run: run())
-    bench.data = replace_shape(bench.data)
+    runs = AdaptiveLaplaceRuns(settings, keep=lambda key, run: run())
+    runs.data = replace_shape(runs.data)
     rows = np.arange(2 * 4 * 4 * 3, dtype=np.float32).reshape(2, -1)
-    turned = bench._channels_first(rows)
+    turned = runs._channels_first(rows)
     assert turned.reshape(2, 3, 4, 4)[0, 1, 2, 3] == rows.reshape(2, 4, 4, 3)[0, 2, 3, 1]
 
 
@@ -129,7 +137,7 @@ def test_seeds_are_summed_up():
         {"method": m, "epsilon": 1.0, "accuracy": a, "claimed": None, "proved": 1.0, "seconds": 2.0}
         for m, a in (("sound", 0.8), ("sound", 0.9), ("ILM", 0.1))
     ]
-    sound, ilm = summary(rows)
+    sound, ilm = summarise(rows)
     assert sound["accuracy"] == 85.0 and sound["seeds"] == 2 and sound["standing"] == "proved"
     assert sound["std"] == pytest.approx(7.07, abs=0.01)
     assert ilm["std"] is None and ilm["standing"] == "claimed"
@@ -143,14 +151,17 @@ def test_t_tests_tell_a_difference_from_chance():
             for m in ("AdLM", "ILM")
         ]
 
-    (clear,), (chance,) = t_tests(rows(0.1, 0.11, 0.09)), t_tests(rows(0.1, -0.11, 0.02))
+    (clear,), (chance,) = (
+        paired_t_tests(rows(0.1, 0.11, 0.09)),
+        paired_t_tests(rows(0.1, -0.11, 0.02)),
+    )
     assert clear["p"] < 0.01 < 0.3 < chance["p"] and clear["printed"] == "p < .05"
     assert clear["difference"] == pytest.approx(10.0)
-    assert t_tests(rows(0.1)) == []  # one seed is no test
-    assert t_tests(rows(0.1, 0.1))[0]["p"] is None
+    assert paired_t_tests(rows(0.1)) == []  # one seed is no test
+    assert paired_t_tests(rows(0.1, 0.1))[0]["p"] is None
     # over two budgets one seed is a test, as the paper has it; other budgets do not count
     both = [r | {"epsilon": e} for e, g in ((0.5, 0.1), (2.0, 0.12), (1e6, -0.9)) for r in rows(g)]
-    (over,) = t_tests(both, (0.5, 2.0))
+    (over,) = paired_t_tests(both, (0.5, 2.0))
     assert over["epsilon"] is None and over["seeds"] == 2 and over["p"] < 0.05
     assert over["difference"] == pytest.approx(11.0)
 
@@ -217,3 +228,42 @@ def test_the_sound_cell_has_features_in_front(tmp_path, monkeypatch):
     assert train.shape == (3, 500) and test.shape == (1, 500)
     assert np.allclose(np.linalg.norm(train, axis=1), 1.0, atol=1e-5)
     assert sound_rows(grey(8))[0].shape == (3, 64)
+
+
+@pytest.mark.parametrize("activation", ["ReLU", "sigmoid", "softplus"])
+@pytest.mark.parametrize("maps", [(2, 2), ()])
+def test_psgd_has_the_same_design(activation, maps):
+    """Every activation and LRN of AdLM's network; sigmoid and softplus left it with none."""
+    settings = replace(TINY, activation=activation, maps=maps, dense_bound="min-max")
+    net = AdaptiveLaplaceRuns(settings, keep=lambda key, run: run()).network(0)
+    same = DPSGDNetwork(net)
+    kind = ACTIVATIONS[activation]
+
+    def count(model, what):
+        return sum(isinstance(m, what) for m in model.modules())
+
+    assert count(same, kind) == count(net, kind) == len(maps or (1,)) + 1
+    assert count(same, LocalResponseNorm) == len(maps or (1,)) + 1 and not count(same, MinMax)
+    assert same(torch.zeros(0, 64)).shape == (0, 10)  # a sample may be empty
+
+
+@pytest.mark.slow
+def test_options_of_the_paper_by_command(tmp_path, capsys, monkeypatch):
+    """Plain SGD (line 29), min-max for dense layers, a simpler network for relevance."""
+    from privet.cli.main import main
+
+    monkeypatch.setattr(
+        AdaptiveLaplaceExperiment, "quick", {"digits": replace(TINY, methods=("AdLM",))}
+    )
+    words = ["--optimizer", "SGD", "--dense-bound", "min-max", "--relevance-model", "dense",
+             "--maps", "0", "--epsilon", "1", "--out", str(tmp_path), "--jobs", "1", "--json"]  # fmt: skip
+    with pytest.raises(SystemExit) as leaving:
+        main(["reproduce", "adaptive-laplace", *words])
+    found = json.loads(capsys.readouterr().out)
+    assert leaving.value.code == 0 and found["settings"]["optimizer"] == "SGD"
+    runs = AdaptiveLaplaceRuns(
+        replace(TINY, relevance_model="dense", optimizer="SGD"), keep=lambda key, run: run()
+    )
+    assert not isinstance(runs.relevance_network(0).first, torch.nn.Conv2d)
+    assert isinstance(runs.network(0).first, torch.nn.Conv2d)
+    assert runs.published("AdLM", 1.0, 0)[0].optimizer is torch.optim.SGD

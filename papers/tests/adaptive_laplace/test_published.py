@@ -15,34 +15,34 @@ from torch import nn
 
 from privet.audit import OneShotAudit, Verdict, laplace_score
 from privet.errors import BudgetExceeded, InvalidArgument
+from privet.features.synthetic_strokes import draw_glyphs
 from privet.guarantee import Adjacency, Backing, Standing
 from privet.ledger import Ledger
-from privet.nets.features.strokes import draw_glyphs
-from privet.nets.relevance import PublicModel, budget_ratios
+from privet.networks.relevance import PublicModel, budget_ratios
 from privet.noise import seeded
-from privet.papers.adaptive_laplace import audit_shared
-from privet.papers.adaptive_laplace import noise as noise
-from privet.papers.adaptive_laplace.networks import (
+from privet_papers.adaptive_laplace import audit_shared
+from privet_papers.adaptive_laplace import noise as noise
+from privet_papers.adaptive_laplace.authors_code import AuthorsNet, AuthorsScript, split_epsilon
+from privet_papers.adaptive_laplace.networks import (
     PublishedNet,
-    hold_outputs,
-    reported_error,
+    bound_outputs,
+    largest_taylor_error,
     taylor_loss,
 )
-from privet.papers.adaptive_laplace.published import Count, Published
-from privet.papers.adaptive_laplace.released import Released, ReleasedNet, budgets
-from privet.papers.classifier import Facts
+from privet_papers.adaptive_laplace.published import AdaptiveLaplaceMechanism, NeuronCount
+from privet_papers.published_classifier import PublishedFacts
 
-MNIST = Facts(records=60_000, features=784, outputs=10, epsilon=1.5)
+MNIST = PublishedFacts(records=60_000, features=784, outputs=10, epsilon=1.5)
 
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
 
-def small(**settings) -> Published:
+def small(**settings) -> AdaptiveLaplaceMechanism:
     net = settings.pop("network", None) or PublishedNet(
         (16,), classes=3, maps=(), units=8, hidden=6
     )
-    return Published(
+    return AdaptiveLaplaceMechanism(
         network=net, **{"batch_size": 50, "epochs": 2, "pretraining_epochs": 1, **settings}
     )
 
@@ -54,11 +54,11 @@ def data(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(np.float32), y
 
 
-FACTS = Facts(records=200, features=16, outputs=3, epsilon=3.0)
+FACTS = PublishedFacts(records=200, features=16, outputs=3, epsilon=3.0)
 
 
 def test_sensitivities_and_scales_are_the_papers():
-    method = Published(network=PublishedNet((1, 28, 28), classes=10))
+    method = AdaptiveLaplaceMechanism(network=PublishedNet((1, 28, 28), classes=10))
     plan = method.plan(MNIST)
     assert plan.epsilons == (0.5, 0.5, 0.5)
     assert plan.first_layer_sensitivity == 2 * 32 * 784
@@ -66,10 +66,17 @@ def test_sensitivities_and_scales_are_the_papers():
     assert plan.relevance_scale == pytest.approx(2 * 784 / (60_000 * 0.5))
     assert plan.local_features == pytest.approx(28.125 * 0.5)
     assert plan.local_labels == pytest.approx(2 * 1800 * 0.5 / 1812.5)
-    neurons = Published(network=method.network, count=Count.NEURONS).plan(MNIST)
+    neurons = AdaptiveLaplaceMechanism(network=method.network, count=NeuronCount.NEURONS).plan(
+        MNIST
+    )
     assert neurons.h0 == 32 * 28 * 28
-    assert Published(network=method.network, count=1).plan(MNIST).first_layer_sensitivity == 1568
-    identical = Published(network=method.network, adaptive=False).plan(MNIST)
+    assert (
+        AdaptiveLaplaceMechanism(network=method.network, count=1)
+        .plan(MNIST)
+        .first_layer_sensitivity
+        == 1568
+    )
+    identical = AdaptiveLaplaceMechanism(network=method.network, adaptive=False).plan(MNIST)
     assert identical.epsilons == (0.0, 0.75, 0.75)
 
 
@@ -124,7 +131,7 @@ def test_relevance_that_is_known_is_not_computed_again(monkeypatch):
     fresh = small(network=PublishedNet((16,), classes=3, maps=(), units=8, hidden=6))
     known = fresh.average_relevance(x, y, seeded(3))
     _, first = trained()
-    monkeypatch.setattr("privet.papers.adaptive_laplace.published.pretrained", None)
+    monkeypatch.setattr("privet_papers.adaptive_laplace.published.pretrain", None)
     method, again = trained(known_relevance=known)
     rows = torch.from_numpy(x)
     assert torch.equal(first.model(rows), again.model(rows))
@@ -133,7 +140,7 @@ def test_relevance_that_is_known_is_not_computed_again(monkeypatch):
 
 def test_convolutional_first_layer_runs():
     network = PublishedNet((1, 8, 8), classes=3, maps=(4, 6), kernel=3, hidden=5)
-    facts = Facts(records=60, features=64, outputs=3, epsilon=3.0)
+    facts = PublishedFacts(records=60, features=64, outputs=3, epsilon=3.0)
     method = small(network=network, batch_size=30, epochs=1)
     x = np.random.default_rng(0).random((60, 64), dtype=np.float32)
     release = method.fit(x, np.arange(60) % 3, method.plan(facts), ledger=None, rng=seeded(0))
@@ -143,7 +150,7 @@ def test_convolutional_first_layer_runs():
 @pytest.mark.slow
 def test_without_noise_it_learns():
     x, y = data(600)
-    facts = Facts(records=600, features=16, outputs=3, epsilon=1e9)
+    facts = PublishedFacts(records=600, features=16, outputs=3, epsilon=1e9)
     method = small(adaptive=False, epochs=60, learning_rate=1e-2)
     release = method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0))
     right = release.model(torch.from_numpy(x)).argmax(1).numpy() == y
@@ -157,8 +164,8 @@ def test_the_papers_network_learns_without_noise_at_the_rate_of_the_quick_run():
     x, y = drawn.reshape(-1, 784), np.repeat(np.arange(10), 60)
     torch.manual_seed(0)
     network = PublishedNet((1, 28, 28), classes=10, maps=(8, 16))
-    facts = Facts(records=600, features=784, outputs=10, epsilon=1e9)
-    method = Published(network=network, adaptive=False, batch_size=200, epochs=8)
+    facts = PublishedFacts(records=600, features=784, outputs=10, epsilon=1e9)
+    method = AdaptiveLaplaceMechanism(network=network, adaptive=False, batch_size=200, epochs=8)
     method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0))
     right = network(torch.from_numpy(x)).argmax(1).numpy() == y
     assert right.mean() > 0.5
@@ -176,7 +183,7 @@ def test_gradients_of_parts_add_up_to_those_of_the_batch(monkeypatch):
     x, y = data()
     seen = []
     for at_once in (7, 1000):
-        monkeypatch.setattr("privet.papers.adaptive_laplace.published._AT_ONCE", at_once)
+        monkeypatch.setattr("privet_papers.adaptive_laplace.published._AT_ONCE", at_once)
         torch.manual_seed(1)
         method = small(network=PublishedNet((16,), classes=3, maps=(), units=8, hidden=6))
         method.fit(x, y, method.plan(FACTS), ledger=None, rng=seeded(3))
@@ -186,13 +193,13 @@ def test_gradients_of_parts_add_up_to_those_of_the_batch(monkeypatch):
 
 def test_a_dense_layer_can_start_as_an_auto_encoder_of_noisy_records():
     x, y = data()
-    facts = Facts(records=200, features=16, outputs=3, epsilon=1e9)
+    facts = PublishedFacts(records=200, features=16, outputs=3, epsilon=1e9)
     method = small(adaptive=False, epochs=1, learning_rate=1e-9, rebuilding_epochs=3)
     before = method.network.first.weight.detach().clone()
-    quiet = method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0))
+    silent = method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0))
     assert torch.allclose(method.network.first.weight, before, atol=1e-6)
     method = replace(method, learning_rate=1e-2)
-    assert method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0)).claim == quiet.claim
+    assert method.fit(x, y, method.plan(facts), ledger=None, rng=seeded(0)).claim == silent.claim
     assert not torch.allclose(method.network.first.weight, before, atol=1e-2)
     folded = PublishedNet((1, 4, 4), classes=3, maps=(2,), kernel=3)
     with pytest.raises(InvalidArgument, match="a dense first layer"):
@@ -261,13 +268,13 @@ def test_coefficients():
 
 def test_outputs_are_held_in_their_range():
     network = PublishedNet((16,), classes=3, maps=(), units=8, hidden=6)
-    hold_outputs(network.output, 1.0)
-    largest, error = reported_error(network, torch.rand(100, 16))
+    bound_outputs(network.output, 1.0)
+    largest, error = largest_taylor_error(network, torch.rand(100, 16))
     assert largest <= 1.0 and error <= 3 / 192
     x, y = data()
     method = small(network=network, output_bound=1.0)
     method.fit(x, y, method.plan(FACTS), ledger=None, rng=seeded(0))
-    assert reported_error(network, torch.from_numpy(x) * 100)[0] <= 1.0 + 1e-5
+    assert largest_taylor_error(network, torch.from_numpy(x) * 100)[0] <= 1.0 + 1e-5
 
 
 def test_bad_settings_are_refused():
@@ -304,7 +311,8 @@ def test_the_claim_is_falsified_at_the_papers_settings(epsilon, trials):
     test with probability at most .001.
     """
     scales = noise.feature_scales(
-        np.ones(784), epsilon=epsilon, sensitivity=noise.first_layer_sensitivity(32, 784), batch_size=1800
+        np.ones(784), epsilon=epsilon, batch_size=1800,
+        sensitivity=noise.first_layer_sensitivity(32, 784),
     )  # fmt: skip
 
     def draw(pixel: float, factor: float = 1.0):
@@ -339,9 +347,9 @@ def test_the_claim_is_falsified_at_the_papers_settings(epsilon, trials):
 
 def script(epochs=3, adaptive=False, **more):
     torch.manual_seed(0)
-    net = ReleasedNet((1, 8, 8), classes=3, maps=(4, 6), kernel=(3, 3), hidden=6)
+    net = AuthorsNet((1, 8, 8), classes=3, maps=(4, 6), kernel=(3, 3), hidden=6)
     relevant = PublishedNet((1, 8, 8), classes=3, maps=(4, 6), kernel=3, hidden=6)
-    return Released(
+    return AuthorsScript(
         network=net, relevance_network=relevant if adaptive else None, batch_size=60,
         epochs=epochs, pretraining_epochs=1, **more,
     )  # fmt: skip
@@ -357,7 +365,7 @@ def pictures(n=240):
 
 
 def test_the_script_splits_one_to_one_to_two_and_promises_nothing():
-    assert budgets(0.3) == pytest.approx((0.075, 0.075, 0.15))
+    assert split_epsilon(0.3) == pytest.approx((0.075, 0.075, 0.15))
     x, y = pictures()
     release = script().fit(x, y, epsilon=0.3, rng=seeded(0))
     assert release.claim.epsilon == 0.3 and release.claim.standing is Standing.CLAIMED
@@ -395,7 +403,7 @@ def test_the_scripts_label_noise_is_drawn_once_and_linear_in_the_output_weights(
     learned = script(epochs=30, learning_rate=1e-2).fit(x, y, epsilon=1e9, rng=seeded(0))
     right = learned.model(torch.from_numpy(x)).argmax(1).numpy() == y
     assert right.mean() > 0.9  # with little noise it learns
-    scale = 3 * (6 + 6**2 / 4) / (60 * budgets(1e-9)[2])
+    scale = 3 * (6 + 6**2 / 4) / (60 * split_epsilon(1e-9)[2])
     drawn = seeded(0).child("labels").laplace((3, 6), scale)
     for epochs in (1, 2):  # the same term at every step: noise so large that nothing else counts
         net = script(epochs=epochs).fit(x, y, epsilon=1e-9, rng=seeded(0)).model

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from privet.audit import OneShotAudit, Verdict
-from privet.data.behaviour_health import health_network
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Standing
 from privet.ledger import Ledger
-from privet.methods.autoencoder.behaviour import Examples
 from privet.noise import seeded
-from privet.papers.audits import audit_published
-from privet.papers.autoencoder.audit import audit_hub, audit_output_layer, neighbours
-from privet.papers.autoencoder.published import (
-    MinMax,
-    Perturbation,
+from privet_papers.autoencoder.behaviour import Examples
+from privet_papers.autoencoder.behaviour.health_network import health_network
+from privet_papers.autoencoder.counter_example import audit_hub, audit_output_layer, neighbours
+from privet_papers.autoencoder.published import (
+    CoefficientNoise,
+    DataMinMax,
     PublishedDPA,
     PublishedStack,
     unit_inputs,
 )
-from privet.papers.autoencoder.published_behaviour import (
+from privet_papers.autoencoder.published_behaviour import (
     PublishedDPAH,
     first_units,
     hub_coefficients,
+    tied_weights,
 )
-from privet.papers.classifier import Facts
+from privet_papers.autoencoder.training_runs import hide_statuses
+from privet_papers.counter_examples import audit_published
+from privet_papers.published_classifier import PublishedFacts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -38,8 +41,8 @@ def stack(layers=(3,), d: int = 4, **settings) -> PublishedStack:
     return PublishedStack(layers=layers, bounds=(np.zeros(d), np.ones(d)), **settings)
 
 
-def facts(d: int = 4, n: int = 200, epsilon: float = 1.0) -> Facts:
-    return Facts(records=n, features=d, outputs=2, epsilon=epsilon)
+def facts(d: int = 4, n: int = 200, epsilon: float = 1.0) -> PublishedFacts:
+    return PublishedFacts(records=n, features=d, outputs=2, epsilon=epsilon)
 
 
 def test_sensitivities_and_scales_are_the_papers() -> None:
@@ -62,7 +65,7 @@ def test_a_claim_and_no_proof() -> None:
 def test_noise_has_the_published_scale() -> None:
     """99.9% limits of the mean |eta| of 20,000 draws are within 3.3%."""
     plan = stack((100,), d=200).plan(facts(d=200))
-    noise = Perturbation.draw(plan.coefficients(0), plan.scale(0), seeded(1))
+    noise = CoefficientNoise.draw(plan.coefficients(0), plan.scale(0), seeded(1))
     assert float(noise.linear.abs().mean()) == pytest.approx(plan.scale(0), rel=0.033)
     assert (noise.quadratic.tril(-1) == 0).all()
 
@@ -84,7 +87,7 @@ def test_without_noise_it_learns() -> None:
         PublishedDPA(**settings).fit(x, y + 1)
 
 
-def gradients(rows: torch.Tensor, noise: Perturbation, steps: list[float]) -> np.ndarray:
+def gradients(rows: torch.Tensor, noise: CoefficientNoise, steps: list[float]) -> np.ndarray:
     """The gradient of the perturbed reconstruction loss of one unit at some weights."""
     out = []
     for value in steps:
@@ -108,11 +111,11 @@ def test_noise_cancels_between_training_steps() -> None:
     neighbour[-1] = 1.0 - x[-1]
     ones = (np.zeros(1), np.ones(1))
     plan = stack((1,), d=1).plan(facts(d=1, n=1000, epsilon=1e-3))
-    noise = Perturbation.draw(plan.coefficients(0), plan.scale(0), seeded(3))
+    noise = CoefficientNoise.draw(plan.coefficients(0), plan.scale(0), seeded(3))
     assert abs(float(noise.linear)) > 10.0  # noise of scale 1250 is there
     steps = [0.2, 0.5, 0.8]
     seen = gradients(unit_inputs(x, *ones), noise, steps)
-    free = Perturbation(
+    free = CoefficientNoise(
         linear=torch.zeros(1, 1, dtype=torch.float64),
         quadratic=torch.zeros(1, 1, 1, dtype=torch.float64),
     )
@@ -128,7 +131,7 @@ def test_one_record_moves_the_min_max_layer() -> None:
     totals = []
     for x in (rows, outlier):
         hidden = torch.sigmoid(unit_inputs(x, np.zeros(1), np.ones(1)))
-        totals.append(float(MinMax.of(hidden)(hidden).sum()))
+        totals.append(float(DataMinMax.of(hidden)(hidden).sum()))
     assert abs(totals[0] - totals[1]) > 400.0
 
 
@@ -195,7 +198,7 @@ def test_behaviour_as_published_has_its_claim_and_a_day_that_breaks_it() -> None
     moved = np.abs(
         hub_coefficients(model, 300, active=True) - hub_coefficients(model, 300, active=False)
     ).sum()
-    assert moved > 20 * model.plan(301, 1).coefficients(0).published
+    assert moved > 20 * model.plan(301, 2).coefficients(0).published
     found = audit_hub(epsilon=1.0, trials=2000, rng=seeded(0))  # false alarm: 5%, the seed is fixed
     assert found.verdict is Verdict.FALSIFIED and found.audited > 2.0
     alone = audit_hub(epsilon=1.0, trials=2000, rng=seeded(0), friends=0)
@@ -207,16 +210,52 @@ def test_dynamic_biases_are_inside_the_first_layer() -> None:
     """Lags and influence move the hidden units; epsilon scales the noise of each layer."""
     rows = Examples.of(health_network(users=20, days=30, seed=0).panel, range(5, 30))
     model = PublishedDPAH(hidden=(4, 3), steps=3, pretraining_steps=3, random_state=0).fit(rows)
-    x, social, user = model.inputs(rows)
-    assert x.shape[1] == 4 * 30 and float(x.norm(dim=1).max()) <= 1.0 + 1e-12
-    assert float(social.max()) <= 1.0 and float(social.max()) > 0.0
+    x, user = model.inputs(rows)
+    assert x.shape[1] == 4 * 30 + 1 and float(x.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert float(x[:, -1].max()) > 0.0
     w, eta = model.weights_[0], torch.ones(20, 1, dtype=torch.float64)
-    here, none = (first_units(x, social * on, user, w, eta) for on in (1.0, 0.0))
-    assert (here[social > 0] > none[social > 0]).all()
-    lag = x.clone()
+    alone, lag = x.clone(), x.clone()
+    alone[:, -1] = 0.0
     lag[:, 30:60] += 0.1
-    assert not torch.allclose(first_units(lag, social, user, w, eta), here)
-    plan = model.plan(len(rows), 120)
-    assert plan.scale(0) == 120 * (4 + 4) and plan.scale(2) == 3 + 9 / 4
+    here, none = (first_units(rows, user, w, eta) for rows in (x, alone))
+    assert (here[x[:, -1] > 0] > none[x[:, -1] > 0]).all()
+    assert not torch.allclose(first_units(lag, user, w, eta), here)
+    plan = model.plan(len(rows), 121)
+    assert plan.scale(0) == 121 * (4 + 4) and plan.scale(2) == 3 + 9 / 4
     elsewhere = Examples.of(health_network(users=30, days=20, seed=1).panel, range(5, 20))
     assert np.isfinite(model.predict_proba(elsewhere)).all()
+
+
+def test_influence_is_rebuilt_as_every_other_input() -> None:
+    """d is 121: 30 attributes, three lags of them, and psi; it was an input and no target."""
+    w, eta = torch.zeros(120, 4, dtype=torch.float64), torch.tensor([[1.0], [3.0]])
+    assert tied_weights(w, eta.double())[-1].tolist() == [2.0] * 4
+    rows = Examples.of(health_network(users=20, days=30, seed=0).panel, range(5, 30))
+    model = PublishedDPAH(
+        epsilon=math.inf, hidden=(4, 3), steps=0, pretraining_steps=20, learning_rate=0.05
+    ).fit(rows)
+    assert float(model.weights_[1].abs().max()) > 0.0  # eta has learned, without a label
+
+
+def test_codes_stay_in_the_unit_ball_outside_the_range_of_training() -> None:
+    """Eq. 13 divides by sqrt(b); what is cut off was cut off at 1 instead: length 2.24."""
+    layer = DataMinMax(low=torch.zeros(5), high=torch.ones(5))
+    codes = layer(torch.tensor([[9.0] * 5, [-3.0] * 5, [0.5] * 5]))
+    assert codes.norm(dim=1).tolist() == pytest.approx([1.0, 0.0, 0.5])
+
+
+def test_tuples_without_a_label_teach_the_encoders_alone() -> None:
+    """Lemma 4's remark: the reconstruction needs no label."""
+    rows = Examples.of(health_network(users=20, days=30, seed=0).panel, range(5, 30))
+    few = hide_statuses(rows, 0.3, seed=0)
+    settings = {"hidden": (4, 3), "random_state": 0, "learning_rate": 0.05}
+    assert 0.2 < (few.status >= 0).mean() < 0.4 and len(few) == len(rows)
+    whole, some = (
+        PublishedDPAH(steps=0, pretraining_steps=5, **settings).fit(x) for x in (rows, few)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(whole.weights_, some.weights_, strict=True))
+    taught = PublishedDPAH(steps=5, pretraining_steps=5, **settings)
+    flipped = replace(few, status=np.where(few.status < 0, -1, 1 - few.status))
+    assert not np.array_equal(
+        taught.fit(few).predict_proba(rows), taught.fit(flipped).predict_proba(rows)
+    )

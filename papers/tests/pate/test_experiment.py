@@ -11,18 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from privet.data.nifti import spheres
+from privet.data.volumes import spheres
 from privet.errors import InvalidArgument
+from privet.gradients import PerExampleGradients
 from privet.guarantee import Adjacency, Unit
 from privet.methods.dpsgd import Schedule
 from privet.methods.pate import unit_noise
-from privet.nets import PerExampleGradients
-from privet.papers.pate import rows as rows_of
-from privet.papers.pate.dpsgd import Budget, PrivateRecipe, records, schedule_of
-from privet.papers.pate.experiment import PATEExperiment, findings, summary
-from privet.papers.pate.settings import GENERATED, PATESettings, load
-from privet.papers.pate.trial import Trial
+from privet_papers.cli import _expected
+from privet_papers.pate import table_rows as rows_of
+from privet_papers.pate.dpsgd_baseline import DPSGDBudget, PrivateRecipe, records, schedule_of
+from privet_papers.pate.experiment import PATEExperiment
+from privet_papers.pate.findings import compare_orderings, summarise
+from privet_papers.pate.pooled_unet import PooledUNet
+from privet_papers.pate.settings import GENERATED, PATESettings, load_volumes
+from privet_papers.pate.training_runs import VolumeRuns
 
+FEW = PrivateRecipe(steps=2, sample_rate=0.5, learning_rate=1e-2)
 TINY = replace(
     GENERATED,
     steps=2,
@@ -34,12 +38,11 @@ TINY = replace(
     test=2,
     reducer_steps=2,
     sweep=(2.0, math.inf),
-    dpsgd=PrivateRecipe(channels=(2, 4), steps=2, sample_rate=0.5, learning_rate=1e-2),
-    dpsgd_from_public=PrivateRecipe(channels=(4, 8), steps=2, sample_rate=0.5, learning_rate=1e-2),
-    dpsgd_by_shard=PrivateRecipe(
-        channels=(2, 4), steps=2, sample_rate=1.0, learning_rate=1e-2, views=2
-    ),
-    dpsgd_as_printed=replace(GENERATED.dpsgd_as_printed, channels=(4, 8), steps=2),
+    dpsgd=FEW,
+    dpsgd_from_public=FEW,
+    dpsgd_by_shard=replace(FEW, sample_rate=1.0, views=2),
+    dpsgd_as_teachers=replace(GENERATED.dpsgd_as_teachers, steps=2),
+    dpsgd_as_printed=replace(GENERATED.dpsgd_as_printed, steps=2),
 )
 
 
@@ -50,21 +53,21 @@ pytestmark = [
 
 
 def trial_in(place, settings=TINY, seed=0):
-    return Trial(load(settings, None), settings, seed, place)
+    return VolumeRuns(load_volumes(settings, None), settings, seed, place)
 
 
 @pytest.mark.slow
 def test_everything_runs_once_and_is_kept(tmp_path):
-    told = []
-    first = PATEExperiment(TINY, tmp_path).run(lambda *a: told.append(a))
+    report = []
+    first = PATEExperiment(TINY, tmp_path).run(lambda *a: report.append(a))
     files = {p: p.stat().st_mtime_ns for p in (tmp_path / "cells").rglob("*") if p.is_file()}
     assert not [p for p in files if p.suffix == ".part"]
     again = PATEExperiment(TINY, tmp_path).run()
     assert {p: p.stat().st_mtime_ns for p in files} == files
     assert again["rows"] == first["rows"]
-    jobs = len(rows_of.METHODS) + len(rows_of.SWEPT) * len(TINY.sweep) - 1
-    few = len(rows_of.FEW) * len(TINY.few)
-    assert len(first["rows"]) == jobs and told[-1] == ("done", jobs + few, jobs + few)
+    jobs = len(rows_of.METHODS) + len(rows_of.SWEEP_METHODS) * len(TINY.sweep) - 1
+    few = len(rows_of.FEW_LABELS_METHODS) * len(TINY.few)
+    assert len(first["rows"]) == jobs and report[-1] == ("done", jobs + few, jobs + few)
     assert len(first["few"]) == few and {r["labelled"] for r in first["few"]} == {2}
     assert "With labels for 2 public volumes" in (tmp_path / "tables.md").read_text()
     by = {(r["method"], r["epsilon"]): r for r in first["rows"]}
@@ -112,12 +115,12 @@ def test_an_interrupted_run_goes_on(tmp_path):
     with pytest.raises(Stop):
         PATEExperiment(TINY, tmp_path).run(stop)
     assert [p.name for p in tmp_path.rglob("*.safetensors")] == ["teacher-0.safetensors"]
-    told = []
+    report = []
     place = tmp_path / "cells" / TINY.digest() / "seed-0"
-    trial = trial_in(place)
-    trial.told = told.append
-    trial.teacher(0), trial.teacher(1)
-    assert told == ["teacher-1"]
+    runs = trial_in(place)
+    runs.report = report.append
+    runs.teacher(0), runs.teacher(1)
+    assert report == ["teacher-1"]
 
 
 @pytest.mark.slow
@@ -130,11 +133,11 @@ def test_a_kept_network_is_the_trained_one(tmp_path):
 
 
 def test_the_split_is_disjoint_and_shards_do_not_meet(tmp_path):
-    trial = trial_in(tmp_path)
-    parts = [trial.test.names, trial.public.names, trial.private.names]
+    runs = trial_in(tmp_path)
+    parts = [runs.test.names, runs.public.names, runs.private.names]
     names = [n for part in parts for n in part]
     assert [len(p) for p in parts] == [2, 3, 4] and len(set(names)) == len(names)
-    assert trial_in(tmp_path, seed=1).test.names != trial.test.names
+    assert trial_in(tmp_path, seed=1).test.names != runs.test.names
 
 
 @pytest.mark.slow
@@ -154,13 +157,13 @@ def test_teachers_see_their_shard_only(tmp_path):
 
 @pytest.mark.slow
 def test_going_on_from_a_network_leaves_it_alone(tmp_path):
-    trial = trial_in(tmp_path)
-    student = trial.student("s", trial.truth)
+    runs = trial_in(tmp_path)
+    student = runs.student("s", runs.truth)
     before = [p.clone() for p in student.parameters()]
-    trial.with_public_labels("s", student)
-    control = [p.clone() for p in trial.control().parameters()]
-    trial.dpsgd_from_public(8.0)
-    for then, now in ((before, student), (control, trial.control())):
+    runs.with_public_labels("s", student)
+    public_labels_network = [p.clone() for p in runs.public_labels_network().parameters()]
+    runs.dpsgd_from_public(8.0)
+    for then, now in ((before, student), (public_labels_network, runs.public_labels_network())):
         assert all(torch.equal(a, b) for a, b in zip(then, now.parameters(), strict=True))
 
 
@@ -173,11 +176,11 @@ def test_findings_compare_seed_by_seed():
                 {"method": method, "epsilon": 8.0 if private else "inf", "seed": seed,
                  "dice": [0.5 + better] * 2, "mean_dice": 0.5 + better, "guarantee": None}
             )  # fmt: skip
-    sums = summary(rows)
+    sums = summarise(rows)
     assert next(r for r in sums if r["method"] == "autoencoded PATE")[
         "standard_error"
     ] == pytest.approx(np.std([0.6, 0.2], ddof=1) / np.sqrt(2))
-    found = {f["claim"]: f for f in findings(sums, 8.0)}
+    found = {f["claim"]: f for f in compare_orderings(sums, 8.0)}
     worse = found["autoencoded PATE above mean teacher"]
     assert not worse["holds"] and worse["difference"] == pytest.approx(-0.1)
     assert worse["by_seed"] == pytest.approx([0.1, -0.3])
@@ -187,7 +190,7 @@ def test_what_is_wrong_is_said(tmp_path, capsys):
     from privet.cli.main import main
 
     with pytest.raises(InvalidArgument, match="the folder of a Decathlon task"):
-        load(replace(TINY, data="pigeons"), None)
+        load_volumes(replace(TINY, data="pigeons"), None)
     with pytest.raises(SystemExit) as stopped:
         main(["reproduce", "pate", "--out", str(tmp_path), "--data", "pigeons"])
     assert stopped.value.code == 2 and "one of hippocampus; spheres" in capsys.readouterr().err
@@ -248,9 +251,9 @@ def test_records_of_a_shard_are_its_volumes_in_a_row():
 @pytest.mark.slow
 def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
     """Whatever a teacher answers; and unlike maps get unlike codes even when taught under noise."""
-    from privet.papers.pate.reducer import ShapeReducer
+    from privet_papers.pate.shape_reducer import ShapeReducer
 
-    made = load(replace(TINY, teachers=4, shard=3), None)
+    made = load_volumes(replace(TINY, teachers=4, shard=3), None)
     maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
     centre = maps.mean(axis=0, keepdims=True)
     settings = {
@@ -274,9 +277,9 @@ def test_codes_of_the_shape_reducer_stay_in_the_ball_and_tell_maps_apart():
 
 def test_each_query_has_its_own_centre():
     """An answer equal to its centre has the code of no departure, wherever the centre is."""
-    from privet.papers.pate.reducer import ShapeReducer
+    from privet_papers.pate.shape_reducer import ShapeReducer
 
-    made = load(replace(TINY, teachers=2, shard=2), None)
+    made = load_volumes(replace(TINY, teachers=2, shard=2), None)
     maps = np.eye(3, dtype=np.float32)[made.labels].transpose(0, 4, 1, 2, 3)
     centre = 0.5 * maps + 0.5 * maps.mean(axis=0)
     reducer = ShapeReducer.fit(
@@ -294,14 +297,14 @@ def test_each_query_has_its_own_centre():
 @pytest.mark.slow
 def test_with_few_labels_the_others_are_asked_about_and_their_labels_never_read(tmp_path):
     """Teachers are those of the paper's reading; another truth of asked volumes changes nothing."""
-    whole = load(TINY, None)
-    one = Trial(whole, TINY, 0, tmp_path / "one", labelled=2)
-    assert (len(one.known), len(one.asked)) == (2, 1) and one.folds == 2
-    assert not set(one.known.names) & set(one.asked.names)
-    two = Trial(whole, TINY, 0, tmp_path / "two", labelled=2)
-    two.asked = replace(two.asked, labels=np.zeros_like(two.asked.labels))
+    whole = load_volumes(TINY, None)
+    one = VolumeRuns(whole, TINY, 0, tmp_path / "one", labelled=2)
+    assert (len(one.labelled_volumes), len(one.query_volumes)) == (2, 1) and one.folds == 2
+    assert not set(one.labelled_volumes.names) & set(one.query_volumes.names)
+    two = VolumeRuns(whole, TINY, 0, tmp_path / "two", labelled=2)
+    two.query_volumes = replace(two.query_volumes, labels=np.zeros_like(two.query_volumes.labels))
     for t in (one, two):
-        t.public = t.known  # what is not known cannot be looked at
+        t.public = t.labelled_volumes  # what is not known cannot be looked at
     names = [t.about_public(8.0).name for t in (one, two)]
     assert names[0] == names[1]
     assert one.unit_noise(8.0) == unit_noise(teachers=2, queries=1, epsilon=8.0, delta=1e-3)
@@ -325,11 +328,11 @@ def task_folder(place, n=14, channels=2, classes=3):
             nibabel.save(
                 nibabel.Nifti1Image(voxels, np.eye(4)), place / folder / f"a_{k:02}.nii.gz"
             )
-    told = {
+    report = {
         "labels": {str(k): f"Part{k}" for k in range(classes)},
         "modality": {"0": "T1", "1": "T2"},
     }
-    (place / "dataset.json").write_text(json.dumps(told))
+    (place / "dataset.json").write_text(json.dumps(report))
     return place
 
 
@@ -338,14 +341,20 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys, monkeypatch):
     from privet.cli.main import main
 
     task = task_folder(tmp_path / "Task99_Toy")
-    found = load(replace(TINY, data=str(task), grid=(16, 16, 16)), None)
+    found = load_volumes(replace(TINY, data=str(task), grid=(16, 16, 16)), None)
     assert found.channels == 2 and found.classes == ("part0", "part1", "part2")
     assert len(found) == TINY.volumes and found.grid == (16, 16, 16)
     small = replace(TINY, few=(), sweep=())
     tried = PATEExperiment(replace(small, data=str(task), grid=(16, 16, 16)), tmp_path / "out")
-    trial = tried.trial(0)
-    assert trial.probabilities(trial.teacher(0), trial.asked.images).shape == (3, 3, 16, 16, 16)
-    assert 0.0 <= np.mean(trial.score(trial.dpsgd(8.0)[0])) <= 1.0
+    runs = tried.runs(0)
+    assert runs.probabilities(runs.teacher(0), runs.query_volumes.images).shape == (
+        3,
+        3,
+        16,
+        16,
+        16,
+    )
+    assert 0.0 <= np.mean(runs.score(runs.dpsgd(8.0)[0])) <= 1.0
     assert tried.expected_seconds() > 0.0
     chosen = PATEExperiment.from_folder(PATESettings(), str(task))
     assert chosen.data == str(task) and chosen.volumes == 260
@@ -357,11 +366,11 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys, monkeypatch):
 
 
 def test_the_papers_own_scale_is_stated():
-    from privet.papers.pate.settings import PAPER
+    from privet_papers.pate.settings import PAPER
 
     assert (PAPER.teachers, PAPER.shard, PAPER.public, PAPER.test) == (8, 40, 80, 84)
     assert PAPER.volumes == 484 and len(PAPER.channels) - 1 == 4
-    assert PAPER.recipe.patch == (64, 64, 64) and PAPER.dpsgd.channels == PAPER.channels
+    assert PAPER.recipe.patch == (64, 64, 64) and PAPER.dpsgd.channels is None  # the teachers'
     assert (PAPER.epsilon, PAPER.delta, PAPER.dpsgd.bound) == (8.0, 1e-3, 4.0)
 
 
@@ -372,7 +381,7 @@ def test_layers_clipped_one_by_one_cost_what_they_cost(tmp_path):
     made = trial_in(tmp_path)
     (network, promise), once = made.dpsgd_as_printed(8.0)
     layers = len(PerExampleGradients(network).layers)
-    budget = Budget(epsilon=8.0, delta=1e-3, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    budget = DPSGDBudget(epsilon=8.0, delta=1e-3, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
     planned = schedule_of(recipe, budget, layers)
     assert layers >= 3
     spread = planned.noise_multipliers * planned.bounds
@@ -380,3 +389,40 @@ def test_layers_clipped_one_by_one_cost_what_they_cost(tmp_path):
     exact = Schedule(steps=recipe.steps, sample_rate=recipe.sample_rate,
                      noise_multiplier=math.sqrt(6.0 / layers)).loss().epsilon(1e-3)  # fmt: skip
     assert promise.epsilon == pytest.approx(exact, rel=1e-9) and once < 0.6 * exact
+
+
+def test_the_network_is_the_papers():
+    """Four max-poolings, two convolutions a level, a skip at full resolution; none was there."""
+    net = PooledUNet(classes=3, channels=PATESettings().channels)
+    count = {kind: sum(isinstance(m, kind) for m in net.modules()) for kind in LAYERS}
+    assert count[torch.nn.MaxPool3d] == 4 and count[torch.nn.Conv3d] == 2 * 9 + 1
+    assert all(m.stride == (1, 1, 1) for m in net.modules() if isinstance(m, torch.nn.Conv3d))
+    assert PATEExperiment.paper["Task01_BrainTumour"].channels == (16, 32, 64, 128, 256)
+    x = torch.randn(1, 1, 32, 32, 32)
+    assert net.up[0](torch.cat([net.down[0](x)] * 3, dim=1)).shape[2:] == x.shape[2:]
+
+
+LAYERS = (torch.nn.MaxPool3d, torch.nn.Conv3d)
+
+
+def test_channels_reach_dpsgd_and_one_row_starts_as_the_teachers_do(tmp_path):
+    runs = trial_in(tmp_path, replace(TINY, channels=(2, 4, 4)))
+    teacher, private = runs.new_network(0), runs._untrained(TINY.dpsgd_as_teachers)
+    assert [p.shape for p in teacher.parameters()] == [p.shape for p in private.parameters()]
+    assert torch.equal(runs.new_network(300).head.bias, private.head.bias)
+    assert not torch.equal(runs._untrained(TINY.dpsgd).head.bias, private.head.bias)
+    assert TINY.dpsgd_as_teachers.loss == "dice and entropy"
+
+
+def test_algorithm_2_is_trained_to_the_end():
+    """20 epochs left every map background, and the page called that the algorithm's."""
+    assert PATESettings().plain_epochs >= 100
+    assert all(s.plain_epochs >= 100 for s in PATEExperiment.paper.values())
+
+
+def test_the_peak_of_memory_is_said(tmp_path):
+    experiment = PATEExperiment(TINY, tmp_path)
+    voxels = np.prod(TINY.grid)
+    whole = experiment.expected_memory()
+    assert whole > 4.0 * TINY.volumes * voxels
+    assert "GB of memory" in _expected(experiment, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privet.errors import InvalidArgument
-from privet.papers.pate.sensitivity import largest_code, worth_their_noise
+from privet_papers.pate.pca_sensitivity import count_useful_components, largest_code
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
@@ -41,10 +41,12 @@ def test_the_printed_noise_is_equation_5_and_components_are_those_above_it():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(60, 3)) * [30.0, 9.0, 1.0] @ np.linalg.qr(rng.normal(size=(8, 3)))[0].T
     n, k, eps, delta = 50, 8, 8.0, 1e-3
-    found = worth_their_noise(y, width=2.0, teachers=k, queries=n, epsilon=eps, delta=delta)
+    found = count_useful_components(y, width=2.0, teachers=k, queries=n, epsilon=eps, delta=delta)
     log = math.log(1.0 / delta)
-    printed = math.sqrt(n * 8) * (math.sqrt(log + eps) + math.sqrt(log)) / (math.sqrt(2) * k * eps)
-    assert found["noise"] == pytest.approx(2.0 * printed)
+    published_aggregator = (
+        math.sqrt(n * 8) * (math.sqrt(log + eps) + math.sqrt(log)) / (math.sqrt(2) * k * eps)
+    )
+    assert found["noise"] == pytest.approx(2.0 * published_aggregator)
     variances = np.linalg.eigvalsh(np.cov(y.T))
     assert found["components"] == (variances > found["noise"] ** 2).sum() == 2
     assert found["largest_spread"] == pytest.approx(math.sqrt(variances[-1]))

@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from privet import data
-from privet.data.idc import idc
 from privet.errors import InvalidArgument, MissingFile
+from privet_papers.residual.idc import idc
 
 
 def _archive(root, patients=4, patches=3):
@@ -25,8 +25,9 @@ def test_patients_are_not_split(tmp_path):
     _archive(tmp_path)
     found = idc(tmp_path, training=7, test=6)
     assert found.x_train.shape == (12, 50, 50, 3) and found.x_test.shape == (6, 50, 50, 3)
-    assert found.y_train.tolist() == [0, 0, 0, 1, 1, 1] * 2
-    assert (found.x_train[0][:, 31:] == 255).all() and (found.x_train[0][:, :31] < 200).all()
+    assert np.bincount(found.y_train).tolist() == [6, 6]
+    at_edge = [x for x in found.x_train if (x[:, 31:] == 255).all()]
+    assert len(at_edge) == 4 and all((x[:, :31] < 200).all() for x in at_edge)
     again = data.load("idc", tmp_path)  # far fewer than the paper's: both parts shrink alike
     assert len(again.x_train) == 12 and len(again.x_test) == 12
 
@@ -59,3 +60,16 @@ def test_a_missing_or_damaged_archive_is_told(tmp_path):
     next((tmp_path / "idc").rglob("*.png")).write_bytes(b"no picture")
     with pytest.raises(InvalidArgument, match="readable"):
         idc(tmp_path)
+
+
+def test_the_first_patches_are_of_all_patients(tmp_path):
+    """8,000 of 39,952 patches in the order of patients were about 8 patients of hundreds."""
+    for patient in range(10):
+        for k in range(8):
+            place = tmp_path / "idc" / f"{9000 + patient}" / str(k % 2)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (50, 50), (patient, 0, 0)).save(place / f"{k}.png")
+    found = idc(tmp_path, training=64, test=16)
+    first = {int(x[0, 0, 0]) for x in found.x_train[:24]}
+    assert len(first) >= 6 and first <= set(range(8))
+    assert {int(x[0, 0, 0]) for x in found.x_test[:8]} == {8, 9}

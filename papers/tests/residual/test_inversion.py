@@ -10,10 +10,10 @@ from scipy import stats
 
 from privet import data
 from privet.errors import InvalidArgument
-from privet.nets.residual import Strategy
+from privet.networks.residual import Strategy
 from privet.noise import seeded
-from privet.papers.residual.inversion import Flow, LearnedInversion, psnr, ssim, velocity
-from privet.papers.residual.inversion_figure import invert, picture
+from privet_papers.residual.figures import draw_inversion
+from privet_papers.residual.inversion import Flow, LearnedInversion, invert, psnr, ssim, velocity
 
 
 def _algorithm_1(image):
@@ -53,7 +53,7 @@ def test_the_ordinary_equation_can_be_turned_back_and_finer_steps_do_it_better()
 
 def test_euler_maruyama_has_the_right_variance(monkeypatch):
     """Without drift features are N(0, gamma^2 T), and log-normal under (7); KS at 1e-4."""
-    monkeypatch.setattr("privet.papers.residual.inversion.velocity", np.zeros_like)
+    monkeypatch.setattr("privet_papers.residual.inversion.velocity", np.zeros_like)
     flow = Flow(gamma=0.7, time=2.0, steps=50)
     out = flow.forward(np.zeros((20, 20, 20)), rng=seeded(1)).ravel()
     assert stats.kstest(out / (0.7 * math.sqrt(2.0)), "norm").pvalue > 1e-4
@@ -66,27 +66,27 @@ def test_euler_maruyama_has_the_right_variance(monkeypatch):
 @pytest.mark.slow
 def test_learning_beats_backward_euler_on_noisy_features():
     """Digits, SDE (3) with gamma 1: several decibels; on the ODE both are good."""
-    rows, panels = invert(digits(620))
+    rows, pictures = invert(digits(620))
     found = {(r["equation"], r["way"]): r["psnr"] for r in rows}
     for equation in ("SDE (3), gamma 1", "SDE (7), gamma 1"):
         assert found[equation, "learned"] > found[equation, "backward Euler"] + 3.0
         assert found[equation, "learned"] > found[equation, "without noise"]
         assert found[equation, "without noise"] >= found[equation, "backward Euler"]
         assert found["ODE (2)", "backward Euler"] > found[equation, "learned"]
-    assert len(panels) == 1 + 3 * 4
+    assert len(pictures) == 1 + 3 * 4
 
 
 @pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path):
-    png, svg = picture(tmp_path, *invert(digits(60), own=40, shown=5))
-    assert png.stat().st_size > 10_000 and svg.exists()
+    png, pdf = draw_inversion(tmp_path, *invert(digits(60), own=40, shown=5))
+    assert png.stat().st_size > 10_000 and pdf.exists()
 
 
 def test_an_attacker_learns_a_networks_features_too():
     """Features of a perturbed ResNet's first block; better than guessing the mean picture."""
     import torch
 
-    from privet.nets.residual import Perturbation, ResNet
+    from privet.networks.residual import Perturbation, ResNet
 
     x = digits(700)
     net = ResNet(channels=1, width=4, perturbation=Perturbation(gamma=0.1)).eval()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from privet.papers.residual import attacks
-from privet.papers.residual.experiment import PLAIN, QUICK, ResidualExperiment
-from privet.papers.residual.networks import Job
+from privet_papers.residual import membership_attacks as attacks
+from privet_papers.residual.experiment import PLAIN, QUICK, ResidualExperiment
+from privet_papers.residual.training_runs import NetworkJob
 
 FOLDER = Path(os.environ.get("PRIVET_DATA") or "nowhere")
 
@@ -26,10 +26,10 @@ def test_noise_hides_members_from_the_papers_attack_but_not_accuracy(tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        bench = ResidualExperiment(QUICK["breastmnist"], tmp_path, FOLDER).bench
+        runs = ResidualExperiment(QUICK["breastmnist"], tmp_path, FOLDER).runs
         plain, noisy = (
-            [attacks.outcome(bench, kind, seed) for seed in range(3)]
-            for kind in (PLAIN, Job(part="target", half=0, gamma=1.0))
+            [attacks.attack_target(runs, kind, seed) for seed in range(3)]
+            for kind in (PLAIN, NetworkJob(part="target", half=0, gamma=1.0))
         )
     finally:
         torch.set_num_threads(threads)

@@ -7,20 +7,20 @@ import torch
 from torch import nn
 
 from privet.errors import InvalidArgument
-from privet.nets.residual import Perturbation, noise_modules
-from privet.papers.residual.preactivated import Block, PreactivatedResNet, Together
+from privet.networks.residual import Perturbation, noise_modules
+from privet_papers.residual.networks import JointEnsemble, PreactivatedBlock, PreactivatedResNet
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
 
 def test_a_block_is_equation_six_with_nothing_behind_the_sum() -> None:
-    block = Block(4, 4, 1, Perturbation(gamma=3.0), skip=True, how="batch").eval()
+    block = PreactivatedBlock(4, 4, 1, Perturbation(gamma=3.0), skip=True, how="batch").eval()
     nn.init.zeros_(block.second.weight)  # F = 0: what is left is x + gamma n
     x = torch.randn(200, 4, 6, 6)
     left = (block(x) - x).detach()
     assert left.min() < -6.0 < 6.0 < left.max()  # no ReLU cuts it off
     assert abs(float(left.std()) / 3.0 - 1.0) < 0.02 and abs(float(left.mean())) < 0.1
-    cut = Block(4, 4, 1, Perturbation(), skip=False, how="batch").eval()
+    cut = PreactivatedBlock(4, 4, 1, Perturbation(), skip=False, how="batch").eval()
     nn.init.zeros_(cut.second.weight)
     assert float(cut(x).detach().abs().max()) == 0.0
 
@@ -31,6 +31,6 @@ def test_shapes_and_settings() -> None:
     assert sum(1 for _ in noise_modules(net)) == 7  # six blocks and the input
     with pytest.raises(InvalidArgument, match="6n"):
         PreactivatedResNet(channels=1, classes=2, depth=9)
-    pair = Together([nn.Linear(3, 2), nn.Linear(3, 2)])
+    pair = JointEnsemble([nn.Linear(3, 2), nn.Linear(3, 2)])
     x = torch.randn(4, 3)
     assert torch.allclose(pair(x), (pair.members[0](x) + pair.members[1](x)) / 2)

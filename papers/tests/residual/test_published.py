@@ -10,8 +10,8 @@ import pytest
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Protects, Standing, Unit
 from privet.ledger import Ledger
-from privet.nets.residual import Strategy
-from privet.papers.residual.published import PublishedResidual
+from privet.networks.residual import Strategy
+from privet_papers.residual.published import PublishedResidual
 
 USUAL = {"classes": ["no", "yes"], "epochs": 5, "random_state": 0}
 
@@ -65,8 +65,8 @@ def test_what_is_proved_is_what_is_charged():
 def test_pictures_and_repeated_runs():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, size=(40, 8, 8, 3)), np.where(rng.integers(0, 2, 40), "yes", "no")
-    told = USUAL | {"bounds": (0, 255), "shape": (8, 8, 3), "epochs": 1}
-    one, two = (PublishedResidual(**told).fit(x, y) for _ in range(2))
+    settings = USUAL | {"bounds": (0, 255), "shape": (8, 8, 3), "epochs": 1}
+    one, two = (PublishedResidual(**settings).fit(x, y) for _ in range(2))
     np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
     with pytest.raises(InvalidArgument, match="gamma"):
-        PublishedResidual(**told | {"gamma": 0.0, "input_noise": 1.0}).fit(x, y)
+        PublishedResidual(**settings | {"gamma": 0.0, "input_noise": 1.0}).fit(x, y)

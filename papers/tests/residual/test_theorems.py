@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privet import loss as losses
+from privet import accounting as losses
 from privet.errors import InvalidArgument
 from privet.guarantee import Backing, Standing, Unit
-from privet.methods.residual import NoisyInputBudget, QueryBudget
-from privet.papers.residual.generalisation import TheoremThree
-from privet.papers.residual.theorems import TheoremOne, TheoremTwo, renyi_epsilon
+from privet.methods.noisy_inputs import NoisyInputCost, QueryCost
+from privet_papers.residual.theorems import TheoremOne, TheoremThree, TheoremTwo, renyi_epsilon
 
 IDC = TheoremOne(radius=30.0, bound=30.0, gamma=0.5, input_noise=0.25, epochs=100)
 
@@ -47,11 +46,11 @@ def test_the_least_epsilon_meets_the_conditions_and_nothing_less_does(rho, delta
 
 
 def test_what_survives_is_a_little_less_than_the_theorem_and_has_no_gamma():
-    left = NoisyInputBudget(radius=30.0, input_noise=0.25, draws=100, dimension=7500)
+    left = NoisyInputCost(radius=30.0, input_noise=0.25, draws=100, dimension=7500)
     assert left.loss().mu == pytest.approx(2 * 30 * math.sqrt(100) / 0.25, rel=1e-6)
     exact = left.loss().epsilon(1e-5)
     assert 0.99 * IDC.epsilon(1e-5) < exact < IDC.epsilon(1e-5)
-    once = NoisyInputBudget(radius=30.0, input_noise=0.25, dimension=7500)
+    once = NoisyInputCost(radius=30.0, input_noise=0.25, dimension=7500)
     assert once.loss().mu == pytest.approx(left.loss().mu / 10, rel=1e-6)
     assert once.loss().mu >= 2 * 30 / 0.25  # never below
 
@@ -79,7 +78,7 @@ def test_blocks_are_not_normal_as_theorem_one_assumes():
 @pytest.mark.parametrize("mappings", [1, 3, 9])
 def test_a_query_costs_what_its_layers_cost_together(mappings):
     """Theorem 2's rho leaves out a layer: the sum of M + 1 layers is (M + 1) / M of it."""
-    budget = QueryBudget(
+    budget = QueryCost(
         mappings=mappings, bound=2.0, floor=0.5, gamma=8.0, last=1.0, output_noise=2.0
     )
     theorem = TheoremTwo.of(budget)
@@ -92,7 +91,7 @@ def test_a_query_costs_what_its_layers_cost_together(mappings):
 
 
 def test_theorem_three_is_the_expectation_over_brownian_motion():
-    """E[y^p(T)] / x^p(T) by simulation of the solution; standard error .0009, alarm at 5 of them."""
+    """E[y^p(T)] / x^p(T) by simulation of the solution; standard error .0009, alarm at 5 of it."""
     bound = TheoremThree(gamma=1.2, power=0.4, time=0.7)
     b = math.sqrt(0.7) * np.random.default_rng(1).normal(size=200_000)
     ratio = np.exp(0.4 * (1.2 * b - 1.2**2 * 0.7 / 2))
@@ -124,4 +123,4 @@ def test_bad_settings_are_refused():
     with pytest.raises(InvalidArgument, match="radius"):
         TheoremOne(radius=0.0, bound=1, gamma=1, input_noise=1, epochs=1)
     with pytest.raises(InvalidArgument, match="floor"):
-        QueryBudget(mappings=1, bound=1, floor=0, gamma=1, last=1, output_noise=1)
+        QueryCost(mappings=1, bound=1, floor=0, gamma=1, last=1, output_noise=1)

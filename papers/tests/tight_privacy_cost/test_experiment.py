@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privet.papers.tight_privacy_cost.experiment import (
+from privet_papers.tight_privacy_cost.experiment import (
     TightPrivacyCostExperiment,
     TightPrivacyCostSettings,
 )
@@ -16,8 +16,9 @@ from privet.papers.tight_privacy_cost.experiment import (
 @pytest.mark.slow
 def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
     settings = TightPrivacyCostSettings(
-        sample_rates=(0.01,), noise_multipliers=(4.0, 1.0), steps=(10_000,), canaries=0
-    )
+        sample_rates=(0.01,), noise_multipliers=(4.0, 1.0), steps=(10_000,), canaries=0,
+        claim_multipliers=(0.5, 4.0, 95.0),
+    )  # fmt: skip
     experiment = TightPrivacyCostExperiment(settings, tmp_path)
     results = experiment.run()
     wide, narrow = results["rows"]
@@ -26,7 +27,13 @@ def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
     assert narrow["verdict"] == "under-reports" and narrow["exact"] == pytest.approx(
         6.188, rel=1e-3
     )
-    assert "the paper prints 1.136" in experiment.text(results)
+    assert "closed form 1.136" in experiment.text(results)
+    assert "closed_form" not in (tmp_path / "tables.tex").read_text()
+    small, middle, near = (c for c in results["claims"])
+    assert small["region"] == "z < 1" and small["verdict"] == "under-reports"
+    assert near["gain"] > middle["gain"] > 1.0 and near["region"] == "1 <= z < 1/q"
+    (time,) = results["efficiency"]
+    assert all(time[k] > 0.0 for k in ("closed_form_seconds", "moments_seconds"))
     assert wide["dwork_roth"] is None and wide["abadi_shape"] == pytest.approx(0.848, abs=1e-3)
     one, two = results["algorithms"]
     assert (one["algorithm"], two["algorithm"]) == ("HomogeneousDPDL", "HeterogeneousDPDL")

@@ -1,12 +1,21 @@
 """Privacy losses: what releases cost, exactly and additively. Needs numpy and scipy only."""
 
-from privet.loss.base import Composed, Direction, Part, PrivacyLoss, compose, from_dict
-from privet.loss.fixed_size import FixedSizeGaussian
-from privet.loss.gaussian import Gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
-from privet.loss.pure import ZCDP, ApproximateDP, Laplace, Pure
-from privet.loss.sampled import SampledGaussian, SampledLaplace
+from privet.accounting.fixed_size_sampling import FixedSizeGaussian
+from privet.accounting.gaussian import Gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
+from privet.accounting.laplace import Laplace
+from privet.accounting.poisson_sampling import SampledGaussian, SampledLaplace
+from privet.accounting.privacy_loss import (
+    ComposedLoss,
+    Direction,
+    LossPart,
+    PrivacyLoss,
+    compose,
+    from_dict,
+)
+from privet.accounting.pure_and_approximate_dp import ApproximateDP, Pure
+from privet.accounting.zcdp import ZCDP
 
-KINDS: tuple[type[Part], ...] = (
+KINDS: tuple[type[LossPart], ...] = (
     Pure,
     Laplace,
     ApproximateDP,
@@ -21,12 +30,12 @@ __all__ = [
     "KINDS",
     "ZCDP",
     "ApproximateDP",
-    "Composed",
+    "ComposedLoss",
     "Direction",
     "FixedSizeGaussian",
     "Gaussian",
     "Laplace",
-    "Part",
+    "LossPart",
     "PrivacyLoss",
     "Pure",
     "SampledGaussian",

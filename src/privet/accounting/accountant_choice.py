@@ -12,62 +12,62 @@ from functools import lru_cache
 
 import numpy as np
 
-from privet.loss import contour
-from privet.loss import lattice_plan as lattice
-from privet.loss.base import Direction, Part, PrivacyLoss, compose
-from privet.loss.contour import Found
-from privet.loss.gaussian import Gaussian, _nudge, _root, epsilon_of, gaussian_delta
-from privet.loss.orders import Renyi
+from privet.accounting import contour_integral, fft_accountant
+from privet.accounting.contour_integral import EpsilonBounds
+from privet.accounting.gaussian import Gaussian, _nudge, _root, epsilon_of, gaussian_delta
+from privet.accounting.privacy_loss import Direction, LossPart, PrivacyLoss, compose
+from privet.accounting.renyi_conversion import RenyiCurve
 
-_FEW = 64
-"""So many releases go to the lattice first."""
-_SHORT = 64
-"""So many different releases are remembered with their epsilon."""
+FEW_RELEASES = 64
+"""So many releases go to the FFT first: the transform of few losses decays slowly, so the
+contour needs many points, and their sum fits on a small grid."""
+FEW_DISTINCT = 64
+"""So many different releases are remembered with their epsilon: no arrays of long schedules."""
 PROFILE_ERROR = 1e-11
-"""Bound of the relative error of the profile of one release."""
+"""Bound of the relative error of the profile of one release: a hundred times the 1e-13 of erfc."""
 
 
-def _directions(parts: Sequence[Part]) -> tuple[Direction, ...]:
+def _directions(parts: Sequence[LossPart]) -> tuple[Direction, ...]:
     if all(p.symmetric for p in parts):
         return (Direction.REMOVE,)
     return (Direction.REMOVE, Direction.ADD)
 
 
-def _simplest(loss: PrivacyLoss) -> tuple[Part, ...]:
+def _simplify(loss: PrivacyLoss) -> tuple[LossPart, ...]:
     """The parts, with steps at rate 1 taken for the plain Gaussian releases that they are."""
-    parts = [simple for part in loss.parts for simple in part.simplest()]
+    parts = [simple for part in loss.parts for simple in part.simplify()]
     return compose(parts, adjacency=loss.adjacency).parts
 
 
-def _only(parts: Sequence[Part]) -> Part | None:
+def _single_part(parts: Sequence[LossPart]) -> LossPart | None:
     return parts[0] if len(parts) == 1 else None
 
 
 def epsilon(loss: PrivacyLoss, delta: float) -> float:
     """The smallest epsilon known to hold at `delta`; 0 <= epsilon <= inf."""
-    return _bounds(_simplest(loss), delta)[1]
+    return _bounds(_simplify(loss), delta)[1]
 
 
 def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
     """An interval that contains the exact epsilon at `delta`."""
-    parts = _simplest(loss)
+    parts = _simplify(loss)
     low, high = _bounds(parts, delta)
-    simpler = tuple(p.dominated() for p in parts)
+    simpler = tuple(p.lower_bound() for p in parts)
     if simpler != parts:  # the interval above is that of parts that dominate these
         low = _bounds(compose(simpler, adjacency=loss.adjacency).parts, delta)[0]
     return min(low, high), high
 
 
-def _bounds(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
+def _bounds(parts: tuple[LossPart, ...], delta: float) -> tuple[float, float]:
     """(a number below the exact epsilon, one that holds); short losses are solved once.
 
     A ledger, a guarantee and a search ask for the same loss again and again.
     """
-    short = sum(p.distinct for p in parts) <= _SHORT
-    return (_remembered if short else _solved)(parts, delta)
+    short = sum(p.distinct for p in parts) <= FEW_DISTINCT
+    return (_solve_cached if short else _solve)(parts, delta)
 
 
-def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
+def _solve(parts: tuple[LossPart, ...], delta: float) -> tuple[float, float]:
     failure = _failure(parts)
     if failure > 0.0:
         if delta <= failure:
@@ -75,7 +75,7 @@ def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
         delta = (delta - failure) / (1.0 - failure)
     if not parts:
         return 0.0, 0.0
-    only = _only(parts)
+    only = _single_part(parts)
     if delta == 0.0:
         ceiling = max(_ceiling(parts, d) for d in _directions(parts))
         return ceiling * (1.0 - 1e-12), ceiling
@@ -85,71 +85,79 @@ def _solved(parts: tuple[Part, ...], delta: float) -> tuple[float, float]:
     low, worst, how = 0.0, 0.0, None
     for direction in _directions(parts):
         ceiling = _ceiling(parts, direction)
-        if ceiling <= worst or (how and contour.holds(parts, direction, how, worst, delta)):
+        if ceiling <= worst or (
+            how and contour_integral.holds(parts, direction, how, worst, delta)
+        ):
             continue
-        found = _one_way(parts, direction, delta, ceiling)
-        how = found.plan
-        if math.isnan(found.high):
+        bounds = _one_way(parts, direction, delta, ceiling)
+        how = bounds.plan
+        if math.isnan(bounds.high):
             return low, ceiling
-        low, worst = max(low, found.low), max(worst, found.high)
+        low, worst = max(low, bounds.low), max(worst, bounds.high)
     return low, worst
 
 
-_remembered = lru_cache(maxsize=512)(_solved)
+_solve_cached = lru_cache(maxsize=512)(_solve)
 
 
-def _ceiling(parts: Sequence[Part], direction: Direction) -> float:
+def _ceiling(parts: Sequence[LossPart], direction: Direction) -> float:
     return math.fsum(p.supremum(direction) for p in parts)
 
 
-def _one_way(parts: Sequence[Part], direction: Direction, delta: float, ceiling: float) -> Found:
+def _one_way(
+    parts: Sequence[LossPart], direction: Direction, delta: float, ceiling: float
+) -> EpsilonBounds:
     """epsilon in one direction, by the first method that is tight, or the best of all."""
-    only = _only(parts)
+    only = _single_part(parts)
     if only is not None and only.releases == 1:
         single = _single(only, direction, delta, ceiling)
         if single is not None:
-            return Found(high=single, low=single * (1.0 - 1e-9), plan=None, spread=0.0)
+            return EpsilonBounds(high=single, low=single * (1.0 - 1e-9), plan=None, spread=0.0)
     if _total_variation(parts, direction) <= delta:
-        return Found(high=0.0, low=0.0, plan=None, spread=0.0)
-    few = sum(p.releases for p in parts) <= _FEW
-    found = Found(high=ceiling, low=0.0, plan=None, spread=math.inf)
+        return EpsilonBounds(high=0.0, low=0.0, plan=None, spread=0.0)
+    few = sum(p.releases for p in parts) <= FEW_RELEASES
+    bounds = EpsilonBounds(high=ceiling, low=0.0, plan=None, spread=math.inf)
     for method in (_on_lattice, _by_contour) if few else (_by_contour, _on_lattice):
-        found = _both(found, method(parts, direction, delta, found))
-        if math.isfinite(found.high) and found.width <= 4.0 * contour.tolerance_of(
-            found.high, found.spread
+        bounds = _combine(bounds, method(parts, direction, delta, bounds))
+        if math.isfinite(bounds.high) and bounds.width <= 4.0 * contour_integral.tolerance_of(
+            bounds.high, bounds.spread
         ):
             break
-    return found
+    return bounds
 
 
-def _by_contour(parts: Sequence[Part], direction: Direction, delta: float, so_far: Found) -> Found:
-    return contour.epsilon(parts, direction, delta, spread=so_far.spread, rounds=3)
+def _by_contour(
+    parts: Sequence[LossPart], direction: Direction, delta: float, so_far: EpsilonBounds
+) -> EpsilonBounds:
+    return contour_integral.epsilon(parts, direction, delta, spread=so_far.spread, rounds=3)
 
 
-def _on_lattice(parts: Sequence[Part], direction: Direction, delta: float, so_far: Found) -> Found:
-    releases = lattice.releases_of(parts, direction)
+def _on_lattice(
+    parts: Sequence[LossPart], direction: Direction, delta: float, so_far: EpsilonBounds
+) -> EpsilonBounds:
+    releases = fft_accountant.releases_of(parts, direction)
     if releases is None:
         return so_far
-    renyi = Renyi(parts=parts, direction=direction, cut=contour.cut_for(parts, delta))
+    renyi = RenyiCurve(parts=parts, direction=direction, cut=contour_integral.cut_for(parts, delta))
     guess = min(so_far.high, renyi.epsilon(math.log(delta))[0])
-    low, high, spread = lattice.epsilon(releases, direction, delta, guess)
-    return Found(high=high, low=low, plan=None, spread=spread)
+    low, high, spread = fft_accountant.epsilon(releases, direction, delta, guess)
+    return EpsilonBounds(high=high, low=low, plan=None, spread=spread)
 
 
-def _both(one: Found, other: Found) -> Found:
+def _combine(one: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
     """What two methods know together."""
     best = one if one.high <= other.high else other
     spread = min(one.spread, other.spread)
-    return Found(high=best.high, low=max(one.low, other.low), plan=best.plan, spread=spread)
+    return EpsilonBounds(high=best.high, low=max(one.low, other.low), plan=best.plan, spread=spread)
 
 
-def _total_variation(parts: Sequence[Part], direction: Direction) -> float:
+def _total_variation(parts: Sequence[LossPart], direction: Direction) -> float:
     """A bound of delta at epsilon 0: the sum of those of the single releases (1 if unknown)."""
     if sum(p.distinct for p in parts) >= 64:
         return 1.0
     total = 0.0
     for part in parts:
-        for single, count in part.singles():
+        for single, count in part.elementary_releases():
             values = single.profile(np.zeros(1), direction)
             if values is None:
                 return 1.0
@@ -157,7 +165,7 @@ def _total_variation(parts: Sequence[Part], direction: Direction) -> float:
     return total * (1.0 + 1e-12)
 
 
-def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> float | None:
+def _single(part: LossPart, direction: Direction, delta: float, ceiling: float) -> float | None:
     def excess(e: float) -> float:
         values = part.profile(np.array([e]), direction)
         assert values is not None
@@ -177,32 +185,32 @@ def _single(part: Part, direction: Direction, delta: float, ceiling: float) -> f
     if excess(high) > 0.0:
         return high
     root = _root(excess, 0.0, high, precision=1e-11)
-    return min(high, _nudge(max(root, 1e-300), 1.0 + 1e-15, _at_most(excess)))
+    return min(high, _nudge(max(root, 1e-300), 1.0 + 1e-15, _is_at_most(excess)))
 
 
-def _at_most(excess: Callable[[float], float]) -> Callable[[float], bool]:
+def _is_at_most(excess: Callable[[float], float]) -> Callable[[float], bool]:
     return lambda e: excess(e) <= 0.0
 
 
 def delta(loss: PrivacyLoss, epsilon: float) -> float:
     """The smallest delta known to hold at `epsilon`."""
-    return _delta_bounds(_simplest(loss), epsilon)[1]
+    return _delta_bounds(_simplify(loss), epsilon)[1]
 
 
 def delta_bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:
     """An interval that contains the exact delta at `epsilon`."""
-    parts = _simplest(loss)
+    parts = _simplify(loss)
     low, high = _delta_bounds(parts, epsilon)
-    simpler = tuple(p.dominated() for p in parts)
+    simpler = tuple(p.lower_bound() for p in parts)
     if simpler != parts:
         low = _delta_bounds(compose(simpler, adjacency=loss.adjacency).parts, epsilon)[0]
     return min(low, high), high
 
 
-def _delta_bounds(parts: tuple[Part, ...], epsilon: float) -> tuple[float, float]:
+def _delta_bounds(parts: tuple[LossPart, ...], epsilon: float) -> tuple[float, float]:
     failure = _failure(parts)
     low, finite = 0.0, 0.0
-    only = _only(parts)
+    only = _single_part(parts)
     if isinstance(only, Gaussian):
         finite = gaussian_delta(only.mu, epsilon)
         low = finite * (1.0 - 1e-9)
@@ -217,17 +225,21 @@ def _delta_bounds(parts: tuple[Part, ...], epsilon: float) -> tuple[float, float
 
 
 def _delta_one_way(
-    parts: Sequence[Part], direction: Direction, epsilon: float
+    parts: Sequence[LossPart], direction: Direction, epsilon: float
 ) -> tuple[float, float]:
-    only = _only(parts)
+    only = _single_part(parts)
     if only is not None and only.releases == 1:
         values = only.profile(np.array([epsilon]), direction)
         if values is not None:
             value = float(values[0])
             return value * (1.0 - PROFILE_ERROR), value * (1.0 + PROFILE_ERROR)
     low, high = 0.0, 1.0
-    few = sum(p.releases for p in parts) <= _FEW
-    for method in (_delta_on_lattice, contour.delta) if few else (contour.delta, _delta_on_lattice):
+    few = sum(p.releases for p in parts) <= FEW_RELEASES
+    for method in (
+        (_delta_on_lattice, contour_integral.delta)
+        if few
+        else (contour_integral.delta, _delta_on_lattice)
+    ):
         under, over = method(parts, direction, epsilon)
         low, high = max(low, under), min(high, over)
         if high - low <= 3e-3 * high:
@@ -236,15 +248,15 @@ def _delta_one_way(
 
 
 def _delta_on_lattice(
-    parts: Sequence[Part], direction: Direction, epsilon: float
+    parts: Sequence[LossPart], direction: Direction, epsilon: float
 ) -> tuple[float, float]:
-    releases = lattice.releases_of(parts, direction)
+    releases = fft_accountant.releases_of(parts, direction)
     if releases is None:
         return 0.0, 1.0
-    guess, _ = Renyi(parts=parts, direction=direction).delta(epsilon)
-    return lattice.delta(releases, direction, epsilon, math.exp(guess))
+    guess, _ = RenyiCurve(parts=parts, direction=direction).delta(epsilon)
+    return fft_accountant.delta(releases, direction, epsilon, math.exp(guess))
 
 
-def _failure(parts: Sequence[Part]) -> float:
+def _failure(parts: Sequence[LossPart]) -> float:
     survive = math.fsum(math.log1p(-p.failure) for p in parts)
     return -math.expm1(survive)

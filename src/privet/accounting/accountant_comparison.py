@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from privet import _check
+from privet.accounting.closed_form import closed_form_claim, unsampled
+from privet.accounting.gaussian import Gaussian
+from privet.accounting.poisson_sampling import SampledGaussian
+from privet.accounting.privacy_loss import Array, PrivacyLoss
+from privet.accounting.renyi_and_moments_accountants import moments_guarantee, renyi_guarantee
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
-from privet.loss.base import Array, PrivacyLoss
-from privet.loss.closed_form import closed_form_claim, unsampled
-from privet.loss.gaussian import Gaussian
-from privet.loss.renyi import moments_guarantee, renyi_guarantee
-from privet.loss.sampled import SampledGaussian
 
 
-class Verdict(Enum):
+class ClaimVerdict(Enum):
     """What exact accounting says about a claimed epsilon."""
 
     VALID = "valid bound"
@@ -31,20 +31,20 @@ class Verdict(Enum):
     """Below the proved lower bound of what the release really costs."""
 
 
-def judge(claimed: float, bounds: tuple[float, float]) -> Verdict:
+def judge_claim(claimed: float, bounds: tuple[float, float]) -> ClaimVerdict:
     """Hold a claimed epsilon against proved bounds of the exact one, (low, high).
 
-    >>> judge(1.136, (0.9469, 0.9472)).value, judge(4.917, (6.186, 6.19)).value
+    >>> judge_claim(1.136, (0.9469, 0.9472)).value, judge_claim(4.917, (6.186, 6.19)).value
     ('valid bound', 'under-reports')
     """
     low, high = bounds
     if claimed >= high:
-        return Verdict.VALID
-    return Verdict.UNDECIDED if claimed >= low else Verdict.UNDER_REPORTS
+        return ClaimVerdict.VALID
+    return ClaimVerdict.UNDECIDED if claimed >= low else ClaimVerdict.UNDER_REPORTS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class AccountantComparison:
     """What each accountant says of one loss at one delta; `closed_form` is None where it has none.
 
     `exact`, `rdp` and `moments` are upper bounds, from tight to loose; the closed form is the
@@ -59,11 +59,11 @@ class Comparison:
     moments: Guarantee
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> ClaimVerdict | None:
         """Whether the closed form is a valid bound here."""
         if self.closed_form is None:
             return None
-        return judge(self.closed_form.epsilon, self.bounds)
+        return judge_claim(self.closed_form.epsilon, self.bounds)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -81,12 +81,12 @@ class Comparison:
         """The verdict in a few words."""
         if self.closed_form is None or self.verdict is None:
             return "the closed form does not speak of this loss"
-        if self.verdict is Verdict.VALID:
+        if self.verdict is ClaimVerdict.VALID:
             loose = (
                 self.closed_form.epsilon / self.exact.epsilon if self.exact.epsilon else math.inf
             )
             return f"valid here, {loose - 1.0:.0%} loose" if loose < 10 else "valid here, loose"
-        if self.verdict is Verdict.UNDECIDED:
+        if self.verdict is ClaimVerdict.UNDECIDED:
             return "too close to tell"
         short = self.ratio
         if short < 1.995:
@@ -111,7 +111,7 @@ class Comparison:
             out["closed_form"] = None
         else:
             out["closed_form"] |= {
-                "valid_bound": self.verdict is Verdict.VALID,
+                "valid_bound": self.verdict is ClaimVerdict.VALID,
                 "verdict": self.verdict.value,
                 "exact_over_claim": self.ratio if math.isfinite(self.ratio) else None,
             }
@@ -122,7 +122,7 @@ class Comparison:
         }
 
 
-def accountants(loss: PrivacyLoss, delta: float) -> Comparison:
+def accountants(loss: PrivacyLoss, delta: float) -> AccountantComparison:
     """Every accountant's epsilon for one loss, with standing and verdict.
 
     **Guarantee**: `exact`, `rdp` and `moments` are proved; `closed_form` is a claim unless every
@@ -137,7 +137,7 @@ def accountants(loss: PrivacyLoss, delta: float) -> Comparison:
     """
     delta = _check.open_unit("delta", delta)
     gaussian = all(isinstance(p, Gaussian | SampledGaussian) for p in loss.parts)
-    return Comparison(
+    return AccountantComparison(
         delta=delta,
         exact=loss.guarantee(delta),
         low=loss.epsilon_bounds(delta)[0],
@@ -158,7 +158,7 @@ TABLE = (
 """(sample rate, noise multiplier, steps) of the table that shows where the closed form fails."""
 
 
-def table(delta: float = 1e-5) -> list[tuple[SampledGaussian, Comparison]]:
+def table(delta: float = 1e-5) -> list[tuple[SampledGaussian, AccountantComparison]]:
     """The comparison for each row of `TABLE`."""
     losses = [SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t) for q, z, t in TABLE]
     return [(loss, accountants(loss, delta)) for loss in losses]

@@ -17,24 +17,32 @@ from typing import Any
 import numpy as np
 
 from privet import _check
+from privet.accounting.closed_form import closed_form_ratio
+from privet.accounting.poisson_sampling import SampledGaussian
+from privet.accounting.privacy_loss import Array, PrivacyLoss
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
-from privet.loss import PrivacyLoss, SampledGaussian
-from privet.loss.base import Array
-from privet.loss.closed_form import closed_form_ratio
 
 RELATIVE_TOLERANCE = 1e-4
 """How close to the target a search tries to come, relative to epsilon."""
 _MOST_EVALUATIONS = 80
-_NOISE_LIMITS = (1e-3, 1e7)
+"""Of one search, which mostly takes five to ten: a guard for an epsilon that is not smooth."""
+NOISE_LIMITS = (1e-3, 1e7)
+"""Noise multipliers that are searched: at the lower end one unsampled step costs an epsilon of 5e5,
+at the upper one the noise is the sum of ten million records."""
 _SMALLEST_RATE = 1e-12
+"""Sample rates that are searched: below, no data set is large enough to be sampled."""
 _MOST_STEPS = 10**12
+"""Steps that are searched: more than anybody can run, and well below what is counted exactly."""
 _FEW = 150
-"""A schedule with more distinct steps than this is searched through a stand-in."""
+"""A schedule with more distinct steps than this is searched through a stand-in.
+
+Up to `poisson_sampling._MOST_EXACT` = 192 an evaluation costs in proportion to them; the stand-in
+has at most 144."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated:
+class CalibratedSetting:
     """A setting that meets a target: its value, and the epsilon and loss it really has."""
 
     value: float
@@ -55,7 +63,7 @@ def search(
     start: float,
     limits: tuple[float, float],
     more_is_private: bool = True,
-) -> Calibrated:
+) -> CalibratedSetting:
     """The setting x nearest to the target, where epsilon(loss_of(x)) falls (or rises) with x.
 
     With `more_is_private` the smallest x that meets the target is sought, otherwise the largest.
@@ -63,36 +71,58 @@ def search(
     **Guarantee**: the epsilon of the result, as computed by the loss itself, is at most the target.
     **Assumes**: monotone (else the result may be far from the best, but still meets the target).
 
-    >>> from privet.loss import Gaussian
-    >>> found = search(
+    >>> from privet.accounting import Gaussian
+    >>> setting = search(
     ...     lambda z: Gaussian(mu=1.0 / z), epsilon=1.0, delta=1e-5, start=1.0, limits=(1e-3, 1e3)
     ... )
-    >>> found.epsilon <= 1.0, round(found.value, 2)
+    >>> setting.epsilon <= 1.0, round(setting.value, 2)
     (True, 3.73)
     """
     target, delta = _check.positive("epsilon", epsilon), _check.delta_or_zero("delta", delta)
-    sign = 1.0 if more_is_private else -1.0
-    seen: dict[float, Calibrated] = {}
+    evaluations: dict[float, CalibratedSetting] = {}
 
-    def look(s: float) -> float:
-        """log(epsilon / target) at the setting e^(sign s); above 0 is over the target."""
-        x = min(max(math.exp(sign * s), limits[0]), limits[1])
+    def excess(x: float) -> float:
         loss = loss_of(x)
         e = loss.epsilon(delta)
-        seen[s] = Calibrated(value=x, epsilon=e, delta=delta, loss=loss)
+        evaluations[x] = CalibratedSetting(value=x, epsilon=e, delta=delta, loss=loss)
         return math.log(max(e, 1e-12 * target) / target) if e > 0 else -30.0
 
-    ends = sorted(sign * math.log(x) for x in limits)
-    good, bad = _bracket(look, sign * math.log(start), ends[0], ends[1])
-    if good is None:
-        worst = seen[ends[1]]
+    x, met = nearest_setting(excess, start=start, limits=limits, more_is_private=more_is_private)
+    if not met:
+        worst = evaluations[x]
         raise Unattainable(
             f"epsilon {target:g} at delta {delta:g} is out of reach: {worst.value:g}, "
             f"the end of the search, still gives epsilon {worst.epsilon:.4g}"
         )
+    return evaluations[x]
+
+
+def nearest_setting(
+    excess: Callable[[float], float],
+    *,
+    start: float,
+    limits: tuple[float, float],
+    more_is_private: bool = True,
+) -> tuple[float, bool]:
+    """(the setting nearest to the target that was seen to meet it, True), or (the last, False).
+
+    `excess` is the log of what a setting costs over the target: above 0 the target is passed.
+    """
+    sign = 1.0 if more_is_private else -1.0
+
+    def at(s: float) -> float:
+        return min(max(math.exp(sign * s), limits[0]), limits[1])
+
+    def look(s: float) -> float:
+        return excess(at(s))
+
+    ends = sorted(sign * math.log(x) for x in limits)
+    good, bad = _bracket(look, sign * math.log(start), ends[0], ends[1])
+    if good is None:
+        return at(ends[1]), False
     if bad is not None:
         good = _narrow(look, good, bad)
-    return seen[good[0]]
+    return at(good[0]), True
 
 
 Point = tuple[float, float]
@@ -153,14 +183,14 @@ def noise_multiplier(
     sample_rate: float,
     steps: int,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-) -> Calibrated:
+) -> CalibratedSetting:
     """The least noise multiplier for which Poisson-sampled Gaussian steps meet the target.
 
     **Guarantee**: the loss it returns has epsilon at most the target at `delta` (exact accounting).
-    **Assumes**: what `privet.loss.SampledGaussian` assumes.
+    **Assumes**: what `privet.accounting.SampledGaussian` assumes.
 
-    >>> found = noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
-    >>> found.epsilon <= 1.0, found.epsilon > 0.999, round(found.value, 2)
+    >>> setting = noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
+    >>> setting.epsilon <= 1.0, setting.epsilon > 0.999, round(setting.value, 2)
     (True, True, 1.41)
     """
     q, t = _rate(sample_rate), _check.count("steps", steps)
@@ -176,11 +206,11 @@ def noise_multiplier(
             epsilon=target,
             delta=delta,
             start=min(max(q * math.sqrt(t) / u, 0.4), 1e6),
-            limits=_NOISE_LIMITS,
+            limits=NOISE_LIMITS,
         )
     except Unattainable as e:
         raise Unattainable(
-            f"no noise multiplier up to {_NOISE_LIMITS[1]:g} reaches epsilon {target:g} at delta "
+            f"no noise multiplier up to {NOISE_LIMITS[1]:g} reaches epsilon {target:g} at delta "
             f"{delta:g} with sample rate {q:g} and {t} steps; take fewer steps, a smaller sample "
             f"rate or a larger epsilon"
         ) from e
@@ -193,19 +223,19 @@ def steps(
     sample_rate: float,
     noise_multiplier: float,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-) -> Calibrated:
+) -> CalibratedSetting:
     """The most steps that fit under the target, a whole number (to 1 in 10^5 where it is large).
 
-    >>> found = steps(epsilon=1.0, delta=1e-5, sample_rate=0.01, noise_multiplier=1.41)
-    >>> found.epsilon <= 1.0, 950 < found.value < 1050
+    >>> setting = steps(epsilon=1.0, delta=1e-5, sample_rate=0.01, noise_multiplier=1.41)
+    >>> setting.epsilon <= 1.0, 950 < setting.value < 1050
     (True, True)
     """
     q, z = _rate(sample_rate), _check.positive("noise_multiplier", noise_multiplier)
     target, delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
 
-    def at(t: int) -> Calibrated:
+    def at(t: int) -> CalibratedSetting:
         loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t, adjacency=adjacency)
-        return Calibrated(value=t, epsilon=loss.epsilon(delta), delta=delta, loss=loss)
+        return CalibratedSetting(value=t, epsilon=loss.epsilon(delta), delta=delta, loss=loss)
 
     good = at(1)
     if good.epsilon > target:
@@ -215,14 +245,14 @@ def steps(
             f"{good.epsilon:.4g}, over {target:g}; a noise multiplier of {enough:.4g} allows one"
         )
     guess = (closed_form_ratio(target, delta) * z / q) ** 2
-    bad: Calibrated | None = None
+    bad: CalibratedSetting | None = None
     t = int(min(max(2.0, guess), _MOST_STEPS))
     while bad is None:
-        found = at(t)
-        if found.epsilon > target:
-            bad = found
+        setting = at(t)
+        if setting.epsilon > target:
+            bad = setting
         else:
-            good, t = found, int(t * 1.5) + 1
+            good, t = setting, int(t * 1.5) + 1
             if t > _MOST_STEPS:
                 return good
     while bad.value - good.value > max(1.0, 1e-5 * good.value):
@@ -230,8 +260,8 @@ def steps(
         low, high = math.log(max(good.epsilon, 1e-9)), math.log(bad.epsilon)
         share = (math.log(target) - low) / max(high - low, 1e-12)
         t = round(math.exp(a + min(max(share, 0.05), 0.95) * (b - a)))
-        found = at(int(min(max(t, good.value + 1), bad.value - 1)))
-        good, bad = (found, bad) if found.epsilon <= target else (good, found)
+        setting = at(int(min(max(t, good.value + 1), bad.value - 1)))
+        good, bad = (setting, bad) if setting.epsilon <= target else (good, setting)
     return good
 
 
@@ -242,11 +272,11 @@ def sample_rate(
     noise_multiplier: float,
     steps: int,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
-) -> Calibrated:
+) -> CalibratedSetting:
     """The largest sample rate that meets the target.
 
-    >>> found = sample_rate(epsilon=1.0, delta=1e-5, noise_multiplier=1.41, steps=1000)
-    >>> found.epsilon <= 1.0, round(found.value, 3)
+    >>> setting = sample_rate(epsilon=1.0, delta=1e-5, noise_multiplier=1.41, steps=1000)
+    >>> setting.epsilon <= 1.0, round(setting.value, 3)
     (True, 0.01)
     """
     z, t = _check.positive("noise_multiplier", noise_multiplier), _check.count("steps", steps)
@@ -272,15 +302,15 @@ def sample_rate(
         ) from e
 
 
-def scale_schedule(*, epsilon: float, delta: float, schedule: SampledGaussian) -> Calibrated:
+def scale_schedule(*, epsilon: float, delta: float, schedule: SampledGaussian) -> CalibratedSetting:
     """The least factor on every noise multiplier of a schedule that meets the target.
 
     `value` is the factor and `loss` the scaled schedule. The form of the schedule stays: rates, and
     noise relative between steps, are yours.
 
     >>> plan = SampledGaussian(sample_rate=[0.01, 0.02], noise_multiplier=[1.0, 2.0], steps=500)
-    >>> found = scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
-    >>> found.epsilon <= 1.0, found.value > 1.0
+    >>> setting = scale_schedule(epsilon=1.0, delta=1e-5, schedule=plan)
+    >>> setting.epsilon <= 1.0, setting.value > 1.0
     (True, True)
     """
     if not isinstance(schedule, SampledGaussian):
@@ -298,7 +328,7 @@ def scale_schedule(*, epsilon: float, delta: float, schedule: SampledGaussian) -
 
     smallest = float(np.min(z))
     start = max(math.sqrt(float(np.sum(n * (q / z) ** 2))) / u, 0.4 / smallest)
-    limits = (_NOISE_LIMITS[0] / smallest, _NOISE_LIMITS[1] / smallest)
+    limits = (NOISE_LIMITS[0] / smallest, NOISE_LIMITS[1] / smallest)
     try:
         if len(q) <= _FEW:
             return search(loss_of, epsilon=target, delta=delta, start=start, limits=limits)
@@ -320,7 +350,7 @@ def _by_stand_in(
     delta: float,
     start: float,
     limits: tuple[float, float],
-) -> Calibrated:
+) -> CalibratedSetting:
     """Search on a small stand-in of a long schedule, corrected by a few looks at the real one.
 
     The stand-in proves nothing: only a factor whose epsilon was computed for the real schedule is
@@ -339,12 +369,14 @@ def _by_stand_in(
             limits=limits,
         )
         loss = loss_of(guess.value)
-        found = Calibrated(value=guess.value, epsilon=loss.epsilon(delta), delta=delta, loss=loss)
-        if found.epsilon <= epsilon and (best is None or found.value < best.value):
-            best = found
+        setting = CalibratedSetting(
+            value=guess.value, epsilon=loss.epsilon(delta), delta=delta, loss=loss
+        )
+        if setting.epsilon <= epsilon and (best is None or setting.value < best.value):
+            best = setting
         if best is not None and best.epsilon >= epsilon * (1.0 - 2.0 * RELATIVE_TOLERANCE):
             return best
-        aim, start = guess.epsilon * epsilon / found.epsilon, found.value
+        aim, start = guess.epsilon * epsilon / setting.epsilon, setting.value
         aim *= 1.0 - 0.5 * RELATIVE_TOLERANCE
     if best is not None:
         return best
@@ -379,3 +411,20 @@ def _one_step_noise(epsilon: float, delta: float, q: float, adjacency: Adjacency
     return noise_multiplier(
         epsilon=epsilon, delta=delta, sample_rate=q, steps=1, adjacency=adjacency
     ).value
+
+
+def noise_multiplier_from_sigma(
+    *, sigma: float, sample_rate: float, records: int, clip: float
+) -> float:
+    """z = sigma q N / C: the paper's sigma is the noise on the *averaged* gradient.
+
+    The average divides a sum whose sensitivity is C by q N, so its own sensitivity is C / (q N).
+
+    >>> noise_multiplier_from_sigma(sigma=0.25, sample_rate=0.0625, records=1024, clip=4.0)
+    4.0
+    """
+    q = _check.unit("sample_rate", sample_rate)
+    if q == 0.0:
+        raise InvalidArgument("sample_rate", sample_rate, "a number in (0, 1]")
+    n = _check.count("records", records)
+    return _check.positive("sigma", sigma) * q * n / _check.positive("clip", clip)

@@ -6,24 +6,23 @@ With u^2 = sum_t q_t^2 Delta_t^2 / sigma_t^2 and c = erfcinv(delta) it states
     epsilon = f(u, delta) = u^2 / 2 + sqrt(2) c u               (its equations 3, 6 and 7)
     u = g(epsilon, delta) = sqrt(2) (sqrt(c^2 + epsilon) - c)   (its equation 8 prints 1 / g)
 
-For q = 1 this is a theorem. For q < 1 it is not: see `privet.loss.compare` and
+For q = 1 this is a theorem. For q < 1 it is not: see `privet.accounting.accountant_comparison` and
 docs/theory/closed_form.md.
 """
 
 from __future__ import annotations
 
 import math
-from typing import SupportsFloat
 
 import numpy as np
 from scipy.special import erfcinv
 
 from privet import _check, premises
+from privet.accounting.gaussian import Gaussian
+from privet.accounting.poisson_sampling import SampledGaussian
+from privet.accounting.privacy_loss import PrivacyLoss
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
-from privet.loss.base import PrivacyLoss
-from privet.loss.gaussian import Gaussian
-from privet.loss.sampled import SampledGaussian
 
 THEOREM = "closed form of tight-privacy-cost (theorems 2 and 3)"
 
@@ -58,23 +57,6 @@ def closed_form_ratio(epsilon: float, delta: float) -> float:
     e = _check.positive("epsilon", epsilon)
     c = float(erfcinv(_check.open_unit("delta", delta)))
     return math.sqrt(2.0) * e / (math.sqrt(c * c + e) + c)
-
-
-def noise_multiplier_from_sigma(
-    *, sigma: float, sample_rate: float, records: int, clip: float
-) -> float:
-    """z = sigma q N / C: the paper's sigma is the noise on the *averaged* gradient.
-
-    The average divides a sum whose sensitivity is C by q N, so its own sensitivity is C / (q N).
-
-    >>> noise_multiplier_from_sigma(sigma=0.25, sample_rate=0.0625, records=1024, clip=4.0)
-    4.0
-    """
-    q = _check.unit("sample_rate", sample_rate)
-    if q == 0.0:
-        raise InvalidArgument("sample_rate", sample_rate, "a number in (0, 1]")
-    n = _check.count("records", records)
-    return _check.positive("sigma", sigma) * q * n / _check.positive("clip", clip)
 
 
 def effective_ratio(loss: PrivacyLoss) -> float:
@@ -119,8 +101,7 @@ def closed_form_claim(loss: PrivacyLoss, delta: float) -> Guarantee:
     >>> print(closed_form_claim(loss, 1e-5))
     (1.136, 1e-05)-DP per record, add-remove, claimed
     """
-    if not (isinstance(delta, SupportsFloat) and 0.0 < delta < 1.0):
-        raise InvalidArgument("delta", delta, "a number in (0, 1)")
+    delta = _check.open_unit("delta", delta)
     proved = unsampled(loss)
     sampled_pairs = any(isinstance(p, SampledGaussian) for p in loss.parts)
     rests_on = [premises.EVERY_RATE_ONE if proved else premises.NO_SAMPLING_COST]

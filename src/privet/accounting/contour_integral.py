@@ -20,39 +20,44 @@ other terms of the trapezoid rule have bounds of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.gaussian import _nudge, _root
-from privet.loss.orders import Renyi
+from privet.accounting.gaussian import _nudge, _root
+from privet.accounting.privacy_loss import ROUNDOFF, Array, Direction, LossPart, VerticalLine
+from privet.accounting.renyi_conversion import RenyiCurve
 
-_ALIAS = math.log(1e6)
-_TRUNCATION = math.log(3e5)
+ALIAS = math.log(1e6)
+"""log of delta over what the shifted copies of the trapezoid rule may add: below the tolerance."""
+TRUNCATION = math.log(3e5)
+"""log of delta over what may lie beyond the last frequency; each e more costs few points."""
 _MOST_POINTS = 12_000
-_UNIT = 2.0**-53
+"""Frequencies of one line: bounds the time of an answer; the FFT is asked where more are needed."""
 _CUT = 1e-4
-"""Share of delta that the cut-off of rare losses may take."""
+"""Share of delta that the cut-off of rare losses may take: less than the tolerance, and the
+losses kept need few points."""
 
 
 def tolerance_of(epsilon: float, spread: float) -> float:
     """How much a method may add to epsilon: relative to it, or to the usual size of the loss if
     that is far larger."""
+    # 2.5e-4 keeps the two bounds within 0.1% of each other, which four digits of epsilon need; an
+    # epsilon far below a twentieth of the spread is not worth as many points
     return 2.5e-4 * max(epsilon, 0.05 * spread)
 
 
-def cut_for(parts: Sequence[Part], delta: float) -> float:
+def cut_for(parts: Sequence[LossPart], delta: float) -> float:
     """The probability of huge losses that each release may leave out."""
     return _CUT * delta / sum(p.releases for p in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ContourCurve:
     """Bounds of epsilon -> delta, evaluated from stored values of K on one vertical line."""
 
-    line: Quadrature
+    line: VerticalLine
     scale: float
     """K at the order itself, smoothing included."""
     weights: Array
@@ -79,11 +84,13 @@ class Curve:
         Copies of delta shifted to the left are at most 1 each; those to the right obey the Renyi
         bound of the order t: e^(K(t) - t epsilon) t^t / (t+1)^(t+1) at epsilon.
         """
+        if not math.isfinite(self.density):
+            return 0.0
         z, order = self.line.points, self.line.order
         turn = np.exp(-1j * self.line.frequencies * epsilon)
         factor = 1.0 - self.density * z * (z + 1.0)
         terms = self.weights * factor
-        phases = 4.0 * _UNIT * epsilon * float(np.sum(self.line.frequencies * np.abs(terms)))
+        phases = 4.0 * ROUNDOFF * epsilon * float(np.sum(self.line.frequencies * np.abs(terms)))
         total = float(np.sum((terms * turn).real)) - self.slack - self.density_slack - phases
         if not (total > 0.0 and math.isfinite(self.scale)):
             return 0.0
@@ -97,7 +104,9 @@ class Curve:
         return math.exp(exponent) * (1.0 - 1e-12) - left * (1.0 + 1e-12) - right
 
 
-def build_curve(log_mgf: Array, errors: Array, line: Quadrature, smoothing: float) -> Curve:
+def build_curve(
+    log_mgf: Array, errors: Array, line: VerticalLine, smoothing: float
+) -> ContourCurve:
     """Assemble the bounds from K on the line; `smoothing` is mu0^2.
 
     With relative errors x_i of the factors, |prod(1 + x_i) - 1| <= e^(sum |x_i|) - 1. No term is in
@@ -114,26 +123,29 @@ def build_curve(log_mgf: Array, errors: Array, line: Quadrature, smoothing: floa
     size = np.abs(weights)
     most = (line.spacing / math.pi) / np.abs(both) * np.exp(extra.real - extra[0].real)
     exponents = np.abs(np.where(known, log_mgf, 0.0)) + np.abs(extra) + abs(scale)
-    errors = errors + _UNIT * (64.0 + 4.0 * exponents)
+    errors = errors + ROUNDOFF * (64.0 + 4.0 * exponents)
     doubt = size * np.expm1(np.minimum(np.where(known, errors, 700.0), 700.0))
     rounding = np.where(known, np.minimum(doubt, size + most), most)
     # the terms k >= count are at most (1/pi) int_last^inf |e^(K - scale)| / |z (z+1)| dw
     last = float(w[-1])
     gone = math.exp(-0.5 * smoothing * last * last) / (math.pi * smoothing * last)
-    density = smoothing * math.exp(smoothing / 8.0) * (1.0 + 1e-12)
-    return Curve(
+    # so much smoothing that e^(mu0^2 / 8) overflows belongs to an epsilon of a million: nothing is
+    # known from below then
+    grow = math.exp(smoothing / 8.0) if smoothing < 5600.0 else math.inf
+    density = smoothing * grow * (1.0 + 1e-12)
+    return ContourCurve(
         line=line,
         scale=scale,
         weights=weights,
-        slack=gone / last**2 + float(np.sum(rounding)) + 2.0 * _UNIT * float(np.sum(size)),
-        turning=4.0 * _UNIT * float(np.sum(w * size)),
+        slack=gone / last**2 + float(np.sum(rounding)) + 2.0 * ROUNDOFF * float(np.sum(size)),
+        turning=4.0 * ROUNDOFF * float(np.sum(w * size)),
         density=density,
         density_slack=density * (gone + float(np.sum(rounding * np.abs(both)))),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ContourPlan:
     """Where to integrate: chosen for tightness; any choice is sound."""
 
     cut: float
@@ -145,41 +157,44 @@ class Plan:
     """An order above `order`, and K there."""
 
     @property
-    def line(self) -> Quadrature:
-        return Quadrature(order=self.order, spacing=2.0 * math.pi / self.period, count=self.points)
+    def line(self) -> VerticalLine:
+        return VerticalLine(
+            order=self.order, spacing=2.0 * math.pi / self.period, count=self.points
+        )
 
 
 def plan(
-    renyi: Renyi, *, order: float, epsilon: float, log_delta: float, tolerance: float
-) -> Plan | None:
+    renyi: RenyiCurve, *, order: float, epsilon: float, log_delta: float, tolerance: float
+) -> ContourPlan | None:
     """Order, period, smoothing and number of points for a result near (epsilon, log_delta).
 
     The copies of delta shifted by the period to the left and right have to be small: e^(-order P)
     and, by the Renyi curve at a larger order t, e^(K(t) - t (epsilon + P) + order P). Of the orders
     tried the one that needs the fewest points is taken; None if none is good.
     """
+    # around the best Renyi order; the first 12 are tried for the line, the others bound the copies
     orders = order * np.geomspace(0.15, 8.0, 18)
     k = renyi.log_mgf(orders)
     smoothing = 2.0 * tolerance / (order + 1.0)
-    best: Plan | None = None
+    best: ContourPlan | None = None
     for i in range(12):
         lam = float(orders[i])
-        left = (_ALIAS - log_delta) / lam
+        left = (ALIAS - log_delta) / lam
         above = orders[i + 1 :]
         with np.errstate(over="ignore", invalid="ignore"):
-            right = (k[i + 1 :] - above * epsilon - log_delta + _ALIAS) / (above - lam)
+            right = (k[i + 1 :] - above * epsilon - log_delta + ALIAS) / (above - lam)
         j = int(np.argmin(np.nan_to_num(right, nan=math.inf, posinf=math.inf)))
         period = max(left, float(right[j]))
         if not math.isfinite(period + float(k[i])):
             continue
-        level = max(float(k[i]) - lam * epsilon - log_delta, 0.0) + _TRUNCATION
+        level = max(float(k[i]) - lam * epsilon - log_delta, 0.0) + TRUNCATION
         last = math.sqrt(2.0 * level / smoothing)
         for _ in range(3):
             rest = level - math.log(math.pi * smoothing * last**3)
             last = math.sqrt(2.0 * max(rest, 1.0) / smoothing)
         points = max(32, math.ceil(last * period / (2.0 * math.pi)) + 1)
         if level < 30.0 and points < (best.points if best else _MOST_POINTS + 1):
-            best = Plan(
+            best = ContourPlan(
                 cut=renyi.cut,
                 order=lam,
                 period=period,
@@ -191,12 +206,12 @@ def plan(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class EpsilonBounds:
     """epsilon in one direction: at most `high`, at least `low`; `plan` is the contour's, if any."""
 
     high: float
     low: float
-    plan: Plan | None
+    plan: ContourPlan | None
     spread: float
     """The usual size of the loss, which `width` is judged by where epsilon is far smaller."""
 
@@ -207,31 +222,31 @@ class Found:
 
 
 def epsilon(
-    parts: Sequence[Part],
+    parts: Sequence[LossPart],
     direction: Direction,
     delta: float,
     *,
     spread: float = math.inf,
     rounds: int,
-) -> Found:
+) -> EpsilonBounds:
     """Bounds of epsilon in one direction.
 
     The plan is refined, `rounds` times at most, until the bounds are as close as the tolerance asks
     for.
     """
-    renyi = Renyi(parts=parts, direction=direction, cut=cut_for(parts, delta))
+    renyi = RenyiCurve(parts=parts, direction=direction, cut=cut_for(parts, delta))
     spread = min(spread, math.sqrt(renyi.spread))
     target = math.log(delta - renyi.tail)
     best, order = renyi.epsilon(target)
     best = max(best, 0.0)
-    found = Found(high=best, low=0.0, plan=None, spread=spread)
+    bounds = EpsilonBounds(high=best, low=0.0, plan=None, spread=spread)
     if math.isinf(best):
-        return found
+        return bounds
     guess, tolerance = max(best - 3.0 / order, 0.0), tolerance_of(best, spread)
     for _ in range(rounds):
         p = plan(renyi, order=order, epsilon=guess, log_delta=target, tolerance=tolerance)
         if p is None:
-            return found
+            return bounds
         answer = renyi.on(p.line)
         if answer is None:  # too dear: more smoothing needs fewer points
             tolerance *= 8.0
@@ -241,26 +256,26 @@ def epsilon(
         beyond = (p.beyond[0], p.beyond[1] + 0.5 * p.smoothing * p.beyond[0] * (p.beyond[0] + 1.0))
         wanted = tolerance_of(value, spread)
         low = _solve_below(curve, beyond, delta, value, wanted)
-        better = value < found.high or found.plan is None
-        found = Found(
-            high=min(found.high, value),
-            low=max(found.low, low),
-            plan=p if better else found.plan,
+        better = value < bounds.high or bounds.plan is None
+        bounds = EpsilonBounds(
+            high=min(bounds.high, value),
+            low=max(bounds.low, low),
+            plan=p if better else bounds.plan,
             spread=spread,
         )
-        best = found.high
-        if found.width <= 3.0 * wanted:
-            return found
+        best = bounds.high
+        if bounds.width <= 3.0 * wanted:
+            return bounds
         guess, tolerance = best, min(tolerance, wanted) / max(1.0, (value - low) / (3.0 * wanted))
         order = renyi.delta(best)[1]  # the answer was far from the Renyi bound: centre on it
-    return found
+    return bounds
 
 
 def holds(
-    parts: Sequence[Part], direction: Direction, p: Plan, epsilon: float, delta: float
+    parts: Sequence[LossPart], direction: Direction, p: ContourPlan, epsilon: float, delta: float
 ) -> bool:
     """Whether (epsilon, delta) is certain in this direction too, by the plan of the other one."""
-    renyi = Renyi(parts=parts, direction=direction, cut=p.cut)
+    renyi = RenyiCurve(parts=parts, direction=direction, cut=p.cut)
     answer = renyi.on(p.line)
     if answer is None:
         return False
@@ -268,7 +283,7 @@ def holds(
     return curve.log_delta(epsilon) <= math.log(delta - renyi.tail)
 
 
-def _solve(curve: Curve, target: float, high: float) -> float:
+def _solve(curve: ContourCurve, target: float, high: float) -> float:
     """The least epsilon in [0, high] at which the bound is at most the target (high if there is
     none)."""
     if curve.log_delta(0.0) <= target:
@@ -280,7 +295,7 @@ def _solve(curve: Curve, target: float, high: float) -> float:
 
 
 def _solve_below(
-    curve: Curve, beyond: tuple[float, float], delta: float, high: float, step: float
+    curve: ContourCurve, beyond: tuple[float, float], delta: float, high: float, step: float
 ) -> float:
     """An epsilon below `high` at which delta is certain to be more than `delta`; 0 if none."""
     low = high
@@ -302,30 +317,65 @@ def _solve_below(
     return low
 
 
-def delta(parts: Sequence[Part], direction: Direction, epsilon: float) -> tuple[float, float]:
-    """Bounds of delta: (from below, from above)."""
-    plain = Renyi(parts=parts, direction=direction)
-    log_value, _ = plain.delta(epsilon)
-    low, best = 0.0, math.exp(log_value)
+@dataclass(frozen=True, kw_only=True)
+class DeltaBounds:
+    """Bounds of delta at any epsilon, close to each other near the one that they were planned for.
+
+    They hold everywhere, so that one transform serves a whole neighbourhood.
+    """
+
+    curve: ContourCurve
+    beyond: tuple[float, float]
+    tail: float
+
+    def delta_at(self, epsilon: float) -> tuple[float, float]:
+        """(from below, from above)."""
+        high = math.exp(min(self.curve.log_delta(epsilon), 0.0)) * (1.0 + 1e-12) + self.tail
+        return self.curve.least_delta(epsilon, self.beyond), high
+
+
+def plan_near(
+    parts: Sequence[LossPart], direction: Direction, epsilon: float, *, close: float = 2e-3
+) -> Iterator[DeltaBounds]:
+    """Bounds planned for one epsilon, each closer there than the last until they are `close`
+    relative to delta; none if the Renyi bound is all that is known."""
+    plain = RenyiCurve(parts=parts, direction=direction)
+    low, best = 0.0, math.exp(plain.delta(epsilon)[0])
     tolerance = tolerance_of(epsilon, math.sqrt(min(plain.spread, 1.0)))
     for _ in range(4):
         if best < 1e-300:
-            return low, best
-        renyi = Renyi(parts=parts, direction=direction, cut=cut_for(parts, best))
+            return
+        renyi = RenyiCurve(parts=parts, direction=direction, cut=cut_for(parts, best))
         _, order = renyi.delta(epsilon)
         p = plan(
             renyi, order=order, epsilon=epsilon, log_delta=math.log(best) - 2.0, tolerance=tolerance
         )
-        answer = renyi.on(p.line) if p is not None else None
-        if p is None or answer is None:
-            return low, best
-        curve = build_curve(*answer, p.line, p.smoothing)
-        value = math.exp(min(curve.log_delta(epsilon), 0.0)) * (1.0 + 1e-12) + renyi.tail
+        if p is None:
+            return
+        answer = renyi.on(p.line)
+        if answer is None:  # too dear: more smoothing needs fewer points
+            tolerance *= 8.0
+            continue
         extra = 0.5 * p.smoothing * p.beyond[0] * (p.beyond[0] + 1.0)
-        low = max(low, curve.least_delta(epsilon, (p.beyond[0], p.beyond[1] + extra)))
-        settled = value > 0.5 * best
-        best = min(best, value)
-        if settled and best - low <= 2e-3 * best:
-            break
+        bounds = DeltaBounds(
+            curve=build_curve(*answer, p.line, p.smoothing),
+            beyond=(p.beyond[0], p.beyond[1] + extra),
+            tail=renyi.tail,
+        )
+        yield bounds
+        under, over = bounds.delta_at(epsilon)
+        low, settled = max(low, under), over > 0.5 * best
+        best = min(best, over)
+        if settled and best - low <= close * best:
+            return
         tolerance /= 2.0
+
+
+def delta(parts: Sequence[LossPart], direction: Direction, epsilon: float) -> tuple[float, float]:
+    """Bounds of delta: (from below, from above)."""
+    low = 0.0
+    best = math.exp(RenyiCurve(parts=parts, direction=direction).delta(epsilon)[0])
+    for bounds in plan_near(parts, direction, epsilon):
+        under, over = bounds.delta_at(epsilon)
+        low, best = max(low, under), min(best, over)
     return low, best

@@ -1,4 +1,4 @@
-"""A loss moved to a grid of losses, so that its privacy profile only rises, or only falls.
+"""Pessimistic and optimistic discretisation of a privacy loss distribution on a grid.
 
 *Up*: connect the dots. In an interval [a, b] of losses with P-mass p and Q-mass m, all of it is
 given to the two ends so that both masses are kept; what lies above the last point goes to that
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privet.loss.base import Array
-from privet.loss.intervals import Intervals
+from privet.accounting.privacy_loss import Array
+from privet.accounting.privacy_loss_histograms import LossHistogram
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dots:
+class GridLoss:
     """P-masses at first * step + shift, (first + 1) * step + shift, ..., and at infinity."""
 
     first: int
@@ -39,55 +39,59 @@ class Dots:
         return self.step * (self.first + np.arange(len(self.masses)))
 
 
-def _last(found: Intervals, last: float, sign: float) -> tuple[float, float]:
+def _last(histogram: LossHistogram, last: float, sign: float) -> tuple[float, float]:
     """The mass above the last point, cut in two: (at infinity, at the point)."""
-    level = found.above_level + sign * (found.above_doubt + 1e-15 * abs(last))
+    level = histogram.above_level + sign * (histogram.above_doubt + 1e-15 * abs(last))
     share = -math.expm1(min(0.0, last - level))
-    return found.above * share, found.above * (1.0 - share)
+    return histogram.above * share, histogram.above * (1.0 - share)
 
 
-def upper(found: Intervals, *, step: float, first: int) -> Dots:
-    """Connect the dots; `found` belongs to the ends step * (first, first + 1, ...).
+def round_up(histogram: LossHistogram, *, step: float, first: int) -> GridLoss:
+    """Connect the dots; `histogram` belongs to the ends step * (first, first + 1, ...).
 
     Every error of the masses is turned into more mass or a larger loss: relative errors of p grow
     it, errors of log(p/m) raise the share of the upper end, losses that rounding put outside their
     interval raise all of them by `edge`.
     """
-    ends = step * (first + np.arange(len(found.p) + 1))
-    level = np.clip(found.level, ends[:-1], ends[1:]) + found.doubt + found.edge
+    ends = step * (first + np.arange(len(histogram.p) + 1))
+    level = np.clip(histogram.level, ends[:-1], ends[1:]) + histogram.doubt + histogram.edge
     rounding = 1e-15 * (1.0 + np.abs(ends[:-1]))
     share = -np.expm1(np.minimum(ends[:-1] - level - rounding, 0.0)) / -math.expm1(-step)
     share = np.clip(share * (1.0 + 1e-15), 0.0, 1.0)
     masses = np.zeros(len(ends))
-    masses[1:] += found.p * share
-    masses[:-1] += found.p * (1.0 - share)
-    masses[0] += found.below
-    infinite, finite = _last(found, float(ends[-1]), 1.0)
+    masses[1:] += histogram.p * share
+    masses[:-1] += histogram.p * (1.0 - share)
+    masses[0] += histogram.below
+    infinite, finite = _last(histogram, float(ends[-1]), 1.0)
     masses[-1] += finite
-    grow = 1.0 + found.relative + 1e-14
-    return Dots(
+    grow = 1.0 + histogram.relative + 1e-14
+    return GridLoss(
         first=first,
         step=step,
         masses=masses * grow,
         infinite=min(1.0, infinite * grow + 1e-300),
-        shift=found.edge,
+        shift=histogram.edge,
     )
 
 
-def lower(found: Intervals, *, step: float, first: int, order: float) -> Dots:
-    """Merge and move down; `found` belongs to the ends step * (first - 1/2, first + 1/2, ...).
+def round_down(histogram: LossHistogram, *, step: float, first: int, order: float) -> GridLoss:
+    """Merge and move down; `histogram` belongs to the ends step * (first - 1/2, first + 1/2, ...).
 
     The merged losses miss the grid points by a second-order amount. One shift for all of them moves
     them down to the grid; the few that would need more go to the next point below. `order` weighs
     what that costs. What is below the first end is left out.
 
-    The mass above the last end is cut in two as in `upper`. That is not lower by itself; it leaves
-    the profile as it is at any epsilon below the last end, and the caller pays for the rest.
+    The mass above the last end is cut in two as in `round_up`. That is not lower by itself; it
+    leaves the profile as it is at any epsilon below the last end, and the caller pays for the rest.
     """
-    points = step * (first + np.arange(len(found.p)))
-    short = points - (found.level - found.doubt - found.edge) + 1e-15 * (1.0 + np.abs(points))
+    points = step * (first + np.arange(len(histogram.p)))
+    short = (
+        points
+        - (histogram.level - histogram.doubt - histogram.edge)
+        + 1e-15 * (1.0 + np.abs(points))
+    )
     with np.errstate(divide="ignore"):
-        tilted = np.log(found.p) + order * points
+        tilted = np.log(histogram.p) + order * points
     weight = np.exp(tilted - max(float(np.max(tilted)), -1e300))
     tries = step * np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 40)])
     which = np.argsort(short)
@@ -97,11 +101,11 @@ def lower(found: Intervals, *, step: float, first: int, order: float) -> Dots:
     down = np.where(short <= shift, 0, np.where(short <= shift + step, 1, 2))
     live = down < 2  # what even the next point cannot hold is left out
     index = np.arange(1, len(points) + 1) - down
-    shrink = 1.0 - found.relative - 1e-14
-    masses = np.bincount(index[live], weights=found.p[live] * shrink, minlength=len(points) + 2)
-    infinite, finite = _last(found, float(points[-1] + 0.5 * step), -1.0)
+    shrink = 1.0 - histogram.relative - 1e-14
+    masses = np.bincount(index[live], weights=histogram.p[live] * shrink, minlength=len(points) + 2)
+    infinite, finite = _last(histogram, float(points[-1] + 0.5 * step), -1.0)
     masses[-2] += finite * shrink  # at the last point, half a step lower than it could be
-    return Dots(
+    return GridLoss(
         first=first - 1,
         step=step,
         masses=masses[:-1],

@@ -1,11 +1,11 @@
 """Composition of discretised losses by one transform: few or wild steps, tiny epsilon or delta.
 
-Each elementary loss is moved to a grid (`privet.loss.dots`), up or down. Losses on a grid compose
-by multiplying their transforms, taken on the line Re z = order, so that small probabilities keep
-their digits. The inverse transform at the grid's frequencies is exactly sum_m e^(order m P)
-delta(epsilon + m P), never too small; for a bound from below the other terms are bounded and taken
-off. The rounding errors of the transforms are bounded in the 2-norm and added, or taken off.
-Step by step in docs/theory/contour.md.
+Each elementary loss is moved to a grid (`privet.accounting.discretise`), up or down. Losses on a
+grid compose by multiplying their transforms, taken on the line Re z = order, so that small
+probabilities keep their digits. The inverse transform at the grid's frequencies is exactly sum_m
+e^(order m P) delta(epsilon + m P), never too small; for a bound from below the other terms are
+bounded and taken off. The rounding errors of the transforms are bounded in the 2-norm and added, or
+taken off. Step by step in docs/theory/contour.md.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privet.loss.base import Array
-from privet.loss.dots import Dots
+from privet.accounting.discretise import GridLoss
+from privet.accounting.privacy_loss import ROUNDOFF, Array
 
-_UNIT = 2.0**-53
-_TRANSFORM = 10.0 * _UNIT
-"""Relative error of a fast Fourier transform in the 2-norm, for each binary digit of its size."""
+_TRANSFORM = 10.0 * ROUNDOFF
+"""Relative error of a fast Fourier transform in the 2-norm, for each binary digit of its size.
+
+Higham 2002, theorem 24.2: 4 sqrt(2) + 1 with accurate weights; the rest is a margin."""
+
+_COARSE = 700.0
+"""Of a step beyond this e^step is no float64, and the 1 beside it is no digit of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class ProfileOnGrid:
     """Bounds of delta at epsilon = 0, step, 2 step, ... of one composed law on a grid."""
 
     step: float
@@ -54,6 +58,8 @@ class Grid:
             return 0.0
         above, below = float(self.deltas[n - 1]), float(self.deltas[n])
         share = min(1.0, (above - delta) / (above - below))
+        if self.step > _COARSE:
+            return (n - 1) * self.step + (max(0.0, self.step + math.log(share)) if share else 0.0)
         return (n - 1) * self.step + math.log1p(share * math.expm1(self.step))
 
     def delta_at(self, epsilon: float) -> float:
@@ -62,7 +68,10 @@ class Grid:
         n = math.floor(at)
         if n + 1 >= len(self.deltas):
             return math.nan
-        share = math.expm1((at - n) * self.step) / math.expm1(self.step)
+        if self.step > _COARSE:
+            share = math.exp((at - n - 1.0) * self.step)
+        else:
+            share = math.expm1((at - n) * self.step) / math.expm1(self.step)
         return float((1.0 - share) * self.deltas[n] + share * self.deltas[n + 1])
 
 
@@ -78,7 +87,7 @@ class _Tilted:
     log_scale: float
 
 
-def _tilt(law: Dots, count: int, order: float, size: int, sign: float) -> _Tilted:
+def _tilt(law: GridLoss, count: int, order: float, size: int, sign: float) -> _Tilted:
     with np.errstate(divide="ignore"):
         tilted = np.log(law.masses) + order * law.losses
     top = float(np.max(tilted))
@@ -88,17 +97,17 @@ def _tilt(law: Dots, count: int, order: float, size: int, sign: float) -> _Tilte
     whole = max(float(np.sum(wrapped)), 1e-300)
     values = np.conj(np.fft.rfft(wrapped)) / whole  # numpy's transform has the sign e^(-i w x)
     spread = math.sqrt(float(np.dot(wrapped, wrapped))) / whole
-    rounding = 8.0 * _UNIT * (745.0 + order * float(np.max(np.abs(law.losses))) + abs(top))
+    rounding = 8.0 * ROUNDOFF * (745.0 + order * float(np.max(np.abs(law.losses))) + abs(top))
     return _Tilted(
         count=count,
         values=values,
-        doubt=(_TRANSFORM * math.log2(size) + 4.0 * _UNIT) * math.sqrt(size) * spread,
+        doubt=(_TRANSFORM * math.log2(size) + 4.0 * ROUNDOFF) * math.sqrt(size) * spread,
         log_scale=count * (top + math.log(whole) + sign * rounding),
     )
 
 
-def compose(
-    laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int, sign: float
+def transform_sums(
+    laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int, sign: float
 ) -> tuple[Array, float]:
     """(e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put on the
     side of `sign`."""
@@ -108,14 +117,14 @@ def compose(
     kernel = np.exp(-z * step) * -math.expm1(-step)
     kernel = kernel / (np.expm1(-z * step) * np.expm1(-(z + 1.0) * step))
     logs, most = np.zeros(len(z), dtype=complex), np.zeros(len(z))
-    rounding = np.full(len(z), 64.0 * _UNIT)
+    rounding = np.full(len(z), 64.0 * ROUNDOFF)
     for part in parts:
         size_of = np.abs(part.values)
         safe = np.where(size_of < 1e-290, 1e-290, part.values)
         log = np.log(safe)
         logs += part.count * log
         most += part.count * np.log(size_of + part.doubt)
-        rounding += 4.0 * _UNIT * part.count * (1.0 + np.abs(log))
+        rounding += 4.0 * ROUNDOFF * part.count * (1.0 + np.abs(log))
     terms = np.exp(logs) * kernel
     sums = np.fft.irfft(np.conj(terms), size)[: size // 2]
     # every term but the first and the last counts twice: half of the spectrum is stored
@@ -123,7 +132,8 @@ def compose(
     slack += (
         _TRANSFORM * math.log2(size) * math.sqrt(2.0 / size * float(np.sum(np.abs(terms) ** 2)))
     )
-    weight = np.abs(kernel) * np.exp(most)
+    with np.errstate(over="ignore"):  # infinite: nothing is known
+        weight = np.abs(kernel) * np.exp(most)
     for part in parts:
         rest = weight / (np.abs(part.values) + part.doubt)
         norm = math.sqrt(2.0 * float(np.dot(rest, rest)))
@@ -132,7 +142,7 @@ def compose(
     return np.maximum(sums + sign * slack, 0.0), log_scale
 
 
-def convolve(laws: Sequence[tuple[Dots, int]], *, step: float, sign: float) -> Array:
+def convolve(laws: Sequence[tuple[GridLoss, int]], *, step: float, sign: float) -> Array:
     """delta of the finite part at epsilon = 0, step, ..., by direct convolution of the masses.
 
     All terms are positive, so that a value is good to a few roundings for each of its terms,
@@ -152,24 +162,28 @@ def convolve(laws: Sequence[tuple[Dots, int]], *, step: float, sign: float) -> A
 
     slopes = lfilter([1.0], [1.0, -math.exp(-step)], masses[::-1])
     deltas = np.cumsum(slopes)[::-1] * -math.expm1(-step)
-    grow = 1.0 + sign * _UNIT * (terms + 8.0 * len(masses))
+    grow = 1.0 + sign * ROUNDOFF * (terms + 8.0 * len(masses))
     return np.append(deltas * grow, [0.0, 0.0]) + (1e-300 if sign > 0.0 else 0.0)
 
 
-def _infinite(laws: Sequence[tuple[Dots, int]], sign: float) -> float:
+def _infinite(laws: Sequence[tuple[GridLoss, int]], sign: float) -> float:
     """The mass of at least one infinite loss."""
     survive = scale = 0.0
     for law, count in laws:
         whole = float(np.sum(law.masses)) + law.infinite
         survive += count * math.log1p(-law.infinite / whole) if law.infinite < whole else -math.inf
         scale += count * math.log(whole)
+    if scale > 700.0:  # rounding alone has grown the masses past all bounds: nothing is known
+        return math.inf if sign > 0.0 else 0.0
     return -math.expm1(survive) * math.exp(scale) * (1.0 + sign * 1e-12)
 
 
-def _log_moment(laws: Sequence[tuple[Dots, int]], order: float) -> float:
+def _log_moment(laws: Sequence[tuple[GridLoss, int]], order: float) -> float:
     """log E[e^(order L)] of the finite part of the composed law, rounded up."""
     total = 0.0
     for law, count in laws:
+        if not law.masses.any():
+            return -math.inf
         with np.errstate(divide="ignore"):
             tilted = np.log(law.masses) + order * law.losses
         top = float(np.max(tilted))
@@ -178,29 +192,35 @@ def _log_moment(laws: Sequence[tuple[Dots, int]], order: float) -> float:
 
 
 def _read(
-    laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int, sign: float
+    laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int, sign: float
 ) -> tuple[Array, Array]:
-    sums, log_scale = compose(laws, order=order, step=step, size=size, sign=sign)
-    epsilons = step * np.arange(len(sums))
+    epsilons = step * np.arange(size // 2)
+    if not all(law.masses.any() for law, _ in laws):  # every loss of some release is infinite
+        return epsilons, np.zeros(len(epsilons))
+    sums, log_scale = transform_sums(laws, order=order, step=step, size=size, sign=sign)
     with np.errstate(divide="ignore"):
         logs = log_scale - order * epsilons + np.log(sums)
     return epsilons, np.exp(np.minimum(logs, 0.0)) * (1.0 + sign * 1e-12)
 
 
-def _shift(laws: Sequence[tuple[Dots, int]]) -> float:
+def _shift(laws: Sequence[tuple[GridLoss, int]]) -> float:
     return math.fsum(count * law.shift for law, count in laws) * (1.0 + 1e-12)
 
 
-def upper_grid(laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int) -> Grid:
+def upper_grid(
+    laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int
+) -> ProfileOnGrid:
     """delta of the composed law, never too small; a size of 0 stands for direct convolution."""
     if size:
         _, finite = _read(laws, order=order, step=step, size=size, sign=1.0)
     else:
         finite = convolve(laws, step=step, sign=1.0)
-    return Grid(step=step, deltas=finite + _infinite(laws, 1.0), shift=_shift(laws))
+    return ProfileOnGrid(step=step, deltas=finite + _infinite(laws, 1.0), shift=_shift(laws))
 
 
-def lower_grid(laws: Sequence[tuple[Dots, int]], *, order: float, step: float, size: int) -> Grid:
+def lower_grid(
+    laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int
+) -> ProfileOnGrid:
     """delta of the composed law, never too large: the shifted copies are bounded and taken off."""
     shift = _shift(laws)
     if size:
@@ -210,11 +230,11 @@ def lower_grid(laws: Sequence[tuple[Dots, int]], *, order: float, step: float, s
         finite = convolve(laws, step=step, sign=-1.0)
         epsilons = step * np.arange(len(finite))
     deltas = np.maximum(finite, 0.0) + _infinite(laws, -1.0) - _too_high(laws, epsilons, -shift)
-    return Grid(step=step, deltas=deltas, shift=shift)
+    return ProfileOnGrid(step=step, deltas=deltas, shift=shift)
 
 
 def _copies(
-    laws: Sequence[tuple[Dots, int]], epsilons: Array, *, order: float, period: float
+    laws: Sequence[tuple[GridLoss, int]], epsilons: Array, *, order: float, period: float
 ) -> Array:
     """A bound of sum over m != 0 of e^(order m P) delta(epsilon + m P).
 
@@ -233,7 +253,7 @@ def _copies(
     return left + right
 
 
-def _too_high(laws: Sequence[tuple[Dots, int]], epsilons: Array, shift: float) -> Array:
+def _too_high(laws: Sequence[tuple[GridLoss, int]], epsilons: Array, shift: float) -> Array:
     """What the infinite masses of lower laws claim too much.
 
     The mass above the last end is right where the other losses leave epsilon below that end; where

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privet.accounting import moment_generating_functions, schedule_compression
+from privet.accounting import privacy_loss_histograms as pld
+from privet.accounting.gaussian import log_deltas
+from privet.accounting.poisson_sampling import SampledSteps
+from privet.accounting.privacy_loss import Array, Direction, VerticalLine
+from privet.accounting.privacy_loss_histograms import LossHistogram
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, gaussian_pair, intervals, panels
-from privet.loss.base import Array, Direction, Quadrature
-from privet.loss.gaussian import log_deltas
-from privet.loss.intervals import Intervals
-from privet.loss.sampled import Sampled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FixedSizeGaussian(Sampled):
+class FixedSizeGaussian(SampledSteps):
     """Gaussian releases, each on a batch of fixed size drawn without replacement. Replace-one only.
 
     The sample rate is batch / n and the noise multiplier is noise / L2 bound of one contribution;
@@ -40,22 +41,26 @@ class FixedSizeGaussian(Sampled):
         return math.inf if len(self.groups[0]) else 0.0
 
     def _moments(
-        self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
+        self, q: Array, z: Array, line: VerticalLine, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
-        return panels.fixed_size_gaussian(q, z, line)
+        return moment_generating_functions.fixed_size_gaussian(q, z, line)
 
     @property
-    def _cells(self) -> binning.Cells:
-        return binning.gaussian_cells(*self.groups, round_up=True, meshes=binning.FINE)
+    def _cells(self) -> schedule_compression.StepCells:
+        return schedule_compression.gaussian_cells(
+            *self.groups, round_up=True, meshes=schedule_compression.FINE
+        )
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return np.exp(log_deltas(2.0 / z, epsilon))
 
-    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
-        def half(positive: Array) -> Intervals:
-            return gaussian_pair.intervals(q, 0.5 * z, Direction.REMOVE, positive)
+    def _one_step_histogram(
+        self, q: float, z: float, direction: Direction, ends: Array
+    ) -> LossHistogram:
+        def half(positive: Array) -> LossHistogram:
+            return pld.sampled_gaussian_histogram(q, 0.5 * z, Direction.REMOVE, positive)
 
-        return intervals.symmetric(half, ends, (1.0 - q) * math.erf(1.0 / (z * math.sqrt(2.0))))
+        return pld.symmetric_histogram(half, ends, (1.0 - q) * math.erf(1.0 / (z * math.sqrt(2.0))))
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         t = np.atleast_1d(np.asarray(epsilon, dtype=float))

@@ -17,13 +17,18 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from privet import _check
 from privet._check import Checked, checked
+from privet.accounting.privacy_loss import Array, Direction, LossPart, VerticalLine
+from privet.accounting.privacy_loss_histograms import (
+    LOG_SQRT_2PI,
+    GaussianMixturePair,
+    LossHistogram,
+)
 from privet.guarantee import Adjacency
-from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.intervals import Intervals, Line
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = leggauss(24)
+"""Integrates the slope of the Mills ratio, an entire function, over a length below 1 exactly."""
 _GROW = 1.0 + 4e-16
+"""Two units in the last place: the least step by which a root moves to the safe side."""
 
 
 def _mills(x: Array) -> Array:
@@ -61,7 +66,7 @@ def log_deltas(mu: float, epsilon: Array) -> Array:
             gap = 0.5 * mu * np.sum(_WEIGHTS * (1.0 - s * _mills(s)), axis=-1)
         else:
             gap = _mills(x) - _mills(x + mu)
-        tail = -0.5 * a * a - _LOG_SQRT_2PI + np.log(gap)
+        tail = -0.5 * a * a - LOG_SQRT_2PI + np.log(gap)
         # close to 1: delta = 1 - e^epsilon (1 - delta(-epsilon))
         if np.any(near := (e < 0) & (a > 6.0)):
             bulk = np.where(near, np.log1p(-np.exp(e) * -np.expm1(log_deltas(mu, np.abs(e)))), bulk)
@@ -157,11 +162,12 @@ def _nudge(x: float, factor: float, safe: Callable[[float], bool]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Checked, Part):
+class Gaussian(Checked, LossPart):
     """The loss of Gaussian releases with sum of (sensitivity / noise)^2 equal to mu^2.
 
     **Guarantee**: exact for any number of adaptively chosen releases (Dong, Roth and Su 2019).
-    **Assumes**: each sensitivity really bounds the change between neighbours (see `privet.bounds`).
+    **Assumes**: each sensitivity really bounds the change between neighbours (see
+    `privet.sensitivity`).
 
     >>> total = Gaussian(mu=0.3) + Gaussian(mu=0.4)
     >>> round(total.epsilon(1e-5), 4)
@@ -171,7 +177,7 @@ class Gaussian(Checked, Part):
     mu: float = checked(_check.non_negative)
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
-    def merge(self, other: Part) -> Part | None:
+    def merge(self, other: LossPart) -> LossPart | None:
         if isinstance(other, Gaussian):
             return Gaussian(mu=math.hypot(self.mu, other.mu), adjacency=self.adjacency)
         return None
@@ -192,7 +198,7 @@ class Gaussian(Checked, Part):
         return 0.5 * self.mu**2 * orders * (orders + 1.0)
 
     def log_mgf_on(
-        self, line: Quadrature, direction: Direction, cut: float = 0.0
+        self, line: VerticalLine, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array]:
         z = line.points
         k = 0.5 * self.mu**2 * z * (z + 1.0)
@@ -201,9 +207,9 @@ class Gaussian(Checked, Part):
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         return np.exp(log_deltas(self.mu, np.atleast_1d(epsilon)))
 
-    def intervals(self, direction: Direction, ends: Array) -> Intervals:
-        line = Line(left=self.mu, left_rate=1.0, right=0.0, right_rate=0.0)
-        return line.intervals(ends, lambda e: e / self.mu + 0.5 * self.mu)
+    def histogram(self, direction: Direction, ends: Array) -> LossHistogram:
+        line = GaussianMixturePair(left=self.mu, left_rate=1.0, right=0.0, right_rate=0.0)
+        return line.histogram(ends, lambda e: e / self.mu + 0.5 * self.mu)
 
     def fields(self) -> dict[str, Any]:
         return {"mu": self.mu}

@@ -1,11 +1,11 @@
-"""A composition that grows: adding a part costs the time of that part, not of all before it.
+"""Composition for a ledger: adding a loss costs the time of that loss, not of all before it.
 
-Two things are kept. `Sums` holds what was added, with equal releases counted and Gaussians summed,
-so that the composition of everything is there on demand. `Growing` holds the transform
-K(z) = sum of log E[e^(z L_t)] on one vertical line of the complex plane, to which a part adds its
-own values; epsilon follows from them by the integral of `privet.loss.contour`, which is an upper
-bound for *any* line. The line is planned for the mixture so far and for results up to some epsilon;
-a larger result makes it plan again, each time for twice the epsilon.
+`RunningTotal` holds what was added, with equal releases counted and Gaussians summed, so that the
+composition of everything is there on demand. `IncrementalComposition` holds the transform
+K(z) = sum of log E[e^(z L_t)] on one vertical line of the complex plane, to which a loss adds its
+own values; epsilon follows from them by the integral of `privet.accounting.contour_integral`, which
+is an upper bound for *any* line. The line is planned for the mixture so far and for results up to
+some epsilon; a larger result makes it plan again, each time for twice the epsilon.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from typing import final
 
 import numpy as np
 
+from privet.accounting import contour_integral
+from privet.accounting.merge_equal_losses import RunningTotal
+from privet.accounting.privacy_loss import Array, Direction, LossPart, PrivacyLoss, VerticalLine
 from privet.guarantee import Adjacency
-from privet.loss import contour
-from privet.loss.base import Array, Direction, Part, PrivacyLoss, Quadrature
-from privet.loss.many import Sums
 
 _ORDERS = np.geomspace(0.02, 2e4, 72)
-_ALIAS = math.log(1e6)
-_TRUNCATION = math.log(3e5)
+"""Orders at which K is looked at to plan a line: a fifth apart, over all that are of use."""
 _MOST_POINTS = 1_500
+"""Frequencies of a line: what every charge pays for. More smoothing is taken before more points."""
 _CUT = 1e-3
-"""Share of delta that the cut-off of rare losses may take, of all releases together."""
+"""Share of delta that the cut-off of rare losses may take, of all releases together: ten
+times that of one answer, since room is left for ten times the releases."""
 _ROOM = 10
-"""How many times the releases so far a plan makes room for."""
+"""How many times the releases so far a plan makes room for: a new plan costs the time of
+all before it, so that it should be rare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class _Values:
 class _Line:
     """Where K is kept, and for which results that is enough."""
 
-    quadrature: Quadrature
+    quadrature: VerticalLine
     smoothing: float
     cut: float
     most: float
@@ -60,13 +62,13 @@ class _Line:
     room: int
     """Releases that the cut-off was made for."""
 
-    def values(self, parts: Iterable[Part], direction: Direction) -> _Values:
+    def values(self, parts: Iterable[LossPart], direction: Direction) -> _Values:
         """K of some parts, added up."""
         line = self.quadrature
         total = _Values(
             k=np.zeros(line.count, dtype=complex), errors=np.zeros(line.count), tail=0.0
         )
-        for part in (simple for p in parts for simple in p.simplest()):
+        for part in (simple for p in parts for simple in p.simplify()):
             answer = part.log_mgf_on(line, direction, self.cut)
             if answer is None:  # known at real orders only: a bound of every modulus on the line
                 k = np.zeros(line.count, dtype=complex)
@@ -87,7 +89,9 @@ class _Line:
         if delta <= values.tail or not floor <= self.most or not np.isfinite(values.k[0]):
             return math.inf
         target = math.log(delta - values.tail)
-        curve = contour.build_curve(values.k, values.errors, self.quadrature, self.smoothing)
+        curve = contour_integral.build_curve(
+            values.k, values.errors, self.quadrature, self.smoothing
+        )
         if curve.log_delta(floor) <= target:
             return floor
         low, width = floor, 0.005 * self.most
@@ -107,7 +111,7 @@ class _Line:
 
 
 @final
-class Growing:
+class IncrementalComposition:
     """An upper bound of epsilon at one delta of a composition that grows.
 
     **Guarantee**: `epsilon_with` and `epsilon` are never below the epsilon of the composed
@@ -115,8 +119,8 @@ class Growing:
     below, within a few percent of the epsilon that the line was planned for. inf where nothing is
     known.
 
-    >>> from privet.loss import Gaussian, Pure
-    >>> growing = Growing(adjacency=Adjacency.ADD_REMOVE, delta=1e-5, cap=2.0)
+    >>> from privet.accounting import Gaussian, Pure
+    >>> growing = IncrementalComposition(adjacency=Adjacency.ADD_REMOVE, delta=1e-5, cap=2.0)
     >>> for size in (0.1, 0.2, 0.3):
     ...     growing.add(Pure(epsilon_each=size)); growing.add(Gaussian(mu=size))
     >>> exact = growing.total.epsilon(1e-5)
@@ -125,7 +129,7 @@ class Growing:
     """
 
     def __init__(self, *, adjacency: Adjacency, delta: float, cap: float) -> None:
-        self.sums = Sums(adjacency)
+        self.running_total = RunningTotal(adjacency)
         self.delta, self.cap = delta, cap
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
@@ -135,8 +139,8 @@ class Growing:
         self._recent: OrderedDict[tuple[PrivacyLoss, Direction], _Values] = OrderedDict()
 
     @classmethod
-    def of(cls, losses: Iterable[PrivacyLoss], **settings: object) -> Growing:
-        """All of them added, none transformed yet."""
+    def of(cls, losses: Iterable[PrivacyLoss], **settings: object) -> IncrementalComposition:
+        """A composition of some losses, none of them transformed yet."""
         growing = cls(**settings)  # type: ignore[arg-type]
         for loss in losses:
             growing.add(loss)
@@ -145,7 +149,7 @@ class Growing:
     @property
     def total(self) -> PrivacyLoss:
         """Everything added so far, composed."""
-        return self.sums.total
+        return self.running_total.total
 
     @property
     def epsilon(self) -> float:
@@ -157,24 +161,26 @@ class Growing:
         return self._epsilon(loss)
 
     def add(self, loss: PrivacyLoss) -> None:
-        """One more; what `epsilon_with` found out about it is used again."""
+        """Add a loss; what `epsilon_with` found out about it is used again."""
         if self._line is not None:
             for direction, values in self._values.items():
                 self._values[direction] = values.plus(self._contribution(loss, direction))
             if self._latest is not None and self._latest[0] == loss:  # epsilon only grows
-                found = self._latest[1]
-                self._floor = 0.98 * found if math.isfinite(found) else self._floor
-        self.sums.add(loss)
+                epsilon = self._latest[1]
+                self._floor = 0.98 * epsilon if math.isfinite(epsilon) else self._floor
+        self.running_total.add(loss)
 
-    def replayed(self, losses: Iterable[PrivacyLoss]) -> float:
+    def replay(self, losses: Iterable[PrivacyLoss]) -> float:
         """epsilon of `losses`, the very ones added here, each transformed by itself.
 
         Thousands of different sampled losses are otherwise taken together where they are similar,
         which costs a little. It takes the time of all of them.
         """
-        again = Growing(adjacency=self.sums.adjacency, delta=self.delta, cap=self.cap)
+        again = IncrementalComposition(
+            adjacency=self.running_total.adjacency, delta=self.delta, cap=self.cap
+        )
         self._lay(None, self.cap)
-        again._line, again._planned_at = self._line, self.sums.count
+        again._line, again._planned_at = self._line, self.running_total.count
         again._values = (
             {} if self._line is None else {d: self._line.values((), d) for d in Direction}
         )
@@ -183,30 +189,32 @@ class Growing:
         return again.epsilon
 
     def _epsilon(self, loss: PrivacyLoss | None) -> float:
-        known, left = self.sums.bound(loss, self.delta)
+        known, left = self.running_total.bound(loss, self.delta)
         return known if left is None else min(known, self._on_the_line(loss, left))
 
     def _on_the_line(self, loss: PrivacyLoss | None, delta: float) -> float:
         before = self._line, self._values, self._planned_at, self._floor
-        releases = self.sums.releases + sum(p.releases for p in (loss.parts if loss else ()))
-        grown = self.sums.count > 1.1 * self._planned_at + 8
+        releases = self.running_total.releases + sum(
+            p.releases for p in (loss.parts if loss else ())
+        )
+        grown = self.running_total.count > 1.1 * self._planned_at + 8
         if (self._line is None and grown) or (self._line and releases > self._line.room):
             self._lay(loss, self._line.most if self._line else 0.0)
-        found = self._read(loss, delta)
+        epsilon = self._read(loss, delta)
         for _ in range(3):
-            if found < math.inf or self._line is None or self._line.most >= self.cap:
+            if epsilon < math.inf or self._line is None or self._line.most >= self.cap:
                 break
             self._lay(loss, 2.0 * self._line.most)
-            found = self._read(loss, delta)
-        if found == math.inf and grown and math.isfinite(self.cap):
+            epsilon = self._read(loss, delta)
+        if epsilon == math.inf and grown and math.isfinite(self.cap):
             self._lay(loss, self.cap)  # the mixture is another than it was
-            found = self._read(loss, delta)
-        if not found <= self.cap and before[0] is not None:
+            epsilon = self._read(loss, delta)
+        if not epsilon <= self.cap and before[0] is not None:
             # a loss that will not be added must not decide where to look for others
             self._line, self._values, self._planned_at, self._floor = before
             self._latest = None
             self._recent.clear()
-        return found
+        return epsilon
 
     def _read(self, loss: PrivacyLoss | None, delta: float) -> float:
         if self._line is None:
@@ -227,17 +235,17 @@ class Growing:
         if key in self._recent:
             self._recent.move_to_end(key)
             return self._recent[key]
-        found = self._line.values(loss.parts, direction)
-        self._recent[key] = found
+        values = self._line.values(loss.parts, direction)
+        self._recent[key] = values
         if len(self._recent) > 64:
             self._recent.popitem(last=False)
-        return found
+        return values
 
     def _lay(self, loss: PrivacyLoss | None, least: float) -> None:
         """A new line for results up to `least` at least, and K of everything so far on it."""
         self._recent.clear()
-        self._planned_at, self._floor, self._latest = self.sums.count, 0.0, None
-        total = self.sums.total.parts
+        self._planned_at, self._floor, self._latest = self.running_total.count, 0.0, None
+        total = self.running_total.total.parts
         parts = total if loss is None else (*total, *loss.parts)
         releases = max(1, sum(p.releases for p in parts))
         room = _ROOM * releases
@@ -256,15 +264,16 @@ class Growing:
 
 
 def plan_line(
-    parts: Iterable[Part], *, delta: float, least: float, cap: float, room: int, cut: float
+    parts: Iterable[LossPart], *, delta: float, least: float, cap: float, room: int, cut: float
 ) -> _Line | None:
     """A line for the mixture of `parts`, scaled up until it has the epsilon that is looked for.
 
     The choice is for tightness and speed; any line gives an upper bound. Orders, period and number
-    of points are weighed as `contour.plan` does, for the result itself and for a quarter of it. The
-    smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too many points.
+    of points are weighed as `contour_integral.plan` does, for the result itself and for a quarter
+    of it. The smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too
+    many points.
     """
-    parts = [simple for p in parts for simple in p.simplest()]
+    parts = [simple for p in parts for simple in p.simplify()]
     log_delta = math.log(delta)
     k = np.zeros_like(_ORDERS)
     for part in parts:
@@ -286,21 +295,26 @@ def plan_line(
         best: tuple[int, float, float, float] | None = None
         for i in range(len(_ORDERS) - 1):
             order = float(_ORDERS[i])
-            period, level = (_ALIAS - log_delta) / order, 0.0
+            period, level = (contour_integral.ALIAS - log_delta) / order, 0.0
             for scale, epsilon in levels:
-                beyond = scale * k[i + 1 :] - _ORDERS[i + 1 :] * epsilon - log_delta + _ALIAS
+                beyond = (
+                    scale * k[i + 1 :]
+                    - _ORDERS[i + 1 :] * epsilon
+                    - log_delta
+                    + contour_integral.ALIAS
+                )
                 period = max(period, float(np.nanmin(beyond / (_ORDERS[i + 1 :] - order))))
                 level = max(level, scale * float(k[i]) - order * epsilon - log_delta)
             if not (math.isfinite(period) and level < 30.0):
                 continue
             smoothing = 2.0 * tolerance / (order + 1.0)
-            last = math.sqrt(2.0 * (level + _TRUNCATION) / smoothing)
+            last = math.sqrt(2.0 * (level + contour_integral.TRUNCATION) / smoothing)
             points = max(32, math.ceil(last * period / (2.0 * math.pi)) + 1)
             if best is None or points < best[0]:
                 best = points, order, period, smoothing
         if best is not None and best[0] <= _MOST_POINTS:
             points, order, period, smoothing = best
-            line = Quadrature(order=order, spacing=2.0 * math.pi / period, count=points)
+            line = VerticalLine(order=order, spacing=2.0 * math.pi / period, count=points)
             return _Line(quadrature=line, smoothing=smoothing, cut=cut, most=most, room=room)
     return None
 

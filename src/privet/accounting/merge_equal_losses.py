@@ -1,4 +1,4 @@
-"""What many releases come to, in as few parts as it takes: equal ones counted, others together."""
+"""The running total of many privacy losses in few parts: equal ones are counted, not listed."""
 
 from __future__ import annotations
 
@@ -10,38 +10,33 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from privet.guarantee import Adjacency
-from privet.loss.base import (
+from privet.accounting.gaussian import Gaussian
+from privet.accounting.laplace import Laplace, laplace_log_mgf
+from privet.accounting.poisson_sampling import SampledSteps
+from privet.accounting.privacy_loss import (
     Array,
-    Composed,
+    ComposedLoss,
     Direction,
-    Part,
+    LossPart,
     PrivacyLoss,
-    Quadrature,
+    VerticalLine,
     compose,
 )
-from privet.loss.gaussian import Gaussian
-from privet.loss.pure import (
-    ZCDP,
-    ApproximateDP,
-    Laplace,
-    Pure,
-    laplace_log_mgf,
-    response_log_mgf,
-)
-from privet.loss.sampled import Sampled
+from privet.accounting.pure_and_approximate_dp import ApproximateDP, Pure, response_log_mgf
+from privet.accounting.zcdp import ZCDP
+from privet.guarantee import Adjacency
 
 _FEW = 32
-"""Up to so many distinct pure losses are listed one by one."""
+"""Up to so many distinct pure losses are listed one by one; more are summed by array operations."""
 _ROWS = 256
-"""Losses at a time, which bounds the memory."""
-_CLOSED: tuple[set[type[Part]], ...] = ({Gaussian}, {ZCDP}, set())
+"""Losses at a time: 256 by 1,500 frequencies are 6 MB of complex numbers."""
+_CLOSED: tuple[set[type[LossPart]], ...] = ({Gaussian}, {ZCDP}, set())
 """Kinds whose sum is one part with a formula."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Many(Part):
+class MixedPureLosses(LossPart):
     """Pure, Laplace and (epsilon, delta) losses, any number of different ones.
 
     Exactly their composition; it exists inside an account only, and is never stored.
@@ -51,11 +46,11 @@ class Many(Part):
     adjacency: Adjacency
 
     @classmethod
-    def of(cls, members: Sequence[Any]) -> Many:
-        """All of them, which share one adjacency."""
+    def of(cls, members: Sequence[Any]) -> MixedPureLosses:
+        """The composition of losses that share one adjacency."""
         return cls(members=tuple(members), adjacency=members[0].adjacency)
 
-    def merge(self, other: Part) -> Part | None:
+    def merge(self, other: LossPart) -> LossPart | None:
         return None
 
     def repeat(self, times: int) -> Self:
@@ -75,8 +70,8 @@ class Many(Part):
     def distinct(self) -> int:
         return len(self.members)
 
-    def singles(self) -> list[tuple[Part, int]]:
-        return [single for m in self.members for single in m.singles()]
+    def elementary_releases(self) -> list[tuple[LossPart, int]]:
+        return [single for m in self.members for single in m.elementary_releases()]
 
     @property
     def failure(self) -> float:
@@ -90,14 +85,14 @@ class Many(Part):
         return np.asarray(k + errors)
 
     def log_mgf_on(
-        self, line: Quadrature, direction: Direction, cut: float = 0.0
+        self, line: VerticalLine, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array]:
         return self._summed(line.points)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array | None:
         return None
 
-    def intervals(self, direction: Direction, ends: Array) -> None:
+    def histogram(self, direction: Direction, ends: Array) -> None:
         """Not one release, so that there is no law of one."""
 
     def fields(self) -> dict[str, Any]:
@@ -119,25 +114,25 @@ class Many(Part):
 
 
 @final
-class Sums:
+class RunningTotal:
     """What was added so far, as few parts as it takes."""
 
     def __init__(self, adjacency: Adjacency) -> None:
         self.adjacency = adjacency
         self.count = 0
         self.releases = 0
-        self.kinds: set[type[Part]] = set()
+        self.kinds: set[type[LossPart]] = set()
         self._suprema = {d: Fraction(0) for d in Direction}
         self._unbounded: set[Direction] = set()
         self._survive = 0.0
-        self._merged: dict[type[Part], PrivacyLoss] = {}
-        self._repeated: dict[Part, int] = {}
-        self._sampled: dict[type[Sampled], list[Sampled]] = {}
-        self._other: list[Part] = []
+        self._merged: dict[type[LossPart], PrivacyLoss] = {}
+        self._repeated: dict[LossPart, int] = {}
+        self._sampled: dict[type[SampledSteps], list[SampledSteps]] = {}
+        self._other: list[LossPart] = []
         self._total: PrivacyLoss | None = None
 
     def add(self, loss: PrivacyLoss) -> None:
-        """One more release."""
+        """Add a loss."""
         self.count += 1
         self._total = None
         for direction in Direction:
@@ -158,7 +153,7 @@ class Sums:
             elif isinstance(part, Pure | Laplace | ApproximateDP):
                 once = replace(part, times=1)
                 self._repeated[once] = self._repeated.get(once, 0) + part.times
-            elif isinstance(part, Sampled):
+            elif isinstance(part, SampledSteps):
                 self._sampled.setdefault(type(part), []).append(part)
             else:
                 self._other.append(part)
@@ -175,7 +170,7 @@ class Sums:
         if delta == 0.0 or delta <= failure:
             return (math.inf if failure > 0.0 else self._ceiling(loss)), None
         left = (delta - failure) / (1.0 - failure)
-        kinds: set[type[Part]] = {*self.kinds, *(type(p) for p in parts)}
+        kinds: set[type[LossPart]] = {*self.kinds, *(type(p) for p in parts)}
         if kinds in _CLOSED:
             return compose([self.total, *parts], adjacency=self.adjacency).epsilon(left), None
         return self._ceiling(loss), left
@@ -196,7 +191,7 @@ class Sums:
         if self._total is None:
             parts = [part for merged in self._merged.values() for part in merged.parts]
             repeated = [once.repeat(times) for once, times in self._repeated.items()]
-            parts += repeated if len(repeated) <= _FEW else [Many.of(repeated)]
+            parts += repeated if len(repeated) <= _FEW else [MixedPureLosses.of(repeated)]
             for kind, members in self._sampled.items():
                 if len(members) > 1:
                     q, z, n = (np.concatenate([m.groups[i] for m in members]) for i in range(3))
@@ -208,6 +203,6 @@ class Sums:
             self._total = (
                 parts[0]
                 if len(parts) == 1
-                else Composed(members=tuple(parts), adjacency=self.adjacency)
+                else ComposedLoss(members=tuple(parts), adjacency=self.adjacency)
             )
         return self._total

@@ -11,8 +11,8 @@ are multiplied by a soft cut-off chi(u) = Phi((c - u) / s), s = 1/2: with probab
 release counts as a failure instead, and c is such that this has probability at most `cut`.
 
 For Gaussian noise the expectation is a trapezoid sum over the real line, with a step that makes its
-error at most e^-41 (bound in docs/theory/contour.md). Laplace noise, and batches of fixed size, are
-in `privet.loss.panels`.
+error at most e^-41 (bound in docs/theory/contour.md). For Laplace noise, and for batches of fixed
+size, it is a sum of Gauss rules of 32 points on panels so short that each errs by less than 1e-15.
 """
 
 from __future__ import annotations
@@ -21,16 +21,93 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.polynomial.legendre import leggauss
 from scipy.special import log_ndtr, ndtri
 
-from privet.loss.base import Array, Direction, Quadrature
-from privet.loss.mixture import log_ratio
-from privet.loss.phases import CHUNK, UNIT, characteristic, passed_on, too_dear
+from privet.accounting.gaussian import log_deltas
+from privet.accounting.privacy_loss import ROUNDOFF, Array, Direction, VerticalLine
+from privet.accounting.sampled_likelihood_ratio import log_ratio, log_ratio_error
 
+MOST_PRODUCTS = 5e8
+"""Complex products in one evaluation on a line; about half a second."""
+CHUNK = 2_000_000
+"""Numbers in one array of nodes: 16 MB (32 complex), whatever the number of steps."""
+_ONE_THREAD = 60_000
+"""Products of matrices up to this size stay on one thread in OpenBLAS; waking a second costs more
+than it gives."""
 _NEGLIGIBLE = 46.0
+"""Where the integrand is e^-46 = 1e-20 of its peak it is left out, and bounded."""
 _SOFT = 0.5
+"""Width of the soft cut-off: wide enough for a long trapezoid step, narrow enough to cut little."""
 _FARTHEST = 2e4
-"""Orders over the noise multiplier beyond which a moment is not worth its cost."""
+"""Orders over the noise multiplier beyond which a moment is not worth its cost: the integrand
+is 2e4 wide there."""
+_MOST_PANELS = 2000
+"""Of one release, 64,000 nodes: bounds the time; a moment that needs more counts as unknown."""
+_RULE = 1e-15
+"""Bound of the relative error of a Gauss rule of 32 points on the panels chosen here."""
+_NODES, _WEIGHTS = leggauss(32)
+
+
+# Sums over nodes
+
+
+def _turns(angle: Array, count: int) -> Array:
+    """e^(i k angle) for k = 0 .. count-1, by doubling: one rounding for each binary digit of k."""
+    out = np.empty((len(angle), count, angle.shape[1]), dtype=complex)
+    out[:, 0] = 1.0
+    have = 1
+    while have < count:
+        more = min(have, count - have)
+        np.multiply(
+            out[:, :more], np.exp(1j * have * angle)[:, None], out=out[:, have : have + more]
+        )
+        have += more
+    return out
+
+
+def too_dear(nodes: float, line: VerticalLine) -> bool:
+    """Whether a sum over so many nodes (of all rows) on the line would take too long."""
+    return nodes * (line.count + 100) > MOST_PRODUCTS
+
+
+def characteristic(
+    log_weight: Array, loss: Array, doubt: Array, line: VerticalLine, loss_doubt: Array
+) -> tuple[Array, Array]:
+    """log sum_j e^(log_weight_j + i w_k loss_j) for each row, with log(1 + its relative error).
+
+    `doubt` bounds the errors of the log weights and `loss_doubt` those of the losses. With
+    w_k = (B a + b) spacing the table of phases factors, so B + count/B exponentials a node suffice.
+    """
+    top = np.max(log_weight, axis=1, keepdims=True)
+    weight = np.exp(log_weight - top)
+    nodes = loss.shape[1]
+    fixed = np.sum(weight * doubt, axis=1, keepdims=True)
+    whole = np.sum(weight, axis=1, keepdims=True)
+    if line.count == 1:
+        return np.log(whole) + top, np.log1p(fixed / whole + ROUNDOFF * (8.0 + nodes))
+    block = math.isqrt(line.count)
+    strides = math.ceil(line.count / block)
+    table = np.zeros((len(loss), strides, block), dtype=complex)
+    piece = min(nodes, max(16, _ONE_THREAD // (strides * block)))
+    part = piece * max(1, CHUNK // (len(loss) * (block + strides) * piece))
+    for start in range(0, nodes, part):
+        now = slice(start, start + part)
+        right = _turns(line.spacing * loss[:, now], block)
+        left = _turns(line.spacing * block * loss[:, now], strides) * weight[:, None, now]
+        for j in range(0, left.shape[2], piece):
+            table += left[:, :, j : j + piece] @ np.swapaxes(right[:, :, j : j + piece], 1, 2)
+    values = table.reshape(len(loss), -1)[:, : line.count]
+    size = np.maximum(np.abs(values), 1e-290)
+    # a product of two turns, each a product of few, in a sum of `piece` and then of nodes / piece
+    deep = 3.0 * (math.log2(block) + math.log2(strides) + 4.0)
+    summing = ROUNDOFF * (deep + 4.0 * (piece + nodes / piece + 4.0)) * whole
+    moving = np.sum(weight * (loss_doubt + 4.0 * ROUNDOFF * np.abs(loss)), axis=1, keepdims=True)
+    errors = np.log1p((fixed + summing + line.frequencies * moving) / size)
+    return np.log(np.where(values == 0, 1e-290, values)) + top, errors
+
+
+# Poisson-sampled Gaussian releases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +127,17 @@ class _Integrand:
         They allow for nodes that are off by a rounding of their own size.
         """
         size = np.abs(u / z) + 1.0 / z**2
-        off = passed_on(self.logs[0], q, size)
+        off = log_ratio_error(self.logs[0], q, size)
         for other in self.logs[1:]:
-            off = off + passed_on(other, q, size)
-        doubt = 8.0 * UNIT * (4.0 + u * u) + (order + 1.0) * off
+            off = off + log_ratio_error(other, q, size)
+        doubt = 8.0 * ROUNDOFF * (4.0 + u * u) + (order + 1.0) * off
         if self.soft is not None:
             x, soft = self.soft
             size_of = np.abs(soft)
             # x is off by roundings of u and end; the slope of log Phi is at most the first factor
             slope = np.minimum(1.0, (1.0 + np.abs(x)) * size_of) + np.maximum(-x, 0.0)
-            doubt = doubt + 8.0 * UNIT * slope * (np.abs(x) + 2.0 * np.abs(u))
-            doubt = doubt + UNIT * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
+            doubt = doubt + 8.0 * ROUNDOFF * slope * (np.abs(x) + 2.0 * np.abs(u))
+            doubt = doubt + ROUNDOFF * (4096.0 * np.minimum(size_of, 1.0) + 64.0 * size_of)
         return doubt, off
 
 
@@ -118,7 +195,7 @@ def _gaussian_step(z: Array, order: Array, last: float, direction: Direction | N
 
 
 def sampled_gaussian(
-    q: Array, z: Array, line: Quadrature, direction: Direction | None, cut: float
+    q: Array, z: Array, line: VerticalLine, direction: Direction | None, cut: float
 ) -> tuple[Array, Array] | None:
     """log E[e^(x L)] on the line for each pair (rate, noise multiplier); None if it is too dear.
 
@@ -130,8 +207,8 @@ def sampled_gaussian(
 def sampled_gaussian_real(
     q: Array, z: Array, orders: Array, direction: Direction | None, cut: float
 ) -> tuple[Array, Array]:
-    """The same at real orders: a row for each pair, a column for each order."""
-    point = Quadrature(order=0.0, spacing=1.0, count=1)
+    """log E[e^(t L)] at real orders: a row for each pair, a column for each order."""
+    point = VerticalLine(order=0.0, spacing=1.0, count=1)
     shape = (len(q), len(orders))
     rows = (np.repeat(q, len(orders)), np.repeat(z, len(orders)), np.tile(orders, len(q)))
     values, errors = np.full((len(rows[0]), 1), math.inf), np.zeros((len(rows[0]), 1))
@@ -148,7 +225,7 @@ def _sampled_gaussian(
     q: Array,
     z: Array,
     order: Array,
-    line: Quadrature,
+    line: VerticalLine,
     direction: Direction | None,
     cut: float,
 ) -> tuple[Array, Array] | None:
@@ -233,3 +310,135 @@ def _active(
         left = np.where(-low >= 11.9 + order / z, left, flat)
     gone = np.logaddexp(dropped, np.logaddexp(left, g[:, -1]))
     return u[rows, first], u[rows, last], gone
+
+
+# Sampled Laplace releases, and batches of fixed size
+
+
+def _laplace_nodes(
+    q: float, z: float, powers: float, sign: float
+) -> tuple[Array, Array, Array, Array] | None:
+    """(log masses, log ratios, bounds of their errors) of a Gauss rule for powers up to a size.
+
+    Two atoms and panels of half-length at most min(1, 8 / (1 + powers)) in t; None if too many.
+    """
+    s = 1.0 / z
+    panels = max(1, math.ceil(min(s * max(1.0, (1.0 + powers) / 8.0), 1e15)))
+    if panels > _MOST_PANELS:
+        return None
+    edges = np.linspace(0.0, 1.0, panels + 1)
+    x = (edges[:-1, None] + 0.5 / panels * (_NODES + 1.0)[None, :]).ravel()
+    log_w = np.log(np.tile(_WEIGHTS, panels) * 0.25 * s / panels) - s * x
+    t = np.concatenate([[-s], s * (2.0 * x - 1.0), [s]])
+    log_mass = np.concatenate([[math.log(0.5)], log_w, [math.log(0.5) - s]])
+    ell = log_ratio(np.array([q]), t)
+    off = log_ratio_error(ell, np.array([q]), np.full(len(t), 2.0 * s))
+    return log_mass, sign * ell, ROUNDOFF * 8.0 * (16.0 + s + np.abs(log_mass)) + _RULE, off
+
+
+def sampled_laplace(
+    q: Array, z: Array, line: VerticalLine, direction: Direction
+) -> tuple[Array, Array] | None:
+    """log E[e^(x L)] on the line for Laplace noise, z = scale / L1 bound; None if too dear."""
+    out = np.empty((len(q), line.count), dtype=complex)
+    err = np.empty((len(q), line.count))
+    sign = 1.0 if direction is Direction.REMOVE else -1.0
+    power = line.order + 1.0 if direction is Direction.REMOVE else line.order
+    most = power + float(line.frequencies[-1])
+    if too_dear(math.ceil(32.0 * float(np.sum(1.0 + (1.0 + most) / (8.0 * z)))), line):
+        return None
+    for i in range(len(q)):
+        nodes = _laplace_nodes(float(q[i]), float(z[i]), most, sign)
+        if nodes is None:
+            return None
+        log_mass, loss, doubt, off = nodes
+        out[i : i + 1], err[i : i + 1] = characteristic(
+            (log_mass + power * loss)[None],
+            loss[None],
+            (doubt + power * off)[None],
+            line,
+            off[None],
+        )
+    return out, err
+
+
+def sampled_laplace_real(q: Array, z: Array, orders: Array, direction: Direction) -> Array:
+    """An upper bound of log E[e^(t L)]: a row for each pair, a column for each real order."""
+    sign = 1.0 if direction is Direction.REMOVE else -1.0
+    powers = orders + 1.0 if direction is Direction.REMOVE else orders
+    out = np.full((len(q), len(orders)), math.inf)
+    order = np.argsort(powers)
+    for i in range(len(q)):
+        for some in np.array_split(order, 3):  # the largest orders need the most panels
+            if not len(some):
+                continue
+            power = powers[some][:, None]
+            nodes = _laplace_nodes(float(q[i]), float(z[i]), float(power[-1, 0]), sign)
+            if nodes is None:
+                break
+            log_mass, loss, doubt, off = nodes
+            g = log_mass + power * loss + doubt + power * off
+            top = np.max(g, axis=1)
+            total = np.sum(np.exp(g - top[:, None]), axis=1)
+            out[i, some] = top + np.log(total) + ROUNDOFF * (16.0 + g.shape[1])
+    return out
+
+
+def fixed_size_gaussian(q: Array, z: Array, line: VerticalLine) -> tuple[Array, Array] | None:
+    """log E[e^(x L)] on the line for a batch of fixed size under replace-one; None if too dear.
+
+    For any profile E[e^(x L)] = x (x+1) * integral of e^(x e) delta(e) de. Here delta(-e) = 1 -
+    e^-e + e^-e delta(e), so
+
+        E[e^(x L)] = 1 + x (x+1) * integral over e > 0 of (e^(x e) + e^(-(x+1) e)) delta(e) de,
+
+    with delta(e) = q d(y), e = log(1 + q (e^y - 1)) and d the Gaussian profile at mu = 2/z.
+    """
+    out = np.empty((len(q), line.count), dtype=complex)
+    err = np.empty((len(q), line.count))
+    nodes, weights = _NODES, _WEIGHTS
+    x = line.points
+    mus = 2.0 / z
+    tops = mus * (mus * (1.0 + line.order) + 13.0)
+    turns = tops * (
+        1.0 / np.minimum(mus, 1.0) + float(line.frequencies[-1]) / 8.0 + line.order / 4.0 + 1.0
+    )
+    panels_of = np.maximum(4.0, np.ceil(turns / 4.0))
+    panels_most = float(np.max(panels_of))
+    if panels_most > _MOST_PANELS or too_dear(math.ceil(64.0 * float(np.sum(panels_of))), line):
+        return None
+    for i in range(len(q)):
+        mu, top, panels = float(mus[i]), float(tops[i]), int(panels_of[i])
+        y = (top / panels) * (np.arange(panels)[:, None] + 0.5 * (nodes + 1.0)[None, :])
+        y, w = y.ravel(), np.tile(weights, panels) * 0.5 * top / panels
+        e = log_ratio(q[i : i + 1], y)
+        log_w = np.log(w * q[i]) + y - e + np.log(q[i]) + log_deltas(mu, y)
+        off = log_ratio_error(e, q[i : i + 1], np.abs(y))
+        doubt = 1e-12 + ROUNDOFF * 8.0 * (np.abs(log_w) + (y / mu) ** 2) + _RULE
+        up, up_error = characteristic(
+            (log_w + line.order * e)[None],
+            e[None],
+            (doubt + line.order * off)[None],
+            line,
+            off[None],
+        )
+        down, down_error = characteristic(
+            (log_w - (line.order + 1.0) * e)[None],
+            -e[None],
+            (doubt + (line.order + 1.0) * off)[None],
+            line,
+            off[None],
+        )
+        most = max(0.0, float(up[0, 0].real))
+        rise, fall = np.exp(up[0] - most), np.exp(down[0] - most)
+        size = np.abs(x * (x + 1.0))
+        value = math.exp(-most) + x * (x + 1.0) * (rise + fall)
+        # beyond `top` e grows at most like y, and delta falls like a normal tail, faster by 13 / mu
+        end = float(log_ratio(q[i : i + 1], np.array([top]))[0])
+        far = 0.5 * (mu * (0.5 + line.order) + 13.0) ** 2
+        tail = math.exp(min(line.order * end - far + math.log(q[i] * mu / 13.0) - most, 700.0))
+        doubt_of = size * (np.abs(rise) * up_error[0] + np.abs(fall) * down_error[0] + 2.0 * tail)
+        doubt_of = doubt_of + 16.0 * ROUNDOFF * (math.exp(-most) + size * np.abs(rise))
+        out[i] = np.log(value) + most
+        err[i] = np.log1p(doubt_of / np.maximum(np.abs(value), 1e-290))
+    return out, err

@@ -10,21 +10,27 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from privet import _check
+from privet.accounting import moment_generating_functions, schedule_compression
+from privet.accounting import privacy_loss_histograms as pld
+from privet.accounting.gaussian import Gaussian, log_deltas
+from privet.accounting.laplace import laplace_profile
+from privet.accounting.privacy_loss import ROUNDOFF, Array, Direction, LossPart, VerticalLine
+from privet.accounting.privacy_loss_histograms import LossHistogram, replace_one_threshold
+from privet.accounting.sampled_likelihood_ratio import inverse_log_ratio, log_ratio
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import binning, gaussian_pair, intervals, mixture, moments, panels
-from privet.loss.base import Array, Direction, Part, Quadrature
-from privet.loss.gaussian import Gaussian, log_deltas
-from privet.loss.intervals import Intervals
-from privet.loss.pure import laplace_profile
 
 Numbers = float | Sequence[float] | Array
 _MOST_EXACT = 192
+"""Distinct steps that are summed one by one, at a cost in proportion; more are spread over
+nodes of a grid, whose cost does not grow with them."""
 _MOST_STEPS = 1e15
-_UNIT = 2.0**-53
+"""Numbers of steps below 2^53 are exact in float64, with room for sums of several."""
 _ROUND_UP = 1.0 + 2e-15
+"""More than the rounding of a logarithm, a product and a sum of few."""
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
@@ -37,7 +43,7 @@ def _vector(name: str, values: Numbers, length: int) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sampled(Part):
+class SampledSteps(LossPart):
     """Steps of (sample rate, noise multiplier), each `steps` times; numbers or sequences."""
 
     sample_rate: Numbers
@@ -46,8 +52,10 @@ class Sampled(Part):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def __post_init__(self) -> None:
-        given = {"sample_rate": self.sample_rate, "noise_multiplier": self.noise_multiplier}
-        lengths = {n: np.size(v) for n, v in {**given, "steps": self.steps}.items() if np.ndim(v)}
+        settings = {"sample_rate": self.sample_rate, "noise_multiplier": self.noise_multiplier}
+        lengths = {
+            n: np.size(v) for n, v in {**settings, "steps": self.steps}.items() if np.ndim(v)
+        }
         if len(set(lengths.values())) > 1:
             raise InvalidArgument("schedule", lengths, "sequences of equal length")
         length = next(iter(lengths.values()), 1)
@@ -92,7 +100,7 @@ class Sampled(Part):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        assert isinstance(other, Sampled)
+        assert isinstance(other, SampledSteps)
         same = all(np.array_equal(a, b) for a, b in zip(self.groups, other.groups, strict=True))
         return same and self.adjacency is other.adjacency
 
@@ -103,7 +111,7 @@ class Sampled(Part):
     def _like(self, q: Array, z: Array, n: Array) -> Self:
         return type(self)(sample_rate=q, noise_multiplier=z, steps=n, adjacency=self.adjacency)
 
-    def merge(self, other: Part) -> Part | None:
+    def merge(self, other: LossPart) -> LossPart | None:
         if type(other) is not type(self) or other.adjacency is not self.adjacency:
             return None
         mine, theirs = self.groups, other.groups
@@ -130,7 +138,7 @@ class Sampled(Part):
     def distinct(self) -> int:
         return len(self.groups[0])
 
-    def singles(self) -> list[tuple[Part, int]]:
+    def elementary_releases(self) -> list[tuple[LossPart, int]]:
         one = np.ones(1)
         return [
             (self._like(q * one, z * one, one), int(n))
@@ -138,12 +146,12 @@ class Sampled(Part):
         ]
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
-        point = [Quadrature(order=float(t), spacing=1.0, count=1) for t in orders]
+        point = [VerticalLine(order=float(t), spacing=1.0, count=1) for t in orders]
         values = [self.log_mgf_on(line, direction, cut) for line in point]
         return np.array([math.inf if v is None else v[0][0].real + v[1][0] for v in values])
 
     def log_mgf_on(
-        self, line: Quadrature, direction: Direction, cut: float = 0.0
+        self, line: VerticalLine, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array] | None:
         q, z, n = self.groups
         if len(q) == 0:
@@ -156,12 +164,12 @@ class Sampled(Part):
         if answer is None:
             return None
         k, e = answer
-        summing = 4.0 * _UNIT * (1.0 + len(q)) * np.einsum("i,ik->k", n, np.abs(k))
+        summing = 4.0 * ROUNDOFF * (1.0 + len(q)) * np.einsum("i,ik->k", n, np.abs(k))
         return np.einsum("i,ik->k", n, k), np.einsum("i,ik->k", n, e) + summing
 
     @abstractmethod
     def _moments(
-        self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
+        self, q: Array, z: Array, line: VerticalLine, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
         """log E[e^(z L)] and its error bound: a row for each pair, a column for each point.
 
@@ -170,7 +178,7 @@ class Sampled(Part):
 
     @property
     @abstractmethod
-    def _cells(self) -> binning.Cells:
+    def _cells(self) -> schedule_compression.StepCells:
         """The steps spread over the nodes of a grid that dominates them."""
 
     @abstractmethod
@@ -187,7 +195,7 @@ class Sampled(Part):
         q, z = float(q_all[0]), float(z_all[0])
         if direction is Direction.REMOVE:
             # H_alpha((1-q) Q + q P | Q) = q H_a(P | Q), a = 1 + (alpha - 1)/q, while a > 0
-            shifted = mixture.inverse_log_ratio(t, q)
+            shifted = inverse_log_ratio(t, q)
             inside = np.isfinite(shifted)
             shifted = np.where(inside, shifted, 0.0)
             low = -np.expm1(np.minimum(t, 0.0))
@@ -198,23 +206,25 @@ class Sampled(Part):
         shifted = np.where(inside, t + math.log(q) - np.log(np.where(inside, left, 1.0)), 0.0)
         return np.where(inside, left * self._unsampled_profile(shifted, z), 0.0)
 
-    def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
+    def histogram(self, direction: Direction, ends: Array) -> LossHistogram | None:
         q, z, n = self.groups
         if len(q) != 1 or n[0] != 1:
             return None
-        return self._one_between(float(q[0]), float(z[0]), direction, ends)
+        return self._one_step_histogram(float(q[0]), float(z[0]), direction, ends)
 
-    def dominated(self) -> Self:
+    def lower_bound(self) -> Self:
         """Where steps are binned: the same number of steps, each at a node of a grid with no less
         noise and no larger rate, at most `_MOST_EXACT` nodes."""
         q, z, n = self.groups
         if len(q) <= _MOST_EXACT:
             return self
-        return self._like(*binning.coarser(q, z, n, _MOST_EXACT))
+        return self._like(*schedule_compression.coarsen(q, z, n, _MOST_EXACT))
 
     @abstractmethod
-    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
-        """`intervals` of one step."""
+    def _one_step_histogram(
+        self, q: float, z: float, direction: Direction, ends: Array
+    ) -> LossHistogram:
+        """`histogram` of one step."""
 
     def fields(self) -> dict[str, Any]:
         q, z, n = self.groups
@@ -225,8 +235,27 @@ class Sampled(Part):
         return {"sample_rate": q.tolist(), "noise_multiplier": z.tolist(), "steps": n.tolist()}
 
 
+def _replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
+    """H of (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
+
+    The loss grows with x, so one threshold decides. The difference of two tails cancels, so that
+    its rounding error is added.
+    """
+    sign = np.abs(epsilon)
+    x = replace_one_threshold(sign, q, z)
+    rest = math.log1p(-q) if q < 1.0 else -math.inf
+    above = np.exp(rest + log_ndtr(-x / z)) + np.exp(math.log(q) + log_ndtr((1.0 - x) / z))
+    bulk = np.minimum(sign + rest + log_ndtr(-x / z), 0.0)
+    moved = np.minimum(sign + math.log(q) + log_ndtr((-1.0 - x) / z), 0.0)
+    other = np.exp(bulk) + np.exp(moved)
+    exponents = 1.0 + sign + (x / z) ** 2 + 1.0 / z**2  # whose rounding is relative
+    value = np.maximum(above - other, 0.0) + 4.5e-16 * exponents * (above + other)
+    # the pair is symmetric: delta(-e) = 1 - e^-e + e^-e delta(e)
+    return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampledGaussian(Sampled):
+class SampledGaussian(SampledSteps):
     """Gaussian releases, each on a Poisson sample: every record joins step t with probability q_t.
 
     The noise multiplier is noise / L2 bound of one record's contribution, for both adjacencies. The
@@ -250,7 +279,7 @@ class SampledGaussian(Sampled):
                 return float(np.sum(n * -np.log1p(-q))) * _ROUND_UP if len(q) else 0.0
         return math.inf if len(q) else 0.0
 
-    def simplest(self) -> tuple[Part, ...]:
+    def simplify(self) -> tuple[LossPart, ...]:
         q, z, n = self.groups
         full = q == 1.0
         if not np.any(full):
@@ -268,9 +297,9 @@ class SampledGaussian(Sampled):
         return None if self.adjacency is Adjacency.REPLACE_ONE else direction
 
     def _moments(
-        self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
+        self, q: Array, z: Array, line: VerticalLine, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
-        return moments.sampled_gaussian(q, z, line, self._way(direction), cut)
+        return moment_generating_functions.sampled_gaussian(q, z, line, self._way(direction), cut)
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         q, z, n = self.groups
@@ -278,26 +307,28 @@ class SampledGaussian(Sampled):
             return np.zeros(len(orders))
         if len(q) > _MOST_EXACT:
             cells = self._rough_cells
-            k, e = moments.sampled_gaussian_real(
+            k, e = moment_generating_functions.sampled_gaussian_real(
                 cells.rate, cells.noise, orders, self._way(direction), cut
             )
-            points = Quadrature(order=0.0, spacing=1.0, count=len(orders))
+            points = VerticalLine(order=0.0, spacing=1.0, count=len(orders))
             total, errors = cells.sum_log_mgf((k, e), points)
             return total.real + errors
-        k, e = moments.sampled_gaussian_real(q, z, orders, self._way(direction), cut)
+        k, e = moment_generating_functions.sampled_gaussian_real(
+            q, z, orders, self._way(direction), cut
+        )
         return np.asarray(np.einsum("i,ik->k", n, k + e))
 
     @cached_property
-    def _cells(self) -> binning.Cells:
-        return self._spread(binning.FINE)
+    def _cells(self) -> schedule_compression.StepCells:
+        return self._spread(schedule_compression.FINE)
 
     @cached_property
-    def _rough_cells(self) -> binning.Cells:
-        return self._spread(binning.ROUGH)
+    def _rough_cells(self) -> schedule_compression.StepCells:
+        return self._spread(schedule_compression.ROUGH)
 
-    def _spread(self, meshes: tuple[float, ...]) -> binning.Cells:
+    def _spread(self, meshes: tuple[float, ...]) -> schedule_compression.StepCells:
         round_up = self.adjacency is Adjacency.REPLACE_ONE
-        return binning.gaussian_cells(*self.groups, round_up=round_up, meshes=meshes)
+        return schedule_compression.gaussian_cells(*self.groups, round_up=round_up, meshes=meshes)
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return np.exp(log_deltas(1.0 / z, epsilon))
@@ -306,14 +337,16 @@ class SampledGaussian(Sampled):
         q, z, n = self.groups
         if self._way(direction) is not None or len(q) == 0 or int(np.sum(n)) != 1:
             return super().profile(epsilon, direction)
-        return gaussian_pair.replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
+        return _replace_one_profile(np.atleast_1d(epsilon), float(q[0]), float(z[0]))
 
-    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
-        return gaussian_pair.intervals(q, z, self._way(direction), ends)
+    def _one_step_histogram(
+        self, q: float, z: float, direction: Direction, ends: Array
+    ) -> LossHistogram:
+        return pld.sampled_gaussian_histogram(q, z, self._way(direction), ends)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampledLaplace(Sampled):
+class SampledLaplace(SampledSteps):
     """Laplace releases, each on a Poisson sample (add-remove only).
 
     The noise multiplier is scale / L1 bound.
@@ -333,29 +366,31 @@ class SampledLaplace(Sampled):
         q, z, n = self.groups
         t = 1.0 / z if direction is Direction.REMOVE else -1.0 / z
         return (
-            float(np.sum(n * np.abs(mixture.log_ratio(q, t)) * np.where(q < 1.0, _ROUND_UP, 1.0)))
+            float(np.sum(n * np.abs(log_ratio(q, t)) * np.where(q < 1.0, _ROUND_UP, 1.0)))
             if len(q)
             else 0.0
         )
 
     def _moments(
-        self, q: Array, z: Array, line: Quadrature, direction: Direction, cut: float
+        self, q: Array, z: Array, line: VerticalLine, direction: Direction, cut: float
     ) -> tuple[Array, Array] | None:
-        return panels.sampled_laplace(q, z, line, direction)
+        return moment_generating_functions.sampled_laplace(q, z, line, direction)
 
     def log_mgf(self, orders: Array, direction: Direction, cut: float = 0.0) -> Array:
         q, z, n = self.groups
         if 0 < len(q) <= _MOST_EXACT:
-            each = panels.sampled_laplace_real(q, z, orders, direction)
+            each = moment_generating_functions.sampled_laplace_real(q, z, orders, direction)
             return np.asarray(np.einsum("i,ik->k", n, each) * (1.0 + 1e-13))
         return super().log_mgf(orders, direction, cut)
 
     @cached_property
-    def _cells(self) -> binning.Cells:
-        return binning.laplace_cells(*self.groups, meshes=binning.FINE)
+    def _cells(self) -> schedule_compression.StepCells:
+        return schedule_compression.laplace_cells(*self.groups, meshes=schedule_compression.FINE)
 
     def _unsampled_profile(self, epsilon: Array, z: float) -> Array:
         return laplace_profile(epsilon, 1.0 / z)
 
-    def _one_between(self, q: float, z: float, direction: Direction, ends: Array) -> Intervals:
-        return intervals.laplace(ends, q, 1.0 / z, 1 if direction is Direction.REMOVE else -1)
+    def _one_step_histogram(
+        self, q: float, z: float, direction: Direction, ends: Array
+    ) -> LossHistogram:
+        return pld.laplace_histogram(ends, q, 1.0 / z, 1 if direction is Direction.REMOVE else -1)

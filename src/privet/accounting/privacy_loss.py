@@ -22,9 +22,13 @@ from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing, Unit
 
 if TYPE_CHECKING:
-    from privet.loss.intervals import Intervals
+    from privet.accounting.privacy_loss_histograms import LossHistogram
+    from privet.accounting.trade_off import TradeOff
 
 Array = NDArray[Any]
+
+ROUNDOFF = 2.0**-53
+"""The largest relative error of one rounding in double precision."""
 
 
 class Direction(Enum):
@@ -37,7 +41,7 @@ class Direction(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quadrature:
+class VerticalLine:
     """Equidistant points order + i k spacing, k = 0 .. count-1, on a vertical line of the complex
     plane."""
 
@@ -64,16 +68,11 @@ class PrivacyLoss(ABC):
 
     @property
     @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[LossPart, ...]:
         """The independent parts that this loss is the sum of."""
 
     adjacency: Adjacency
     """The neighbouring relation that the loss is stated for."""
-
-    @property
-    def neighbours(self) -> Adjacency:
-        """The same by another name."""
-        return self.adjacency
 
     def suprema(self, direction: Direction) -> list[float]:
         """The largest loss that each part can have."""
@@ -81,15 +80,15 @@ class PrivacyLoss(ABC):
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at which this loss is known to be (epsilon, delta)-private."""
-        from privet.loss import solve
+        from privet.accounting import accountant_choice
 
-        return solve.epsilon(self, _check.delta_or_zero("delta", delta))
+        return accountant_choice.epsilon(self, _check.delta_or_zero("delta", delta))
 
     def delta(self, epsilon: float) -> float:
         """The smallest delta at which this loss is known to be (epsilon, delta)-private."""
-        from privet.loss import solve
+        from privet.accounting import accountant_choice
 
-        return solve.delta(self, _check.non_negative("epsilon", epsilon))
+        return accountant_choice.delta(self, _check.non_negative("epsilon", epsilon))
 
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """An interval that holds the exact epsilon of this loss at `delta`: (low, high).
@@ -97,15 +96,21 @@ class PrivacyLoss(ABC):
         `high` is what `epsilon` states. The exact epsilon is that of the composed dominating pairs:
         no accountant that knows the same of each release can state less than `low`.
         """
-        from privet.loss import solve
+        from privet.accounting import accountant_choice
 
-        return solve.epsilon_bounds(self, _check.delta_or_zero("delta", delta))
+        return accountant_choice.epsilon_bounds(self, _check.delta_or_zero("delta", delta))
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
-        """The same for delta: (low, high), where `high` is what `delta` states."""
-        from privet.loss import solve
+        """An interval that has the exact delta at `epsilon`: (low, high), `high` is stated."""
+        from privet.accounting import accountant_choice
 
-        return solve.delta_bounds(self, _check.non_negative("epsilon", epsilon))
+        return accountant_choice.delta_bounds(self, _check.non_negative("epsilon", epsilon))
+
+    def trade_off(self) -> TradeOff:
+        """What this loss leaves an attacker at every false-positive rate, from both sides."""
+        from privet.accounting.trade_off import trade_off
+
+        return trade_off(self)
 
     def guarantee(self, delta: float, *, theorem: str = "", unit: Unit = Unit.RECORD) -> Guarantee:
         """The proved guarantee at `delta`."""
@@ -123,7 +128,7 @@ class PrivacyLoss(ABC):
         return compose((self, other))
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready description; `privet.loss.from_dict` reads it back."""
+        """A JSON-ready description; `privet.accounting.from_dict` reads it back."""
         return {
             "adjacency": self.adjacency.value,
             "parts": [{"kind": type(p).__name__, **p.fields()} for p in self.parts],
@@ -131,10 +136,10 @@ class PrivacyLoss(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed(PrivacyLoss):
+class ComposedLoss(PrivacyLoss):
     """A sum of parts; build it with `+` or `compose`."""
 
-    members: tuple[Part, ...]
+    members: tuple[LossPart, ...]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def __post_init__(self) -> None:
@@ -143,23 +148,23 @@ class Composed(PrivacyLoss):
                 raise Incomparable(self.adjacency.value, part.adjacency.value, "losses")
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[LossPart, ...]:
         return self.members
 
 
-class Part(PrivacyLoss):
+class LossPart(PrivacyLoss):
     """A loss that is not a sum of others; frozen dataclasses with a field `adjacency`."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[LossPart, ...]:
         return (self,)
 
     @abstractmethod
-    def merge(self, other: Part) -> Part | None:
-        """Both as one part where that is exact and simpler, otherwise None."""
+    def merge(self, other: LossPart) -> LossPart | None:
+        """Join two parts into one where that is exact and simpler; otherwise None."""
 
     @abstractmethod
-    def repeat(self, times: int) -> Part:
+    def repeat(self, times: int) -> LossPart:
         """This part, `times` times over."""
 
     @property
@@ -172,15 +177,15 @@ class Part(PrivacyLoss):
         """How many elementary releases this part stands for (1: `profile` is its whole profile)."""
         return 1
 
-    def singles(self) -> list[tuple[Part, int]]:
+    def elementary_releases(self) -> list[tuple[LossPart, int]]:
         """The distinct elementary releases and how often each occurs."""
         return [(self, 1)]
 
-    def simplest(self) -> tuple[Part, ...]:
+    def simplify(self) -> tuple[LossPart, ...]:
         """The same loss in parts that are quicker to account for, exactly."""
         return (self,)
 
-    def dominated(self) -> Part:
+    def lower_bound(self) -> LossPart:
         """A part that costs no more than this one and whose moments are known as they are.
 
         Itself for most; the bounds from below are taken of it.
@@ -222,9 +227,9 @@ class Part(PrivacyLoss):
 
     @abstractmethod
     def log_mgf_on(
-        self, line: Quadrature, direction: Direction, cut: float = 0.0
+        self, line: VerticalLine, direction: Direction, cut: float = 0.0
     ) -> tuple[Array, Array] | None:
-        """The same on a vertical line, and bounds e of its errors; None if unknown or too dear.
+        """log E[e^(z L)] on a vertical line, and bounds e of its errors; None if unknown or dear.
 
         With M = e^value and the true M*, |M* - M| <= (e^e - 1) |M|. Bounds of products add.
         """
@@ -234,9 +239,9 @@ class Part(PrivacyLoss):
         """delta of ONE elementary release at any real epsilons; None if there is no single one."""
 
     @abstractmethod
-    def intervals(self, direction: Direction, ends: Array) -> Intervals | None:
+    def histogram(self, direction: Direction, ends: Array) -> LossHistogram | None:
         """Where the loss of ONE elementary release falls between increasing `ends`; None if it is
-        not known so well (`privet.loss.intervals`)."""
+        not known so well (`privet.accounting.privacy_loss_histograms`)."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -246,13 +251,13 @@ class Part(PrivacyLoss):
 def compose(losses: Iterable[PrivacyLoss], *, adjacency: Adjacency | None = None) -> PrivacyLoss:
     """The loss of all of them together, in any order and adaptively chosen.
 
-    >>> from privet.loss import Gaussian, Pure
+    >>> from privet.accounting import Gaussian, Pure
     >>> compose([Gaussian(mu=3.0), Gaussian(mu=4.0)]).parts
     (Gaussian(mu=5.0, adjacency=<Adjacency.ADD_REMOVE: 'add-remove'>),)
     >>> compose([]).epsilon(1e-6)
     0.0
     """
-    merged: list[Part] = []
+    merged: list[LossPart] = []
     for loss in losses:
         if adjacency is None:
             adjacency = loss.adjacency
@@ -271,15 +276,15 @@ def compose(losses: Iterable[PrivacyLoss], *, adjacency: Adjacency | None = None
                 merged.append(part)
     if len(merged) == 1:
         return merged[0]
-    return Composed(members=tuple(merged), adjacency=adjacency or Adjacency.ADD_REMOVE)
+    return ComposedLoss(members=tuple(merged), adjacency=adjacency or Adjacency.ADD_REMOVE)
 
 
 def from_dict(d: Mapping[str, Any]) -> PrivacyLoss:
     """The inverse of `PrivacyLoss.to_dict`."""
-    from privet import loss
+    from privet import accounting
 
     adjacency = Adjacency(d["adjacency"])
-    kinds: dict[str, type[Part]] = {k.__name__: k for k in loss.KINDS}
+    kinds: dict[str, type[LossPart]] = {k.__name__: k for k in accounting.KINDS}
     parts = []
     for fields in d["parts"]:
         settings = {k: v for k, v in fields.items() if k != "kind"}

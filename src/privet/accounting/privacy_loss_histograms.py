@@ -1,4 +1,4 @@
-"""How likely a loss is to fall between two numbers: the view of a release that the lattice uses.
+"""The privacy loss distribution (PLD) of one release: how likely its loss is in each interval.
 
 For a dominating pair (P, Q) and increasing `ends`, each interval of losses has a P-probability p
 and a Q-probability m, and log(p/m) lies between its ends. Both are differences of distribution
@@ -15,17 +15,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_ndtr
 
-from privet.loss.base import Array
-from privet.loss.mixture import inverse_log_ratio, log_ratio
+from privet.accounting.privacy_loss import Array, Direction
+from privet.accounting.sampled_likelihood_ratio import inverse_log_ratio, log_ratio_and_slope
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _FARTHEST = 1e6
+"""Outcomes, in standard deviations, that count as infinite: e^(-5e11) is no double."""
 _FUNCTIONS = 4e-13
-"""Relative error allowed to the functions of the library: erfc, exp, log and sums of a few."""
+"""Relative error allowed to the functions of the library: erfc, exp, log and sums of a few.
+
+erfc is good to 1e-13; the rest is a margin of four."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intervals:
+class LossHistogram:
     """The loss of ONE release in each interval (ends[j], ends[j+1]], and outside all of them."""
 
     p: Array
@@ -58,7 +61,7 @@ def log_between(centre: Array, width: Array) -> Array:
         he8 = (((c2 - 28.0) * c2 + 210.0) * c2 - 420.0) * c2 + 105.0
         tail = y * (he4 / 120.0 + y * (he6 / 5040.0 + y * he8 / 362880.0))
         series = y * ((c2 - 1.0) / 6.0 + tail)
-        near = -0.5 * c2 - _LOG_SQRT_2PI + np.log(width) + np.log1p(np.where(narrow, series, 0.0))
+        near = -0.5 * c2 - LOG_SQRT_2PI + np.log(width) + np.log1p(np.where(narrow, series, 0.0))
     if np.all(narrow):
         return np.asarray(near)
     wide = ~narrow
@@ -78,14 +81,8 @@ def _log_difference(low: Array, high: Array) -> Array:
     return np.where(np.isneginf(top), -np.inf, top + rest)
 
 
-def mixture(t: Array, q: float) -> tuple[Array, Array]:
-    """log(1 - q + q e^t), and how much of an error of t it passes on."""
-    value = log_ratio(np.array(q), t)
-    return value, np.minimum(1.0, q + np.abs(value))
-
-
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class GaussianMixturePair:
     """A pair of mixtures on the real line whose loss increases with the outcome.
 
     P = (1 - a) N + a N_left and Q = (1 - b) N + b N_right, where N_left and N_right are N moved by
@@ -101,7 +98,7 @@ class Line:
         """The loss at an outcome and a bound of the error of its computation."""
         value, doubt = np.zeros_like(u), np.zeros_like(u)
         for sign, q, move in self._sides():
-            part, passed = mixture(u * move - 0.5 * move * move, q)
+            part, passed = log_ratio_and_slope(u * move - 0.5 * move * move, q)
             value = value + sign * part
             size = np.abs(u * move) + move * move
             doubt = doubt + 1e-15 * (np.abs(part) + passed * size)
@@ -111,16 +108,16 @@ class Line:
         sides = [(1.0, self.left_rate, self.left), (-1.0, self.right_rate, self.right)]
         return [side for side in sides if side[1] > 0.0]
 
-    def intervals(self, ends: Array, inverse: Callable[[Array], Array]) -> Intervals:
+    def histogram(self, ends: Array, inverse: Callable[[Array], Array]) -> LossHistogram:
         """The masses between losses; `inverse` may be rough, its errors are measured here."""
         with np.errstate(over="ignore"):
             u = np.maximum.accumulate(inverse(ends))
         # so far out that a double has no probability for it; `dots.upper` allows 1e-300
         u = np.where(np.abs(u) > _FARTHEST, np.copysign(np.inf, u), u)
-        seen = u[np.isfinite(u)]
+        outcomes = u[np.isfinite(u)]
         edge = 0.0
-        if len(seen):
-            value, doubt = self.loss(seen)
+        if len(outcomes):
+            value, doubt = self.loss(outcomes)
             edge = float(np.max(np.abs(value - ends[np.isfinite(u)]) + doubt))
         with np.errstate(invalid="ignore"):
             inner = np.isfinite(u[:-1]) & np.isfinite(u[1:]) & (u[1:] > u[:-1])
@@ -138,7 +135,7 @@ class Line:
         below = self._between(-math.inf, float(u[0])) if u[0] > -math.inf else (-math.inf, 0, 0)
         above = self._between(float(u[-1]), math.inf) if u[-1] < math.inf else (-math.inf, 0, 0)
         far = farthest + abs(self.left) + abs(self.right)
-        return Intervals(
+        return LossHistogram(
             p=np.exp(log_p),
             level=level,
             doubt=doubt,
@@ -156,8 +153,8 @@ class Line:
         def log_mass(move: float) -> Array:
             return _log_difference(np.array([low - move]), np.array([high - move]))
 
-        found = self._ratio(log_mass, np.array([max((abs(e) for e in ends), default=0.0)]))
-        return float(found[0][0]), float(found[1][0]), float(found[2][0])
+        ratio = self._ratio(log_mass, np.array([max((abs(e) for e in ends), default=0.0)]))
+        return float(ratio[0][0]), float(ratio[1][0]), float(ratio[2][0])
 
     def _ratio(self, log_mass: Callable[[float], Array], size: Array) -> tuple[Array, Array, Array]:
         """(log p, level, doubt) from the log masses of N moved by any amount."""
@@ -167,7 +164,7 @@ class Line:
             moved = log_mass(move)
             with np.errstate(invalid="ignore"):
                 t = np.where(np.isneginf(moved) & np.isneginf(base), 0.0, moved - base)
-            part, passed = mixture(t, q)
+            part, passed = log_ratio_and_slope(t, q)
             if sign > 0.0:
                 log_p = base + part
                 if q == 1.0:
@@ -177,26 +174,63 @@ class Line:
         return log_p, level, doubt + 1e-15 * np.abs(level)
 
 
-def with_atoms(found: Intervals, ends: Array, atoms: list[tuple[float, float]]) -> Intervals:
-    """The same with atoms (loss, P-probability) put into the intervals that they fall into."""
-    p, level, doubt = found.p.copy(), found.level.copy(), found.doubt.copy()
+def replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
+    """The x at which the loss of the replace-one pair is epsilon.
+
+    q e^-c y^2 + (1-q)(1-alpha) y - alpha q e^-c = 0 with y = e^(x/z^2), c = 1/(2 z^2), divided by
+    e^(epsilon/2) y; then x = z^2 (epsilon/2 + asinh h), with log h kept apart, as h may overflow.
+    """
+    size = np.abs(epsilon)
+    odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
+    with np.errstate(divide="ignore"):
+        log_half = odds + 0.5 / z**2 + size / 2.0 + np.log(-np.expm1(-size)) - math.log(2.0)
+    near = np.arcsinh(np.exp(np.minimum(log_half, 20.0)))
+    far = np.where(log_half > 20.0, log_half + math.log(2.0), near)
+    return np.asarray(np.sign(epsilon) * z**2 * (size / 2.0 + far))
+
+
+def sampled_gaussian_histogram(
+    q: float, z: float, way: Direction | None, ends: Array
+) -> LossHistogram:
+    """The loss of one step between ends: by direction for add-remove, None for replace-one."""
+    move = 1.0 / z
+
+    def back(epsilon: Array) -> Array:
+        return z * inverse_log_ratio(epsilon, q) + 0.5 * move
+
+    if way is Direction.REMOVE:
+        return GaussianMixturePair(left=move, left_rate=q, right=0.0, right_rate=0.0).histogram(
+            ends, back
+        )
+    if way is Direction.ADD:
+        line = GaussianMixturePair(left=0.0, left_rate=0.0, right=-move, right_rate=q)
+        return line.histogram(ends, lambda e: -back(-e))
+    line = GaussianMixturePair(left=move, left_rate=q, right=-move, right_rate=q)
+    return line.histogram(ends, lambda e: replace_one_threshold(e, q, z) / z)
+
+
+def add_atoms(
+    histogram: LossHistogram, ends: Array, atoms: list[tuple[float, float]]
+) -> LossHistogram:
+    """Put atoms (loss, P-probability) into the intervals of a histogram that they fall into."""
+    p, level, doubt = histogram.p.copy(), histogram.level.copy(), histogram.doubt.copy()
     for loss, mass in atoms:
         if mass <= 0.0:
             continue
         j = int(np.searchsorted(ends, loss, side="left")) - 1
         if j < 0:
-            found = replace(found, below=found.below + mass)
+            histogram = replace(histogram, below=histogram.below + mass)
         elif j >= len(p):
-            both = _merged(found.above, found.above_level, mass, loss)
-            doubts = found.above_doubt + 1e-15 * (4.0 + abs(loss))
-            found = replace(found, above=both[0], above_level=both[1], above_doubt=doubts)
+            both = _merge_outcomes(histogram.above, histogram.above_level, mass, loss)
+            doubts = histogram.above_doubt + 1e-15 * (4.0 + abs(loss))
+            histogram = replace(histogram, above=both[0], above_level=both[1], above_doubt=doubts)
         else:
-            p[j], level[j] = _merged(float(p[j]), float(level[j]), mass, loss)
+            p[j], level[j] = _merge_outcomes(float(p[j]), float(level[j]), mass, loss)
             doubt[j] += 1e-15 * (4.0 + abs(loss))
-    return replace(found, p=p, level=level, doubt=doubt)
+    return replace(histogram, p=p, level=level, doubt=doubt)
 
 
-def _merged(p: float, level: float, mass: float, loss: float) -> tuple[float, float]:
+def _merge_outcomes(p: float, level: float, mass: float, loss: float) -> tuple[float, float]:
     """(p, log(p/m)) of two outcomes together."""
     if p == 0.0:
         return mass, loss
@@ -204,10 +238,10 @@ def _merged(p: float, level: float, mass: float, loss: float) -> tuple[float, fl
     return p + mass, math.log(p + mass) - other
 
 
-def nothing(ends: Array) -> Intervals:
-    """No mass anywhere yet."""
+def empty_histogram(ends: Array) -> LossHistogram:
+    """A histogram without mass, to put atoms into."""
     zero = np.zeros(len(ends) - 1)
-    return Intervals(
+    return LossHistogram(
         p=zero,
         level=0.5 * (ends[:-1] + ends[1:]),
         doubt=zero,
@@ -220,7 +254,7 @@ def nothing(ends: Array) -> Intervals:
     )
 
 
-def laplace(ends: Array, q: float, shift: float, sign: int) -> Intervals:
+def laplace_histogram(ends: Array, q: float, shift: float, sign: int) -> LossHistogram:
     """One Laplace release of scale 1 moved by `shift`, at rate q; sign +1 is remove, -1 is add.
 
     With t(x) = |x| - |x - shift| the loss is log(1 - q + q e^t) under the mixture, or its negative
@@ -237,35 +271,37 @@ def laplace(ends: Array, q: float, shift: float, sign: int) -> Intervals:
     with np.errstate(divide="ignore"):
         base = -a + np.log(-np.expm1(-w)) - math.log(2.0)
         moved = a - shift + np.log(np.expm1(w)) - math.log(2.0)
-    ratio, passed = mixture(moved - base, q)
+    ratio, passed = log_ratio_and_slope(moved - base, q)
     log_p[live], level[live] = (base + ratio if sign > 0 else base), sign * ratio
     doubt = np.zeros(len(width))
     doubt[live] = passed * (_FUNCTIONS + 2e-15 * shift) + 1e-15 * np.abs(ratio)
     if sign < 0:
         log_p, level, doubt = log_p[::-1], level[::-1], doubt[::-1]
         x = x[::-1]
-    at, err = mixture(2.0 * x - shift, q)
+    at, err = log_ratio_and_slope(2.0 * x - shift, q)
     inside = (x > 0.0) & (x < shift)
     gap = np.abs(sign * at - ends) + 1e-15 * (np.abs(at) + err * shift)
     edge = float(np.max(gap[inside])) if np.any(inside) else 0.0
-    found = replace(
-        nothing(ends),
+    histogram = replace(
+        empty_histogram(ends),
         p=np.exp(log_p),
         level=level,
         doubt=doubt,
         relative=_FUNCTIONS + 2e-15 * shift,
         edge=edge + 4e-16 * shift,
     )
-    found = _outside(found, ends, q, shift, sign)
-    bottom, top = (float(mixture(np.array(s * shift), q)[0]) for s in (-1.0, 1.0))
+    histogram = _add_tails(histogram, ends, q, shift, sign)
+    bottom, top = (float(log_ratio_and_slope(np.array(s * shift), q)[0]) for s in (-1.0, 1.0))
     low_mass, high_mass = 0.5, 0.5 * math.exp(-shift)
     if sign > 0:
         low_mass, high_mass = low_mass * math.exp(bottom), high_mass * math.exp(top)
-        return with_atoms(found, ends, [(bottom, low_mass), (top, high_mass)])
-    return with_atoms(found, ends, [(-top, high_mass), (-bottom, low_mass)])
+        return add_atoms(histogram, ends, [(bottom, low_mass), (top, high_mass)])
+    return add_atoms(histogram, ends, [(-top, high_mass), (-bottom, low_mass)])
 
 
-def _outside(found: Intervals, ends: Array, q: float, shift: float, sign: int) -> Intervals:
+def _add_tails(
+    histogram: LossHistogram, ends: Array, q: float, shift: float, sign: int
+) -> LossHistogram:
     """The continuous part of a Laplace release beyond the first and the last end."""
     first, last = (
         float(np.clip(0.5 * (v + shift), 0.0, shift))
@@ -284,11 +320,13 @@ def _outside(found: Intervals, ends: Array, q: float, shift: float, sign: int) -
     over = mass(last, shift) if sign > 0 else mass(0.0, last)
     level = math.log(over[0] / over[1]) if over[1] > 0.0 else float(ends[-1])
     return replace(
-        found, below=under[0], above=over[0], above_level=level, above_doubt=_FUNCTIONS + 2e-15
+        histogram, below=under[0], above=over[0], above_level=level, above_doubt=_FUNCTIONS + 2e-15
     )
 
 
-def symmetric(positive: Callable[[Array], Intervals], ends: Array, atom: float) -> Intervals:
+def symmetric_histogram(
+    positive: Callable[[Array], LossHistogram], ends: Array, atom: float
+) -> LossHistogram:
     """The symmetric law whose losses above 0 are those of another: P-mass of -L is Q-mass of L.
 
     `atom` is what the two halves leave of the total probability; it sits at 0.
@@ -312,7 +350,7 @@ def symmetric(positive: Callable[[Array], Intervals], ends: Array, atom: float) 
         level = np.where(sums_p > 0.0, np.log(sums_p) - np.log(sums_q), 0.0)
     over_p, over_q = float(np.sum(p[starts[-1] :])), float(np.sum(q[starts[-1] :]))
     worst = float(np.max(half.doubt, initial=0.0))
-    return Intervals(
+    return LossHistogram(
         p=sums_p,
         level=level,
         doubt=np.full(len(sums_p), worst + half.relative + 1e-15),

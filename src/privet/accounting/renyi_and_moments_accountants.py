@@ -8,7 +8,7 @@ gives a bound:
 
 (Abadi et al. 2016, theorem 2; Canonne, Kamath and Steinke 2020, proposition 12.) For Gaussian
 releases K(t) = mu^2 t (t+1) / 2, and the best t of the first formula gives the closed form of the
-PATE paper, epsilon = mu^2/2 + mu sqrt(2 log(1/delta)).
+PATE paper, epsilon = mu^2/2 + mu sqrt(2 log(1/delta)) (`privet.methods.pate.published_noise`).
 """
 
 from __future__ import annotations
@@ -19,47 +19,15 @@ import numpy as np
 from scipy.special import gammaln, xlog1py
 
 from privet import _check
+from privet.accounting.poisson_sampling import SampledGaussian
+from privet.accounting.privacy_loss import Array, Direction, LossPart, PrivacyLoss
+from privet.accounting.renyi_conversion import RenyiCurve
 from privet.guarantee import Adjacency, Guarantee, Standing
-from privet.loss.base import Array, Direction, Part, PrivacyLoss
-from privet.loss.orders import Renyi
-from privet.loss.sampled import SampledGaussian
 
 ORDERS = np.arange(1, 33)
-"""The orders of the classical moments accountant."""
+"""The orders of the classical moments accountant (Abadi et al. 2016)."""
 _CHUNK = 4096
-
-
-def concentrated_epsilon(ratio: float, delta: float) -> float:
-    """epsilon = mu^2/2 + mu sqrt(2 log(1/delta)) for Gaussian releases: the PATE paper's RDP bound.
-
-    **Guarantee**: an upper bound of the exact epsilon for mu^2 = sum of (sensitivity / noise)^2.
-    **Assumes**: the sensitivity is enforced (`privet.bounds`). `privet.loss.Gaussian` is tighter.
-
-    >>> round(concentrated_epsilon(0.25, 1e-5), 4)
-    1.2309
-    """
-    mu = _check.non_negative("ratio", ratio)
-    log_inverse = -math.log(_check.open_unit("delta", delta))
-    return mu * mu / 2.0 + mu * math.sqrt(2.0 * log_inverse)
-
-
-def concentrated_noise(
-    *, sensitivity: float, epsilon: float, delta: float, releases: int = 1
-) -> float:
-    """sigma = Delta sqrt(N) (sqrt(log 1/delta + epsilon) + sqrt(log 1/delta)) / (sqrt(2) epsilon).
-
-    The PATE paper's noise for N answers: Delta = 2 / K for K teachers and targets in the unit ball
-    (its autoencoder form, sqrt(2 N) (...) / (K epsilon)), Delta = sqrt(d) / K for its PCA form.
-
-    >>> round(concentrated_noise(sensitivity=2 / 8, releases=80, epsilon=8.0, delta=1e-3), 4)
-    1.2826
-    """
-    big = _check.positive("sensitivity", sensitivity) * math.sqrt(
-        _check.count("releases", releases)
-    )
-    e = _check.positive("epsilon", epsilon)
-    log_inverse = -math.log(_check.open_unit("delta", delta))
-    return big * (math.sqrt(log_inverse + e) + math.sqrt(log_inverse)) / (math.sqrt(2.0) * e)
+"""Steps at a time: 1 MB for each table of terms."""
 
 
 def log_moment(q: Array, z: Array, order: int) -> Array:
@@ -86,7 +54,7 @@ def log_moment(q: Array, z: Array, order: int) -> Array:
     return np.asarray(np.logaddexp(0.0, top + np.log(np.sum(np.exp(terms - top[:, None]), axis=1))))
 
 
-def _log_moments(part: Part) -> Array:
+def _log_moments(part: LossPart) -> Array:
     """K at the orders 1 .. 32, the worse direction."""
     if isinstance(part, SampledGaussian) and part.adjacency.of_losses is Adjacency.ADD_REMOVE:
         q, z, n = part.groups
@@ -144,7 +112,7 @@ def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
     for direction in (Direction.REMOVE,) if one_way else Direction:
         ceiling = math.fsum(p.supremum(direction) for p in loss.parts)
         if ceiling > worst:
-            value, _ = Renyi(parts=loss.parts, direction=direction).epsilon(math.log(rest))
+            value, _ = RenyiCurve(parts=loss.parts, direction=direction).epsilon(math.log(rest))
             worst = max(worst, min(value, ceiling))
     return worst
 

@@ -12,14 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
-from privet.loss.base import Array, Direction, Part, Quadrature
+from privet.accounting.privacy_loss import Array, Direction, LossPart, VerticalLine
 
 
 @dataclass(frozen=True, kw_only=True)
-class Renyi:
+class RenyiCurve:
     """The Renyi curve of a list of parts, in one direction."""
 
-    parts: Sequence[Part]
+    parts: Sequence[LossPart]
     direction: Direction
     cut: float = 0.0
 
@@ -30,9 +30,8 @@ class Renyi:
             total = total + part.log_mgf(orders, self.direction, self.cut)
         return total
 
-    def on(self, line: Quadrature) -> tuple[Array, Array] | None:
-        """K on a vertical line and a bound of its error; None where a part knows real orders only.
-        K on a vertical line and a bound of its error; None where a part knows real orders only."""
+    def on(self, line: VerticalLine) -> tuple[Array, Array] | None:
+        """K on a vertical line and a bound of its error; None if a part knows real orders only."""
         total, errors = np.zeros(line.count, dtype=complex), np.zeros(line.count)
         for part in self.parts:
             answer = part.log_mgf_on(line, self.direction, self.cut)
@@ -50,8 +49,8 @@ class Renyi:
     def spread(self) -> float:
         """About the variance of the loss."""
         tiny = 1e-3
-        found = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
-        return min(max(found, 1e-30), 1e30)
+        variance = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
+        return min(max(variance, 1e-30), 1e30)
 
     def start(self, log_delta: float) -> float:
         """The order that would be best if the loss were Gaussian with the same spread."""

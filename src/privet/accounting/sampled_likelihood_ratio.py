@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from privet.loss.base import Array
+from privet.accounting.privacy_loss import ROUNDOFF, Array
 
 
 def log_ratio(q: Array, t: Array) -> Array:
@@ -29,3 +29,18 @@ def inverse_log_ratio(epsilon: Array, q: float) -> Array:
         near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
     far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
     return np.where(epsilon > 30.0, far, near)
+
+
+def log_ratio_and_slope(t: Array, q: float) -> tuple[Array, Array]:
+    """log(1 - q + q e^t), and how much of an error of t it passes on."""
+    value = log_ratio(np.array(q), t)
+    return value, np.minimum(1.0, q + np.abs(value))
+
+
+def log_ratio_error(ell: Array, q: Array, size: Array) -> Array:
+    """A bound of the error of ell = log(1 - q + q e^t) where t is the result of sums of `size`.
+
+    d ell / dt = q e^t / (1 - q + q e^t) <= min(1, q + |ell|): tiny losses keep their digits.
+    """
+    passed = np.minimum(1.0, q + np.abs(ell)) * size
+    return np.asarray(6.0 * ROUNDOFF * (np.abs(ell) + passed))

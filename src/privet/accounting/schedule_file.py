@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import final
 
 from privet import _check
+from privet.accounting.poisson_sampling import SampledGaussian
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Adjacency
-from privet.loss.sampled import SampledGaussian
 
 _CHECKS = {
     "sample_rate": _check.unit,
@@ -31,7 +31,7 @@ _CHECKS = {
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Phases:
+class SchedulePhases:
     """Columns by name, each with one number a line; those that were not given are left out.
 
     >>> read_phases("sample_rate,sigma,clipping_bound,steps\\n0.1,0.02,2,3").loss(1000).releases
@@ -43,7 +43,7 @@ class Phases:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """How long each line lasts; 1 unless told."""
+        """How long each line lasts; 1 where the table does not say."""
         return tuple(int(n) for n in self.columns.get("steps", (1,) * len(self.rates)))
 
     @property
@@ -79,8 +79,8 @@ class Phases:
         )  # fmt: skip
 
 
-def load_phases(path: Path) -> Phases:
-    """The table in a CSV file."""
+def load_phases(path: Path) -> SchedulePhases:
+    """Read a schedule from a CSV file."""
     return read_phases(load_text(path), str(path))
 
 
@@ -94,8 +94,8 @@ def load_text(path: Path) -> str:
         raise InvalidArgument("schedule", str(path), "a readable CSV file", str(e)) from None
 
 
-def read_phases(text: str, name: str = "schedule") -> Phases:
-    """The same from what is written in it; a bad line is named."""
+def read_phases(text: str, name: str = "schedule") -> SchedulePhases:
+    """Read a schedule from the text of its CSV file; a bad line is named."""
     reader = csv.reader(io.StringIO(text))
     try:
         header = [h.strip() for h in next(reader, [])]
@@ -114,7 +114,7 @@ def read_phases(text: str, name: str = "schedule") -> Phases:
         raise InvalidArgument("schedule", name, "a readable CSV file", str(e)) from None
     if not columns["sample_rate"]:
         raise InvalidArgument(name, "no lines", "a schedule with at least one line of steps")
-    return Phases(columns={n: tuple(v) for n, v in columns.items()}, name=name)
+    return SchedulePhases(columns={n: tuple(v) for n, v in columns.items()}, name=name)
 
 
 def _check_header(header: list[str], name: str) -> None:
@@ -129,5 +129,5 @@ def _check_header(header: list[str], name: str) -> None:
     if len(noise) == 2:
         problem = "noise_multiplier and sigma say the same"
     if problem:
-        told = f"the names of the columns: {wanted}"
-        raise InvalidArgument(f"{name}: the first line", ",".join(header), told, problem)
+        expected = f"the names of the columns: {wanted}"
+        raise InvalidArgument(f"{name}: the first line", ",".join(header), expected, problem)

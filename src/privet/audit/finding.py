@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, final
 
 from privet import _check
-from privet._words import number, small_table
+from privet._formatting import number, small_table
 from privet.guarantee import number_to_json
 
 

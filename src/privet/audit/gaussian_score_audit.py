@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
-from privet.audit.drawn import Draw, DrawnAudit, Scores, scores_of
-from privet.audit.likelihood_ratio import mu_epsilon
+from privet.audit.epsilon_lower_bounds import mu_epsilon
+from privet.audit.single_release_audit import Draw, SampledAudit, Scores, scores_of
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
@@ -49,7 +49,7 @@ def normal_shift_bound(inside: Scores, outside: Scores, *, alpha: float) -> floa
     if s <= 1e-12 * abs(apart):
         return math.inf if apart > 0.0 else 0.0
     for scores in (inside, outside):
-        refuse_other_shapes(scores)
+        check_normal_shape(scores)
     unit = math.sqrt(1.0 / n + 1.0 / m)
     t = apart / (s * unit)
     if t <= 0.0:
@@ -80,7 +80,7 @@ def shift_one_run_bound(
     return mu_epsilon(mu, delta)
 
 
-def refuse_other_shapes(scores: Scores) -> None:
+def check_normal_shape(scores: Scores) -> None:
     """Raise where skewness or kurtosis is far from that of a normal sample."""
     x = (scores - scores.mean()) / scores.std()
     n = len(x)
@@ -97,7 +97,7 @@ def refuse_other_shapes(scores: Scores) -> None:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class NormalShiftAudit(DrawnAudit):
+class NormalShiftAudit(SampledAudit):
     """An audit of a Gaussian release that is made once: `trials` draws a side, no threshold.
 
     **Guarantee** `Finding.audited` exceeds the true epsilon with probability at most

@@ -1,4 +1,4 @@
-"""Audits by many training runs: half with a canary, half without, and one event told beforehand.
+"""Audits by many training runs: half with a canary, half without, and one event fixed beforehand.
 
 Jagielski, Ullman and Oprea, "Auditing Differentially Private Machine Learning: How Private is
 Private SGD?", 2020. A canary put in k times makes a group of k, for which (epsilon, delta)-privacy
@@ -16,17 +16,12 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
-from privet.audit.drawn import Scores
+from privet.audit.epsilon_lower_bounds import clopper_pearson, gaussian_mu_bound, mu_epsilon
 from privet.audit.finding import Audit, Finding
-from privet.audit.likelihood_ratio import (
-    OneShotAudit,
-    clopper_pearson,
-    gaussian_mu_bound,
-    mu_epsilon,
-)
+from privet.audit.single_release_audit import OneShotAudit, Scores
 from privet.errors import InvalidArgument
 
-_HIGHEST = 60.0
+_HIGHEST = 60.0  # e^60 is beyond what any number of runs could show
 
 
 def group_epsilon(p1: float, p0: float, *, copies: int, delta: float) -> float:

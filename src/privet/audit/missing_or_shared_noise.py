@@ -1,10 +1,4 @@
-"""Noise that is missing in one number, or drawn twice: what the sum over all numbers does not show.
-
-An audit along the line between two exact values sees how wide the noise is there. A single number
-without noise, among hundreds that have it, hardly changes that; noise that two releases share not
-at all, though their difference is exact. So every number is looked at by itself, and one pair: the
-one whose noise goes together most, found in half of the runs and measured in the other half.
-"""
+"""Numbers of a release without noise of their own, or two that share it, found from draws."""
 
 from __future__ import annotations
 
@@ -16,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Array = NDArray[np.float64]
-MOST = 500
-"""Numbers among which a pair is looked for: those that the neighbours move most."""
+PAIR_CANDIDATES = 500
+"""Numbers among which a pair is looked for, those that the neighbours move most: their products
+are a matrix of 250,000 numbers."""
 
 
 def hidden_shift(noise: Array, moved: Array, *, alpha: float, pairs: bool = True) -> float:
@@ -39,7 +34,7 @@ def hidden_shift(noise: Array, moved: Array, *, alpha: float, pairs: bool = True
         return 0.0
     single = _most(least, np.square(noise).sum(axis=0), alpha / 2.0 / noise.shape[1], len(noise))
     known, rest = noise[::2], noise[1::2]
-    at = np.argsort(-least, kind="stable")[:MOST]
+    at = np.argsort(-least, kind="stable")[:PAIR_CANDIDATES]
     if not pairs or len(at) < 2 or len(known) < 10:
         return single
     i, j, weight = _pair(known, moved[::2].mean(axis=0), at)

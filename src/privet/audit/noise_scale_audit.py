@@ -1,15 +1,15 @@
-"""How much epsilon runs show, where the law of the noise of every release is known.
+"""Audit runs whose noise has a known law: bound its width from draws, then account exactly.
 
-Both exact values of every release are known (`released`), so the noise that was drawn is too.
-Of normal noise, along the line between the two exact values: m is their distance and u the noise,
-both over the stated noise. The sum of n squares u^2 over r^2 is chi-squared with n degrees of
-freedom if r is the true spread, and mu^2 = sum m^2 / r^2 over all releases. That knows the middle
-of the noise beforehand and so sees with 100 runs what a difference of means sees with 5,000.
+Both exact values of every release are known (`all_releases_audit`), so the noise that was drawn is
+too. Of normal noise, along the line between the two exact values: m is their distance and u the
+noise, both over the stated noise. The sum of n squares u^2 over r^2 is chi-squared with n degrees
+of freedom if r is the true spread, and mu^2 = sum m^2 / r^2 over all releases. That knows the
+middle of the noise beforehand and so sees with 100 runs what a difference of means sees with 5,000.
 Releases of one mechanism have one spread, those of another have their own. Laplace noise: |u| is
 exponential, their sum a gamma variable. Answers of records by randomised response: true ones are
 counted. Random samples: how often the record is in.
 
-A number without noise of its own, or two that share it, are looked for besides (`dependence`).
+A number without noise of its own, or two that share it, are looked for besides (`hidden_shift`).
 """
 
 from __future__ import annotations
@@ -23,39 +23,45 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from privet import loss as losses
-from privet.audit.dependence import hidden_shift
-from privet.audit.likelihood_ratio import clopper_pearson
-from privet.audit.normal_shift import refuse_other_shapes
+from privet import accounting as losses
+from privet.audit.epsilon_lower_bounds import clopper_pearson
+from privet.audit.gaussian_score_audit import check_normal_shape
+from privet.audit.missing_or_shared_noise import hidden_shift
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.mechanisms import DiscreteGaussian, Gaussian, Laplace, RandomisedResponse, transcript
-from privet.mechanisms.transcript import Released, Transcript
+from privet.mechanisms import (
+    DiscreteGaussianMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomisedResponse,
+    log_density_ratio,
+)
+from privet.mechanisms.release_transcript import ReleaseRecord, Transcript
 
 NUMBERS = 20_000
-"""So many released numbers are looked at one by one."""
+"""So many released numbers are looked at one by one; more would take more memory than they show."""
 NORMAL, LAPLACE, ANSWER = "normal", "Laplace", "answers"
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
+class ObservedRun:
     """One run: what it released, and both exact values of every release."""
 
     inside: bool
-    made: Transcript
+    transcript: Transcript
     present: Transcript
     absent: Transcript
 
     @property
     def log_ratio(self) -> float:
         """The privacy loss of this run."""
-        return transcript.log_ratio(self.present, self.absent)
+        return log_density_ratio.transcript_log_ratio(self.present, self.absent)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ByLaw:
+class NoiseWidthAccount:
     """The account of releases whose noise has a stated law, and a width bounded from draws."""
 
     whole: Transcript
@@ -64,7 +70,7 @@ class ByLaw:
     confidence: float
 
     @property
-    def sampled(self) -> bool:
+    def uses_sampling(self) -> bool:
         """Whether records take part at random."""
         return any(r.rate < 1.0 for r in self.whole.releases)
 
@@ -76,17 +82,19 @@ class ByLaw:
             return None
         return {law for law in found if law is not None}
 
-    def epsilon(self, runs: Sequence[Seen]) -> float:
+    def epsilon(self, runs: Sequence[ObservedRun]) -> float:
         """A lower bound of epsilon; raises InvalidArgument where noise has another shape."""
         kinds = [_law(r) for r in self.whole.releases]
         groups = self.groups()
         answers = [k for k, kind in enumerate(kinds) if kind == ANSWER]
         if LAPLACE in kinds:
             return self._laplace(runs, answers, (1.0 - self.confidence) / (1 + len(answers)))
-        alpha = (1.0 - self.confidence) / (len(groups) + len(answers) + self.sampled + 1)
-        apart = groups if self.sampled else [[k for of in groups for k in of]]
+        alpha = (1.0 - self.confidence) / (len(groups) + len(answers) + self.uses_sampling + 1)
+        apart = groups if self.uses_sampling else [[k for of in groups for k in of]]
         hidden = [
-            hidden_shift(*_numbers(runs, of), alpha=alpha / len(apart), pairs=not self.sampled)
+            hidden_shift(
+                *_numbers(runs, of), alpha=alpha / len(apart), pairs=not self.uses_sampling
+            )
             for of in apart
             if of
         ]
@@ -96,9 +104,9 @@ class ByLaw:
             noise = np.array([[_noise(one, k) for k in of] for one in runs])
             if (moved > 0.0).any():
                 least[of] = moved.min(axis=0) / normal_spread(noise[moved > 0.0], alpha=alpha)
-        if self.sampled:
+        if self.uses_sampling:
             each = [self._one_step(mu, of) for mu, of in zip(hidden, groups, strict=True)]
-            return max([self._sampled(runs, least, alpha), *each])
+            return max([self._sampled_epsilon(runs, least, alpha), *each])
         pairs = [_answers(runs, k, alpha) for k in answers]
         mu = max([float(np.linalg.norm(least)), *hidden])
         if math.isinf(mu):
@@ -129,7 +137,7 @@ class ByLaw:
                 found.append((r.mechanism, [k]))
         return [of for _, of in found]
 
-    def _laplace(self, runs: Sequence[Seen], answers: list[int], alpha: float) -> float:
+    def _laplace(self, runs: Sequence[ObservedRun], answers: list[int], alpha: float) -> float:
         """Of coordinates that the neighbours move; each is a release of its own."""
         sizes, moved = zip(*(_laplace_of(one) for one in runs), strict=True)
         drawn = np.concatenate(sizes)
@@ -137,10 +145,10 @@ class ByLaw:
             return 0.0
         spread = float(drawn.sum() / stats.gamma.ppf(alpha, len(drawn)))
         least = min(moved, key=lambda m: float(m.sum())) / spread
-        told = [p for k in answers if (p := _answers(runs, k, alpha)) is not None]
-        if any(len(p) > 2 for p, _ in told):
-            raise InvalidArgument("classes", len(told[0][0]), "two, beside Laplace noise")
-        pure = [float(np.abs(np.log(p) - np.log(q)).max()) for p, q in told]
+        chances = [p for k in answers if (p := _answers(runs, k, alpha)) is not None]
+        if any(len(p) > 2 for p, _ in chances):
+            raise InvalidArgument("classes", len(chances[0][0]), "two, beside Laplace noise")
+        pure = [float(np.abs(np.log(p) - np.log(q)).max()) for p, q in chances]
         if self.delta == 0.0:
             return float(least.sum()) + sum(pure)
         parts: list[losses.PrivacyLoss] = [
@@ -149,7 +157,9 @@ class ByLaw:
         parts += [losses.Pure(epsilon_each=e, adjacency=self.adjacency) for e in pure if e > 0.0]
         return float(losses.compose(parts, adjacency=self.adjacency).epsilon(self.delta))
 
-    def _sampled(self, runs: Sequence[Seen], moved: NDArray[Any], alpha: float) -> float:
+    def _sampled_epsilon(
+        self, runs: Sequence[ObservedRun], moved: NDArray[Any], alpha: float
+    ) -> float:
         """Steps on random samples: the record's rate is bounded too, from the runs that have it.
 
         Samples that vary less than independent ones do (a shuffle, say) amplify nothing that the
@@ -188,7 +198,7 @@ def normal_spread(noise: NDArray[np.float64], *, alpha: float) -> float:
     True
     """
     if len(noise) >= 100:
-        refuse_other_shapes(noise)
+        check_normal_shape(noise)
     return math.sqrt(float(np.square(noise).sum()) / float(stats.chi2.ppf(alpha, len(noise))))
 
 
@@ -229,42 +239,42 @@ def _mixed(e: float, mu: float, p: NDArray[Any], q: NDArray[Any]) -> float:
     return float((p * (first - second)).sum())
 
 
-def _law(r: Released) -> str | None:
+def _law(r: ReleaseRecord) -> str | None:
     """What the noise of a release is stated to be; a word stands for normal noise of training."""
-    if isinstance(r.mechanism, Gaussian | DiscreteGaussian | str):
+    if isinstance(r.mechanism, GaussianMechanism | DiscreteGaussianMechanism | str):
         return NORMAL
-    if isinstance(r.mechanism, Laplace):
+    if isinstance(r.mechanism, LaplaceMechanism):
         return LAPLACE
     return ANSWER if isinstance(r.mechanism, RandomisedResponse) else None
 
 
-def _moved(one: Seen, k: int) -> float:
+def _moved(one: ObservedRun, k: int) -> float:
     """How far the neighbours move a normal release, over its stated noise."""
     a, b = one.present.releases[k], one.absent.releases[k]
     return math.sqrt(max(0.0, 2.0 * a.log_ratio(a.exact, a.exact, b.exact)))
 
 
-def _noise(one: Seen, k: int) -> float:
+def _noise(one: ObservedRun, k: int) -> float:
     """The noise that was drawn along that line, over the stated one."""
     m = _moved(one, k)
     if m == 0.0:
         return 0.0
-    made, a, b = (t.releases[k] for t in (one.made, one.present, one.absent))
+    made, a, b = (t.releases[k] for t in (one.transcript, one.present, one.absent))
     drawn = made.noisy - made.exact
     return (a.log_ratio(a.exact + drawn, a.exact, b.exact) - 0.5 * m * m) / m
 
 
-def _numbers(runs: Sequence[Seen], of: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _numbers(runs: Sequence[ObservedRun], of: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The noise of the numbers of these releases, and how far it is moved: a line a run.
 
     Of the first releases only where all would be too many, and of those that always have one size.
     """
-    of = [k for k in of if len({one.made.releases[k].exact.size for one in runs}) == 1]
-    sizes = np.cumsum([runs[0].made.releases[k].exact.size for k in of])
+    of = [k for k in of if len({one.transcript.releases[k].exact.size for one in runs}) == 1]
+    sizes = np.cumsum([runs[0].transcript.releases[k].exact.size for k in of])
     of = of[: max(1, int((sizes <= NUMBERS).sum()))]
 
-    def line(one: Seen, exact: bool) -> NDArray[Any]:
-        a, b = (one.present, one.absent) if exact else (one.made, one.made)
+    def line(one: ObservedRun, exact: bool) -> NDArray[Any]:
+        a, b = (one.present, one.absent) if exact else (one.transcript, one.transcript)
         parts = [
             np.asarray(a.releases[k].exact if exact else a.releases[k].noisy, dtype=np.float64)
             - b.releases[k].exact
@@ -275,11 +285,11 @@ def _numbers(runs: Sequence[Seen], of: Sequence[int]) -> tuple[NDArray[Any], NDA
     return np.array([line(one, False) for one in runs]), np.array([line(one, True) for one in runs])
 
 
-def _laplace_of(one: Seen) -> tuple[NDArray[Any], NDArray[Any]]:
+def _laplace_of(one: ObservedRun) -> tuple[NDArray[Any], NDArray[Any]]:
     """Sizes of the noise, and how far the neighbours move it, where they move it at all."""
     sizes, moved = [np.zeros(0)], [np.zeros(0)]
     for made, a, b in zip(
-        one.made.releases, one.present.releases, one.absent.releases, strict=True
+        one.transcript.releases, one.present.releases, one.absent.releases, strict=True
     ):
         if _law(made) == LAPLACE:
             apart, scale = np.abs(a.exact - b.exact), made.mechanism.scale
@@ -288,20 +298,20 @@ def _laplace_of(one: Seen) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.concatenate(sizes), np.concatenate(moved)
 
 
-def _joined(one: Seen, k: int) -> bool:
-    return not np.array_equal(one.made.releases[k].exact, one.absent.releases[k].exact)
+def _joined(one: ObservedRun, k: int) -> bool:
+    return not np.array_equal(one.transcript.releases[k].exact, one.absent.releases[k].exact)
 
 
-def _answers(runs: Sequence[Seen], k: int, alpha: float) -> tuple[Any, Any] | None:
+def _answers(runs: Sequence[ObservedRun], k: int, alpha: float) -> tuple[Any, Any] | None:
     """Probabilities of the answers at the place where neighbours differ: on both sides.
 
     Every record that is there answers by the same coin: all of their answers are counted.
     """
     first, second = (t.releases[k].exact for t in (runs[0].present, runs[0].absent))
-    classes = runs[0].made.releases[k].mechanism.classes
-    told = [one.made.releases[k] for one in runs]
-    known = sum(int((r.exact >= 0).sum()) for r in told)
-    true = sum(int(((r.exact >= 0) & (r.noisy == r.exact)).sum()) for r in told)
+    classes = runs[0].transcript.releases[k].mechanism.classes
+    answers = [one.transcript.releases[k] for one in runs]
+    known = sum(int((r.exact >= 0).sum()) for r in answers)
+    true = sum(int(((r.exact >= 0) & (r.noisy == r.exact)).sum()) for r in answers)
     truth = max(clopper_pearson(true, max(known, 1), alpha)[0], 1.0 / classes)
 
     def chances(category: int) -> NDArray[np.float64]:

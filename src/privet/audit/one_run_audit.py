@@ -11,6 +11,27 @@ and the largest epsilon with p <= alpha is a lower bound (Steinke, Nasr and Jagi
 Auditing with One (1) Training Run", 2023, theorem 5.2). r is fixed before any score is seen.
 
 Symbols: m canaries, r guesses, v right ones, alpha = 1 - confidence.
+
+**Against a whole trade-off curve** (`trade_off_one_run_bound`) nothing is lost on delta.
+The coins are guessed in the same way: c' guesses, c of them right. Suppose that P[S | in]
+<= F(P[S | out]) and the other way round for every event S, with F concave: F(x) = e^epsilon x +
+delta under (epsilon, delta)-privacy, F(x) = Phi(Phi^-1(x) + mu) under mu-GDP. Write g for the
+inverse of F, and for 0 <= i <= c'
+
+    r_i = E[right 1{right >= i}] / m,     h_i = E[wrong 1{right >= i}] / m.
+
+*Lemma.* h_i >= g(r_{i+1}). For one canary j let A say that i or more of the *other* guesses are
+right. Given the other coins, P[guess j right, A] <= F(P[guess j wrong, A]) whichever way coin j
+fell; F is concave, so this survives averaging over the coins and over j. Left of it stands
+r_{i+1}, right of it F(h_i).
+
+From the definition r_i - r_{i+1} = i / (c' - i) (h_i - h_{i+1}), and r_0 + h_0 = c' / m. If
+P[right >= c] were alpha or more, the least possible r_0 + h_0 would come from r_c = alpha c / m,
+h_c = alpha (c' - c) / m and h_i = max(h_{i+1}, g(r_{i+1})) going down: more mass, or mass moved
+from wrong to right, only adds. If that exceeds c' / m, the curve is refuted at level alpha.
+
+The idea is that of Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run",
+2024; the argument above is ours, after their theorem.
 """
 
 from __future__ import annotations
@@ -25,13 +46,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privet import _check
+from privet.audit.epsilon_lower_bounds import mu_epsilon
 from privet.audit.finding import Audit, Finding
-from privet.audit.trade_off_one_run import gaussian_one_run_bound
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Protects
-from privet.noise import Source
 
-_HIGHEST = 60.0
+HIGHEST_EPSILON = 60.0  # no count of guesses that fits in memory refutes e^60
+HIGHEST_MU = 40.0  # P[N > 40] is below the smallest float64
 
 Rule = Callable[..., float]
 """Right guesses, guesses, canaries, delta and alpha to a lower bound of epsilon."""
@@ -45,19 +65,13 @@ def one_run_bound(right: int, guesses: int, canaries: int, *, delta: float, alph
     >>> one_run_bound(50, 100, 1000, delta=1e-5, alpha=0.05)
     0.0
     """
-    r = _check.count("guesses", guesses)
-    v = _check.count("right", right, minimum=0)
-    m = _check.count("canaries", canaries)
+    _check_counts(right, guesses, canaries)
     delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
-    if not v <= r <= m:
-        raise InvalidArgument("right", (v, r, m), "right <= guesses <= canaries")
-    if p_value(0.0, v, r, m, delta) > alpha:
-        return 0.0
-    low, high = 0.0, _HIGHEST
-    while high - low > 1e-9 * (1.0 + low):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if p_value(middle, v, r, m, delta) <= alpha else (low, middle)
-    return low
+
+    def is_refuted(epsilon: float) -> bool:
+        return p_value(epsilon, right, guesses, canaries, delta) <= alpha
+
+    return _largest(is_refuted, HIGHEST_EPSILON, relative=1e-9)
 
 
 def p_value(epsilon: float, right: int, guesses: int, canaries: int, delta: float) -> float:
@@ -72,6 +86,95 @@ def p_value(epsilon: float, right: int, guesses: int, canaries: int, delta: floa
     i = np.arange(1, right + 1)
     lift = float(np.max((below[right] - below[right - i]) / i))
     return min(1.0, beta + 2.0 * canaries * delta * lift)
+
+
+Inverse = Callable[[float], float]
+
+
+def refutes(inverse: Inverse, right: int, guesses: int, canaries: int, alpha: float) -> bool:
+    """Whether so many right guesses refute the curve with this inverse g, at level alpha.
+
+    >>> refutes(lambda x: x, 70, 100, 1000, 0.05), refutes(lambda x: x, 55, 100, 1000, 0.05)
+    (True, False)
+    """
+    r, h = alpha * right / canaries, alpha * (guesses - right) / canaries
+    whole = guesses / canaries
+    for i in range(right - 1, -1, -1):
+        higher = max(h, inverse(r))
+        r, h = r + i / (guesses - i) * (higher - h), higher
+        if r + h > whole:
+            return True
+    return False
+
+
+def trade_off_one_run_bound(
+    right: int, guesses: int, canaries: int, *, delta: float, alpha: float
+) -> float:
+    """The largest epsilon for which v right guesses refute (epsilon, delta)-privacy.
+
+    Assumes nothing about the noise, as `one_run_bound`; sharper where m delta is not tiny, because
+    delta is taken where it hurts and not from every canary.
+
+    >>> round(trade_off_one_run_bound(250, 250, 20_000, delta=1e-5, alpha=0.05), 2)
+    4.41
+    """
+    _check_counts(right, guesses, canaries)
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
+
+    def is_refuted(epsilon: float) -> bool:
+        weight = math.exp(-epsilon)
+        return refutes(lambda x: weight * (x - delta), right, guesses, canaries, alpha)
+
+    return _largest(is_refuted, HIGHEST_EPSILON, absolute=1e-6)
+
+
+def gaussian_one_run_bound(
+    right: int, guesses: int, canaries: int, *, delta: float, alpha: float
+) -> float:
+    """epsilon(delta) of the largest mu for which v right guesses refute mu-GDP.
+
+    **Guarantee** above the true epsilon with probability at most alpha if the training's curve is
+    that of two normal distributions (**assumed**; exact for Gaussian releases without sampling).
+
+    >>> round(gaussian_one_run_bound(250, 250, 5000, delta=1e-5, alpha=0.05), 1)
+    6.4
+    >>> gaussian_one_run_bound(125, 250, 5000, delta=1e-5, alpha=0.05)
+    0.0
+    """
+    _check_counts(right, guesses, canaries)
+    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
+
+    def is_refuted(mu: float) -> bool:
+        return refutes(
+            lambda x: float(special.ndtr(special.ndtri(x) - mu)), right, guesses, canaries, alpha
+        )
+
+    return mu_epsilon(_largest(is_refuted, HIGHEST_MU, absolute=1e-6), delta)
+
+
+def _check_counts(right: int, guesses: int, canaries: int) -> None:
+    _check.count("right", right, minimum=0)
+    _check.count("guesses", guesses)
+    _check.count("canaries", canaries)
+    if not right <= guesses <= canaries:
+        raise InvalidArgument("right", (right, guesses, canaries), "right <= guesses <= canaries")
+
+
+def _largest(
+    is_refuted: Callable[[float], bool],
+    highest: float,
+    *,
+    absolute: float = 0.0,
+    relative: float = 0.0,
+) -> float:
+    """The largest number that is refuted, by bisection from below; 0 if none is."""
+    if not is_refuted(0.0):
+        return 0.0
+    low, high = 0.0, highest
+    while high - low > absolute + relative * (1.0 + low):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    return low
 
 
 @final
@@ -162,57 +265,3 @@ class OneRunAudit(Audit):
 
     def _bound(self, right: int, canaries: int) -> float:
         return self.rule(right, self.guesses, canaries, delta=self.delta, alpha=self.alpha)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Canaries:
-    """Records that stand out: a copy of a record with a wrong label, each in by a fair coin.
-
-    `x`, `y` are the canaries, `otherwise` their labels when the coin says "out" and neighbours are
-    by replacement, `included` the coins; `records` are trained on in any case.
-    """
-
-    x: NDArray[Any]
-    y: NDArray[np.int64]
-    otherwise: NDArray[np.int64]
-    included: NDArray[np.bool_]
-    records: tuple[NDArray[Any], NDArray[np.int64]]
-
-    @classmethod
-    def mislabelled(
-        cls, x: NDArray[Any], y: NDArray[np.int64], *, classes: int, count: int, rng: Source
-    ) -> Canaries:
-        """The last `count` records, each with a label drawn from the wrong ones."""
-        m = _check.count("count", count)
-        if m >= len(x):
-            raise InvalidArgument("count", m, f"fewer than the {len(x)} records")
-        u = rng.child("labels").uniform(m)
-        shift = 1 + np.minimum((u * (classes - 1)).astype(np.int64), classes - 2)
-        coins = rng.child("coins").uniform(m) < 0.5
-        wrong = (y[-m:] + shift) % classes
-        return cls(x=x[-m:], y=wrong, otherwise=y[-m:], included=coins, records=(x[:-m], y[:-m]))
-
-    def training_set(
-        self, adjacency: Adjacency, protects: Protects = Protects.RECORD
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The records, and each canary if its coin says "in".
-
-        A coin that says "out" leaves the canary out (add-remove), or puts the record with its own
-        label in the same place (replace-one), or zeros with the canary's label (replace-one, where
-        only features are protected): one coin makes one neighbour of the promise.
-        """
-        x, y = self.records
-        inside = self.included
-        if adjacency is Adjacency.REPLACE_ONE and protects is Protects.FEATURES:
-            shown = np.where(inside.reshape(-1, *[1] * (self.x.ndim - 1)), self.x, 0)
-            return np.concatenate([x, shown.astype(self.x.dtype)]), np.concatenate([y, self.y])
-        if adjacency is Adjacency.REPLACE_ONE:
-            labels = np.where(inside, self.y, self.otherwise)
-            return np.concatenate([x, self.x]), np.concatenate([y, labels])
-        return np.concatenate([x, self.x[inside]]), np.concatenate([y, self.y[inside]])
-
-    def scores(self, answer: Callable[[NDArray[Any]], Any]) -> NDArray[np.float64]:
-        """The log probability that a model gives to each canary's label."""
-        p = np.asarray(answer(self.x), dtype=np.float64)[np.arange(len(self.y)), self.y]
-        return np.log(np.maximum(p, 1e-300))

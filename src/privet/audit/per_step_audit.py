@@ -19,8 +19,8 @@ from typing import Any, final
 import numpy as np
 
 from privet import _check
+from privet.audit.epsilon_lower_bounds import gaussian_mu_bound
 from privet.audit.finding import Audit, Finding
-from privet.audit.likelihood_ratio import gaussian_mu_bound
 from privet.errors import InvalidArgument
 
 Account = Callable[[float], float]
@@ -79,7 +79,7 @@ class PerStepAudit(Audit):
         )
 
     def noise_multiplier(self, inside: Any, outside: Any) -> float:
-        """An upper bound of z; infinite if nothing was told apart."""
+        """An upper bound of z; infinite if nothing was distinguished."""
         a, b = (np.asarray(v, dtype=np.float64).ravel() for v in (inside, outside))
         if min(len(a), len(b)) < 2 or np.isnan(a).any() or np.isnan(b).any():
             raise InvalidArgument("seen", (len(a), len(b)), "two numbers a side or more, no NaN")

@@ -1,4 +1,4 @@
-"""Audits of one-shot releases: draw with and without the record, and count who can be told apart.
+"""Audits of a release that is made once: distinguish draws with the record from others.
 
 An (epsilon, delta)-private release satisfies P[S | in] <= e^epsilon P[S | out] + delta for every
 event S and the other way round. So the rates at which one event happens on the two sides give a
@@ -11,91 +11,94 @@ Symbols: p1 the rate of S with the record, p0 without it, t the threshold, alpha
 
 from __future__ import annotations
 
-import math
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from privet import _check
-from privet.audit.drawn import Draw, DrawnAudit, Scores, scores_of
+from privet.audit.epsilon_lower_bounds import epsilon_bound, gaussian_bound
+from privet.audit.finding import Audit, Finding
 from privet.errors import InvalidArgument
-from privet.loss import Gaussian
 from privet.noise import Source
 
-
-def clopper_pearson(hits: int, trials: int, alpha: float) -> tuple[float, float]:
-    """Exact one-sided limits of a rate: each is wrong with probability at most alpha.
-
-    >>> low, high = clopper_pearson(0, 100, 0.05)
-    >>> low, round(high, 4)
-    (0.0, 0.0295)
-    """
-    n = _check.count("trials", trials)
-    k = _check.count("hits", hits, minimum=0)
-    if k > n:
-        raise InvalidArgument("hits", hits, f"at most {n}, the trials")
-    alpha = _check.open_unit("alpha", alpha)
-    low = 0.0 if k == 0 else float(special.betaincinv(k, n - k + 1, alpha))
-    high = 1.0 if k == n else float(special.betaincinv(k + 1, n - k, 1.0 - alpha))
-    return low, high
+Scores = NDArray[np.float64]
+Draw = Callable[[int, Source], Scores]
+"""So many releases, each with the attacker's score: higher speaks for the record."""
 
 
-def epsilon_bound(hits_in: int, hits_out: int, trials: int, *, delta: float, alpha: float) -> float:
-    """A lower bound of epsilon from how often an event happened with and without the record.
+@dataclass(frozen=True, kw_only=True)
+class SampledAudit(Audit, ABC):
+    """An audit of a release that is made once: `trials` draws a side, and a bound from them."""
 
-    ln((p1 - delta) / p0) with p1 a lower and p0 an upper limit at alpha/2 each, and the same for
-    the complement, which needs no further limits: 1 - p0 and 1 - p1. At least 0.
+    trials: int = 100_000
+    delta: float = 0.0
 
-    **Guarantee** below the true epsilon with probability 1 - alpha, for `trials` independent draws
-    a side and an event that was fixed before them.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.count("trials", self.trials)
 
-    >>> round(epsilon_bound(5_000, 1_000, 10_000, delta=0.0, alpha=0.05), 2)
-    1.53
-    """
-    delta, alpha = _check.delta_or_zero("delta", delta), _check.open_unit("alpha", alpha)
-    p1, _ = clopper_pearson(hits_in, trials, alpha / 2)
-    _, p0 = clopper_pearson(hits_out, trials, alpha / 2)
-    return max(_log_ratio(p1 - delta, p0), _log_ratio(1.0 - p0 - delta, 1.0 - p1), 0.0)
+    def run(
+        self,
+        *,
+        what: str,
+        with_record: Draw,
+        without_record: Draw,
+        control: tuple[Draw, Draw],
+        claimed: float | None,
+        proved: float,
+        rng: Source,
+    ) -> Finding:
+        """Draw on both sides and bound epsilon.
+
+        `control`: the same two draws from the release without its noise.
+        """
+        began = time.perf_counter()
+        audited = self.epsilon(with_record, without_record, rng.child("audit"))
+        without_noise = self.epsilon(*control, rng.child("control"))
+        return self.finding(
+            what=what,
+            claimed=claimed,
+            proved=proved,
+            audited=audited,
+            ceiling=self.ceiling,
+            control=without_noise,
+            trials=self.trials,
+            method=self.method,
+            parametric=self.parametric,
+            seconds=time.perf_counter() - began,
+        )
+
+    @abstractmethod
+    def epsilon(self, with_record: Draw, without_record: Draw, rng: Source) -> float:
+        """The lower bound of epsilon from fresh draws."""
+
+    @property
+    @abstractmethod
+    def ceiling(self) -> float:
+        """What it reports when every draw is distinguished."""
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """How the bound is made, in words."""
+
+    @property
+    @abstractmethod
+    def parametric(self) -> bool:
+        """Whether the bound also assumes the shape of the noise."""
 
 
-def gaussian_bound(
-    hits_in: int, hits_out: int, trials: int, *, delta: float, alpha: float
-) -> float:
-    """The same for a release whose scores are normal on both sides: far sharper, but parametric.
-
-    mu >= Phi^-1(1 - p0) - Phi^-1(1 - p1), then the exact epsilon(delta) of the Gaussian mechanism.
-
-    **Assumes** that the trade-off curve is that of two normal distributions.
-    """
-    return mu_epsilon(gaussian_mu_bound((hits_in, trials), (hits_out, trials), alpha=alpha), delta)
-
-
-def gaussian_mu_bound(inside: tuple[int, int], outside: tuple[int, int], *, alpha: float) -> float:
-    """A lower bound of mu from (hits, trials) of one event on both sides; at least 0.
-
-    >>> round(gaussian_mu_bound((8_413, 10_000), (1_587, 10_000), alpha=0.05), 2)
-    1.94
-    """
-    alpha = _check.open_unit("alpha", alpha)
-    p1, _ = clopper_pearson(*inside, alpha / 2)
-    _, p0 = clopper_pearson(*outside, alpha / 2)
-    mu = float(special.ndtri(1.0 - p0) - special.ndtri(1.0 - p1))
-    return mu if mu > 0.0 and math.isfinite(mu) else 0.0
-
-
-def mu_epsilon(mu: float, delta: float) -> float:
-    """epsilon(delta) of a Gaussian release with sensitivity mu over noise; 0 for mu = 0.
-
-    >>> mu_epsilon(0.0, 1e-5), round(mu_epsilon(1.0, 1e-5), 2), mu_epsilon(math.inf, 1e-5)
-    (0.0, 4.38, inf)
-    """
-    if mu <= 1e-12:
-        return 0.0
-    return Gaussian(mu=mu).epsilon(delta) if math.isfinite(mu) else math.inf
+def scores_of(draw: Draw, n: int, rng: Source) -> Scores:
+    """Draw n scores, and refuse another number of them or NaN."""
+    scores = np.asarray(draw(n, rng), dtype=np.float64)
+    if scores.shape != (n,) or np.isnan(scores).any():
+        raise InvalidArgument("draw", scores.shape, f"{n} scores, none of them NaN")
+    return scores
 
 
 Bound = Callable[..., float]
@@ -103,7 +106,7 @@ Bound = Callable[..., float]
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneShotAudit(DrawnAudit):
+class OneShotAudit(SampledAudit):
     """An audit of a release that is made once: `trials` draws a side, one event, fixed beforehand.
 
     `pilot` draws a side choose the threshold (the one with the best bound at that size) and are
@@ -134,7 +137,7 @@ class OneShotAudit(DrawnAudit):
 
     @property
     def ceiling(self) -> float:
-        """What it reports when every draw is told apart."""
+        """What it reports when every draw is distinguished."""
         return self._bound(self.trials, 0)
 
     @property
@@ -176,12 +179,6 @@ class OneShotAudit(DrawnAudit):
             if bound > best:
                 best, chosen = bound, float(t)
         return chosen
-
-
-def _log_ratio(above: float, below: float) -> float:
-    if above <= 0.0:
-        return 0.0
-    return math.inf if below <= 0.0 else math.log(above / below)
 
 
 def laplace_score(

@@ -2,30 +2,28 @@
 
 - `audit_draws`: whatever gives a vector (a mechanism of OpenDP or diffprivlib, an estimator of
   scikit-learn's kind, a Flower client's update), drawn again and again on two neighbours;
-- `watching_opacus`: a training loop of Opacus, whose every noisy sum is then seen by
-  `privet.audit.audit_releases`; `noted` does the same for a loop of plain torch or numpy;
+- `note_noisy_sum`: in a loop of plain torch or numpy, so that `privet.audit.audit_releases` sees
+  every noisy sum;
 - `check_account`: an accountant's epsilon against the two-sided exact one;
-- `certain_outputs`: floating-point noise whose last bits tell neighbours apart.
+- `floating_point_leak`: floating-point noise whose last bits tell neighbours apart.
 
-None of the libraries is imported here: they are handed over. `privet.audit.peers_table` runs them.
+`python -m benchmarks.peers` runs other libraries with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.accounting import PrivacyLoss
 from privet.audit.finding import Finding
-from privet.audit.likelihood_ratio import OneShotAudit
-from privet.loss import PrivacyLoss
-from privet.mechanisms import transcript
+from privet.audit.single_release_audit import OneShotAudit
+from privet.mechanisms import log_density_ratio, release_transcript
 from privet.noise import Source, seeded
 
 Floats = NDArray[np.float64]
@@ -41,7 +39,7 @@ def audit_draws(
 
     The score is the projection of a release on the line between the two means, over its spread:
     learned on draws of their own, as the threshold is. Without `without_noise` the control is what
-    is found when every draw is told apart.
+    is found when every draw is distinguished.
 
     >>> def count(there, seed):
     ...     return there + seeded(seed).laplace(1)
@@ -55,7 +53,7 @@ def audit_draws(
         rows = [np.ravel(of(there, int(s))) for s in rng.integers(2**31, n)]
         return np.asarray(rows, dtype=np.float64)
 
-    def drawn(of: Release) -> tuple[Any, Any]:
+    def draw_scores(of: Release) -> tuple[Any, Any]:
         rng = seeded(seed).child("direction")
         first, second = (vectors(of, side, pilot, rng.child(str(side))) for side in (True, False))
         apart = first.mean(axis=0) - second.mean(axis=0)
@@ -65,66 +63,40 @@ def audit_draws(
             lambda n, rng, side=side: vectors(of, side, n, rng) @ line for side in (True, False)
         )  # type: ignore[return-value]
 
-    with_record, without_record = drawn(release)
+    with_record, without_record = draw_scores(release)
     audit = OneShotAudit(trials=trials, pilot=pilot, delta=delta, confidence=confidence)
     apart = (lambda n, rng: np.ones(n), lambda n, rng: np.zeros(n))
     return audit.run(
         what=what,
         with_record=with_record,
         without_record=without_record,
-        control=apart if without_noise is None else drawn(without_noise),
+        control=apart if without_noise is None else draw_scores(without_noise),
         claimed=epsilon,
         proved=float("inf"),
         rng=seeded(seed),
     )
 
 
-def noted(exact: Any, noisy: Any, *, scale: float, sensitivity: float, rate: float = 1.0) -> Floats:
-    """Tell whoever watches of a sum with normal noise; what to go on with comes back.
+def note_noisy_sum(
+    exact: Any, noisy: Any, *, scale: float, sensitivity: float, rate: float = 1.0
+) -> Floats:
+    """Show an audit a sum with normal noise, and return the sum that the loop goes on with.
 
-    In any training loop: `grad = noted(clipped_sum, grad, scale=z * C, sensitivity=C)`.
+    In any training loop: `grad = note_noisy_sum(clipped_sum, grad, scale=z * C, sensitivity=C)`.
     """
-    return transcript.note(
+    return release_transcript.record_release(
         "clipped sum",
         np.asarray(exact, dtype=np.float64),
         np.asarray(noisy, dtype=np.float64),
         sensitivity=sensitivity,
-        log_ratio=partial(transcript.gaussian_log_ratio, scale=scale),
+        log_ratio=partial(log_density_ratio.gaussian_log_ratio, scale=scale),
         rate=rate,
     )
 
 
-@contextmanager
-def watching_opacus(optimizer: Any, *, rate: float = 1.0) -> Iterator[None]:
-    """Inside, every noisy sum of a `DPOptimizer` is noted: all parameters as one vector."""
-    torch = import_module("torch")
-    add_noise = optimizer.add_noise
-
-    def watched() -> None:
-        exact = [p.summed_grad.detach().clone().ravel() for p in optimizer.params]
-        add_noise()
-        parts = [p.grad.detach().ravel() for p in optimizer.params]
-        out = noted(
-            torch.cat(exact).double().numpy(), torch.cat(parts).double().numpy(),
-            scale=optimizer.noise_multiplier * optimizer.max_grad_norm,
-            sensitivity=optimizer.max_grad_norm, rate=rate,
-        )  # fmt: skip
-        flat, at = torch.from_numpy(out), 0
-        for p in optimizer.params:
-            n = p.grad.numel()
-            p.grad.copy_(flat[at : at + n].view_as(p.grad).to(p.grad.dtype))
-            at += n
-
-    optimizer.add_noise = watched
-    try:
-        yield
-    finally:
-        optimizer.add_noise = add_noise
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class AccountCheck:
     """What an accountant states, beside the interval that holds the truth."""
 
     stated: float
@@ -137,18 +109,18 @@ class Account:
         return self.stated >= self.low
 
 
-def check_account(stated: float, loss: PrivacyLoss, *, delta: float) -> Account:
+def check_account(stated: float, loss: PrivacyLoss, *, delta: float) -> AccountCheck:
     """A stated epsilon against both proved bounds of the exact one.
 
-    >>> from privet.loss import Gaussian
+    >>> from privet.accounting import Gaussian
     >>> check_account(4.0, Gaussian(mu=1.0), delta=1e-5).holds
     False
     """
     low, high = loss.epsilon_bounds(delta)
-    return Account(stated=float(stated), low=low, high=high)
+    return AccountCheck(stated=float(stated), low=low, high=high)
 
 
-def certain_outputs(release: Callable[[float, int], float], *, draws: int = 2_000) -> float:
+def floating_point_leak(release: Callable[[float, int], float], *, draws: int = 2_000) -> float:
     """The share of releases of 0 that no release of 1 could have been: floats that tell.
 
     Noise added in floating point leaves a grid of its own around every value: o = fl(1 + x) gives
@@ -157,7 +129,7 @@ def certain_outputs(release: Callable[[float, int], float], *, draws: int = 2_00
     differential privacy" (2012).
 
     >>> rng = np.random.default_rng(0)
-    >>> certain_outputs(lambda value, seed: value + rng.laplace()) > 0.2
+    >>> floating_point_leak(lambda value, seed: value + rng.laplace()) > 0.2
     True
     """
     broken = [

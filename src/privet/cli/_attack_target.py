@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from privet.audit.membership import confidence_of_logits
-from privet.cli._data import of_run
+from privet.cli.data_options import of_run
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from privet.audit.membership.references import Read, Train
+    from privet.audit.membership.reference_models import Read, Train
     from privet.runs import Run
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Attacked:
-    """Training records first (the members), then test records; `x` are their places."""
+class AttackTarget:
+    """Who is attacked: training records (the members), then test records; `x` are their places."""
 
     x: Any
     y: Any
@@ -36,19 +36,19 @@ class Attacked:
     read: Read = confidence_of_logits
 
 
-def attacked_run(run: Run, folder: Path | None) -> Attacked:
+def attack_target(run: Run, folder: Path | None) -> AttackTarget:
     """The run with its data, its released model and its recipe."""
-    from privet.cli._options import method_of
     from privet.data.records import Records, to_unit
     from privet.methods.catalogue import method_type
-    from privet.methods.promise import planned, train
+    from privet.methods.train_method import make_plan, train
     from privet.noise import seeded
+    from privet.settings import settings_from_json
 
     config = run.config
     if "seed" not in config:
         raise InvalidArgument(
             "run", str(run.folder), "one of `privet train`, with its data",
-            "models saved in Python are attacked there: see the guide on membership attacks",
+            "models saved in Python are target there: see the guide on membership attacks",
         )  # fmt: skip
     if "files" in config:
         raise InvalidArgument(
@@ -59,9 +59,10 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
     public = int(config.get("public", 0))
     n = len(dataset.x_train) - public  # public questions are neither members nor others
     rows = run.domain.rows(np.concatenate([dataset.x_train[:n], dataset.x_test]))
-    asked = method_type(run.method).questions
+    asked = method_type(run.method).public_inputs_field
     more = {} if asked is None else {asked: dataset.x_train[n:]}
-    method = method_of(run.method, config["settings"], **more).for_domain(run.domain)
+    kind = method_type(run.method)
+    method = kind(**settings_from_json(kind, config["settings"]), **more).for_domain(run.domain)
 
     y, outputs, read = (
         np.concatenate([dataset.y_train[:n], dataset.y_test]),
@@ -73,11 +74,11 @@ def attacked_run(run: Run, folder: Path | None) -> Attacked:
 
     def train_reference(places: Any, y: Any, seed: int) -> Callable[[Any], Any]:
         records = Records(rows=rows.part(places), targets=np.asarray(y), outputs=outputs)
-        plan = planned(method, records.facts(epsilon=config["epsilon"], delta=config["delta"]))
+        plan = make_plan(method, records.facts(epsilon=config["epsilon"], delta=config["delta"]))
         model = train(method, records, plan, rng=seeded(seed)).model
         return lambda asked: model.outputs(rows.part(asked))
 
-    return Attacked(
+    return AttackTarget(
         x=np.arange(len(rows)),
         y=y,
         members=np.arange(len(rows)) < n,

@@ -1,4 +1,4 @@
-"""The folder of a run: model, config, guarantee, metrics and card, each written whole."""
+"""Make the folder of a new run, and remove it again if the run is refused."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from privet.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    pass
-
 
 OWN_LEDGER = "run.ledger"
 
 
 @contextmanager
-def begun(out: Path) -> Iterator[None]:
-    """The folder of a new run; gone again if it is refused before anything was charged."""
-    there = out.exists()
+def new_run_folder(out: Path) -> Iterator[None]:
+    """Make the folder of a new run; remove it if the run is refused before anything was charged."""
+    existed = out.exists()
     make(out)
     try:
         yield
     except Exception:
         _forget_unused(out / OWN_LEDGER)
-        if not there:
+        if not existed:
             with suppress(OSError):  # not empty: something was spent, and is kept
                 out.rmdir()
         raise

@@ -1,4 +1,4 @@
-"""What the commands of `privet pate` are made of: files, reducers, teachers by name."""
+"""Inputs of the commands of `privet pate`: arrays from files, and reducers and teachers by name."""
 
 from __future__ import annotations
 
@@ -6,32 +6,15 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privet.cli._run import progress_bar
+from privet.cli.console import show_progress
 from privet.errors import InvalidArgument, MissingFile
 
 if TYPE_CHECKING:
-    from privet.data.rows import Domain
-    from privet.ledger import Ledger
-    from privet.methods.pate import Aggregator, AnswerFile, Learner, Reducer, TargetSpace
+    from privet.data.domain import Domain
+    from privet.methods.pate import Learner, Reducer, TargetSpace
 
 SPACES = ("probabilities", "box", "logits")
 TEACHERS = ("logistic", "tree", "forest", "unet")
-
-
-HEARD = 0.1
-"""Less of a code than this is not worth a budget: the rest of what students see is noise."""
-
-
-def check_heard(plan: Aggregator, dimension: int, teachers: int, queries: int) -> None:
-    """Refuse to spend where noise drowns what all teachers can say; from public sizes alone."""
-    share = plan.heard(dimension)
-    if share < HEARD:
-        raise InvalidArgument(
-            "--epsilon", f"noise {plan.noise:.3g} on codes of length at most {plan.radius:.3g}",
-            f"more, or more than {teachers} sites, or fewer than {queries} questions",
-            f"at most {share:.0%} of an answer of {dimension} numbers could be heard, and all of "
-            "the budget would be spent; --anyway spends it all the same",
-        )  # fmt: skip
 
 
 def one_hot(y: Any, classes: int | None) -> Any:
@@ -46,7 +29,7 @@ def one_hot(y: Any, classes: int | None) -> Any:
     return np.moveaxis(np.eye(count)[y], -1, 1)
 
 
-def as_answers(y: Any, reducer: Reducer, *, labels: bool = False) -> Any:
+def as_targets(y: Any, reducer: Reducer, *, labels: bool = False) -> Any:
     """Answers of the shape that the reducer wants: class numbers are made probabilities.
 
     `labels`: those of records, which learners take as class numbers where there is one a record.
@@ -62,18 +45,18 @@ def as_answers(y: Any, reducer: Reducer, *, labels: bool = False) -> Any:
     return y
 
 
-def public_range(x: Any) -> Domain:
+def public_domain(x: Any) -> Domain:
     """A domain from the range of public inputs: of each column of a table, or of all voxels."""
     import numpy as np
 
-    from privet.data.rows import Domain
+    from privet.data.domain import Domain
 
     axes = 0 if x.ndim == 2 else None
     low, high = np.min(x, axis=axes), np.max(x, axis=axes)
     return Domain(shape=x.shape[1:], bounds=(low, np.where(high > low, high, low + 1.0)))
 
 
-def fitted_reducer(
+def fit_reducer(
     y: Any,
     kind: str,
     space: TargetSpace,
@@ -82,24 +65,26 @@ def fitted_reducer(
     epochs: int,
     seed: int,
 ) -> Reducer:
+    """Fit the kind of reducer that was asked for on public targets."""
     from privet.methods.pate import AutoencoderReducer, IdentityReducer, PCAReducer
 
     if kind == "identity":
         return IdentityReducer(shape=tuple(y.shape[1:]), space=space)
     if kind == "pca":
         return PCAReducer.fit(y, noise=noise, components=dimension, space=space)
-    with progress_bar() as told:
+    with show_progress() as progress:
         return AutoencoderReducer.fit(
             y,
             noise=noise,
             dimension=dimension or 16,
             epochs=epochs,
             seed=seed,
-            watcher=lambda done, of, loss: told(f"loss {loss:.4f}", done, of),
+            watcher=lambda done, of, loss: progress(f"loss {loss:.4f}", done, of),
         )
 
 
 def target_space(name: str) -> TargetSpace:
+    """The space of answers of this name."""
     from privet.methods.pate import CentredLogits, ClassProbabilities, UnitBox
 
     spaces: tuple[TargetSpace, ...] = (ClassProbabilities(), UnitBox(), CentredLogits())
@@ -120,22 +105,21 @@ def local_teacher(name: str | None, y: Any, reducer: Reducer) -> Learner:
             raise InvalidArgument(
                 "--teacher", name, "a function that can be imported", str(e)
             ) from None
-    one_of("--teacher", name, (*TEACHERS, "package.module:function"))
+    check_choice("--teacher", name, (*TEACHERS, "package.module:function"))
     if name == "unet":
-        from privet.nets.segmentation import Recipe, Segmenter
+        from privet.networks.segmentation import SHORT_RECIPE, SMALL_CHANNELS, Segmenter
 
-        recipe = Recipe(steps=400, learning_rate=1e-2)
         classes = reducer.target_shape[0]
         return FunctionLearner(
-            function=Segmenter(classes=classes, channels=(8, 16, 32), recipe=recipe)
+            function=Segmenter(classes=classes, channels=SMALL_CHANNELS, recipe=SHORT_RECIPE)
         )
     from sklearn import ensemble, linear_model, tree
 
     if y.ndim > 1:  # maps
         if name == "logistic":
             raise InvalidArgument("--teacher", name, "tree or forest for maps")
-        made = tree.DecisionTreeRegressor if name == "tree" else ensemble.RandomForestRegressor
-        return EstimatorLearner(estimator=made())
+        regressor = tree.DecisionTreeRegressor if name == "tree" else ensemble.RandomForestRegressor
+        return EstimatorLearner(estimator=regressor())
     classes = reducer.target_shape[0]
     if name == "logistic":
         model: Any = linear_model.LogisticRegression(C=10.0, max_iter=300)
@@ -146,73 +130,7 @@ def local_teacher(name: str | None, y: Any, reducer: Reducer) -> Learner:
     return EstimatorLearner(estimator=model, classes=classes)
 
 
-def aggregator(
-    reducer: Reducer, reading: str, *, teachers: int, queries: int, epsilon: float, delta: float
-) -> Aggregator:
-    """The noise for a budget: exact, or the paper's."""
-    from privet.methods.pate import Aggregator
-
-    budget = {"teachers": teachers, "queries": queries, "epsilon": epsilon, "delta": delta}
-    made: Any = Aggregator
-    if reading == "published":
-        found: Aggregator = made.published(**budget, radius=reducer.radius)
-    else:
-        found = made.for_budget(**budget, radius=reducer.radius, dimension=reducer.dimension)
-    return found
-
-
-def mean_of_shares(
-    files: list[AnswerFile],
-    reducer: Reducer,
-    missing: int,
-    ledger: Ledger,
-    epsilon: float,
-    delta: float,
-    *,
-    teachers: int,
-    queries: int,
-) -> Any:
-    from privet.methods.pate import DistributedAggregator
-
-    shares = DistributedAggregator.for_budget(
-        teachers=teachers,
-        missing=missing,
-        queries=queries,
-        epsilon=epsilon,
-        delta=delta,
-        radius=reducer.radius,
-        dimension=reducer.dimension,
-    )
-    return shares.release(files, delta=delta, ledger=ledger, reducer=reducer.name)
-
-
-def shard_ledger(path: Path | None, out: Path, epsilon: float, delta: float) -> Ledger:
-    """The ledger named, or one beside the labels whose cap is the budget."""
-    from privet.guarantee import Adjacency, Unit
-    from privet.ledger import Ledger
-
-    if path is not None:
-        return Ledger.open(path)
-    own = out.with_suffix(".ledger")
-    if own.exists():
-        return Ledger.open(own)
-    own.parent.mkdir(parents=True, exist_ok=True)
-    return Ledger.create(
-        own,
-        cap_epsilon=epsilon,
-        cap_delta=delta,
-        adjacency=Adjacency.REPLACE_ONE,
-        unit=Unit.SHARD,
-    )
-
-
-def noise_source(seed: int | None) -> Any:
-    from privet.noise import secure, seeded
-
-    return secure() if seed is None else seeded(seed)
-
-
-def array_of(path: Path, name: str, grid: str | None = None) -> Any:
+def read_array(path: Path, name: str, grid: str | None = None) -> Any:
     """An array from .npy, or the one called `name` from .npz; nothing pickled is read.
 
     Or volumes: a folder of NIfTI files, or one with imagesTr and labelsTr, on a declared grid.
@@ -220,28 +138,28 @@ def array_of(path: Path, name: str, grid: str | None = None) -> Any:
     import numpy as np
 
     if path.is_dir():
-        return _volumes_of(path, name, grid)
+        return _read_volumes(path, name, grid)
     if grid is not None:
         raise InvalidArgument("--grid", grid, "left out: for folders of NIfTI files")
     if not path.is_file():
         raise MissingFile(path)
     try:
-        held = np.load(path, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            found = held
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            array = content
         else:
-            with held:
-                found = held[name]
+            with content:
+                array = content[name]
     except KeyError:
         raise InvalidArgument("file", str(path), f"one with an array {name!r}") from None
     except (ValueError, OSError, EOFError) as e:
         raise InvalidArgument("file", str(path), "a .npy or .npz file", str(e)) from None
-    if np.issubdtype(found.dtype, np.inexact) and not np.isfinite(found).all():
+    if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
         raise InvalidArgument("file", str(path), "one with finite numbers", "fill or drop the rest")
-    return found
+    return array
 
 
-def _volumes_of(path: Path, name: str, grid: str | None) -> Any:
+def _read_volumes(path: Path, name: str, grid: str | None) -> Any:
     from privet.data.nifti import load_images, load_labels
 
     try:
@@ -255,6 +173,7 @@ def _volumes_of(path: Path, name: str, grid: str | None) -> Any:
     return (load_images if name == "x" else load_labels)(place, grid=(x, y, z))
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is none of the allowed ones."""
     if value not in allowed:
         raise InvalidArgument(name, value, f"one of {', '.join(allowed)}")

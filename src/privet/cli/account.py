@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
-from privet.cli._run import one_line_errors, print_json
-from privet.cli._start import leave_out_fortran
+from privet.cli._quick_start import leave_out_fortran
+from privet.cli.console import one_line_errors, print_json
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import Adjacency, Standing
 
 if TYPE_CHECKING:
-    from privet.loss import SampledGaussian
-    from privet.loss.compare import Comparison
+    from privet.accounting import SampledGaussian
+    from privet.accounting.accountant_comparison import AccountantComparison
 
 NAMES = {
     "exact": "exact",
@@ -67,6 +67,9 @@ def account(
     plot: Annotated[
         Path | None, typer.Option(help="Draw epsilon over the run (.png, .svg or .pdf).")
     ] = None,
+    trade_off: Annotated[
+        bool, typer.Option("--trade-off", help="What attackers find, at most, at each false alarm.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """What Poisson-sampled Gaussian training costs: exact, closed form, RDP, moments.
@@ -74,27 +77,31 @@ def account(
     Give --sample-rate, --noise-multiplier and --steps, or a --schedule.
     """
     leave_out_fortran()
-    from privet.loss import compare
+    from privet.accounting import accountant_comparison
 
     _check.open_unit("delta", delta)
     if table:
-        _table(compare.table(delta), delta, as_json)
+        _table(accountant_comparison.table(delta), delta, as_json)
         return
     if validity_map is not None:
         _map(validity_map, 10_000 if steps is None else steps, delta, as_json)
         return
     loss = read_loss(sample_rate, noise_multiplier, steps, schedule, adjacency, records)
     if plot is not None:
-        drawable(plot)
-    found = compare.accountants(loss, delta)
+        check_picture_path(plot)
+    found = accountant_comparison.accountants(loss, delta)
     if plot is not None:
         from privet.report import plots
 
         plots.save(plots.accountants(loss, delta), plot)
+    attacks = loss.trade_off().to_dict() if trade_off else None
     if as_json:
-        print_json(found.to_dict() | {"steps": loss.releases, "plot": plot and str(plot)})
+        more = {} if attacks is None else {"trade_off": attacks}
+        print_json(found.to_dict() | {"steps": loss.releases, "plot": plot and str(plot)} | more)
     else:
         _show(loss, found)
+        if attacks is not None:
+            _show_trade_off(attacks)
         if plot is not None:
             typer.echo(f"picture: {plot}")
 
@@ -108,8 +115,8 @@ def read_loss(
     records: int | None = None,
 ) -> SampledGaussian:
     """The loss that the options describe, given in exactly one way."""
-    from privet.loss import SampledGaussian
-    from privet.loss.schedule_file import load_phases
+    from privet.accounting import SampledGaussian
+    from privet.accounting.schedule_file import load_phases
 
     single = {"sample-rate": sample_rate, "noise-multiplier": noise_multiplier, "steps": steps}
     given = [name for name, value in single.items() if value is not None]
@@ -134,7 +141,7 @@ def read_loss(
     )
 
 
-def drawable(path: Path, *more: str) -> None:
+def check_picture_path(path: Path, *more: str) -> None:
     """Refuse a picture file of an unknown kind or in a folder that is not there."""
     kinds = (".png", ".svg", ".pdf", *more)
     if path.suffix.lower() not in kinds:
@@ -143,7 +150,7 @@ def drawable(path: Path, *more: str) -> None:
         raise MissingFile(path.parent, "make the folder first")
 
 
-def _show(loss: SampledGaussian, found: Comparison) -> None:
+def _show(loss: SampledGaussian, comparison: AccountantComparison) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -154,7 +161,7 @@ def _show(loss: SampledGaussian, found: Comparison) -> None:
     console = Console(highlight=False)
     console.print(
         f"{loss.releases:,} steps, {kinds} sample rate {rates} and noise multiplier {noises}; "
-        f"delta {found.delta:g}, {found.exact.adjacency.value}",
+        f"delta {comparison.delta:g}, {comparison.exact.adjacency.value}",
         soft_wrap=True,
     )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -162,15 +169,36 @@ def _show(loss: SampledGaussian, found: Comparison) -> None:
     table.add_column("epsilon", justify="right", no_wrap=True)
     table.add_column("standing", no_wrap=True)
     table.add_column("")
-    for name, g in found.rows():
+    for name, g in comparison.rows():
         note = ""
         if name == "exact":
-            note = f"the truth is at least {found.low:.4f}"
+            note = f"the truth is at least {comparison.low:.4f}"
         if name == "closed_form":
-            note = found.explain()
+            note = comparison.explain()
         colour = {Standing.PROVED: "green", Standing.CLAIMED: "yellow"}.get(g.standing, "red")
         table.add_row(NAMES[name], f"{g.epsilon:.4f}", f"[{colour}]{g.standing.value}[/]", note)
     console.print(table)
+
+
+def _show_trade_off(attacks: dict[str, Any]) -> None:
+    """What the best attack finds of those who took part, between two bounds."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("false alarms", "found, at most", "the best attack, at least"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point in attacks["points"]:
+        table.add_row(f"{point['fpr']:g}", f"{point['tpr']:.4g}", f"{point['tpr_low']:.4g}")
+    console = Console(highlight=False)
+    console.print(table)
+    mu = float(attacks["mu"])
+    console.print(
+        f"advantage (found less false alarms) at most {attacks['advantage']:.4g}; like one "
+        f"Gaussian release of mu {mu:.4g} at rates from {attacks['mu_floor']:g} on",
+        soft_wrap=True,
+    )
 
 
 def _span(values: Any) -> str:
@@ -180,7 +208,9 @@ def _span(values: Any) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _table(rows: list[tuple[SampledGaussian, Comparison]], delta: float, as_json: bool) -> None:
+def _table(
+    rows: list[tuple[SampledGaussian, AccountantComparison]], delta: float, as_json: bool
+) -> None:
     if as_json:
         print_json(
             {"delta": delta, "rows": [loss.fields() | found.to_dict() for loss, found in rows]}
@@ -212,22 +242,22 @@ def _table(rows: list[tuple[SampledGaussian, Comparison]], delta: float, as_json
     console.print(table)
 
 
-def _brief(found: Comparison) -> str:
-    if found.closed_form is None or found.verdict is None:
+def _brief(comparison: AccountantComparison) -> str:
+    if comparison.closed_form is None or comparison.verdict is None:
         return ""
-    if found.verdict.value == "valid bound":
-        return f"valid, {found.closed_form.epsilon / found.exact.epsilon - 1:.0%} loose"
-    if found.verdict.value == "undecided":
+    if comparison.verdict.value == "valid bound":
+        return f"valid, {comparison.closed_form.epsilon / comparison.exact.epsilon - 1:.0%} loose"
+    if comparison.verdict.value == "undecided":
         return "too close to tell"
-    return f"{found.ratio:.2f}x too small"
+    return f"{comparison.ratio:.2f}x too small"
 
 
 def _map(out: Path, steps: int, delta: float, as_json: bool) -> None:
-    from privet.loss import compare
+    from privet.accounting import accountant_comparison
 
-    drawable(out, ".json")
+    check_picture_path(out, ".json")
     _check.count("steps", steps)
-    found = compare.validity_map(steps=steps, delta=delta)
+    found = accountant_comparison.validity_map(steps=steps, delta=delta)
     if out.suffix.lower() == ".json":
         import json
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privet import _check
-from privet.cli._data import Folder
-from privet.cli._run import Json, one_line_errors, print_json
+from privet.cli.console import Json, one_line_errors, print_json, show_progress
+from privet.cli.data_options import Folder
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from privet.audit.membership import MembershipFinding
-    from privet.cli._attacked import Attacked
+    from privet.cli._attack_target import AttackTarget
 
 NOTE = "exact facts about private records, not covered by the run's guarantee: for the owner's eyes"
 
@@ -44,23 +44,25 @@ def attack(
     `tpr_at_1pct_fpr` are RMIA's, or the loss attack's without references: fixed beforehand, never
     the best of several.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     _check.count("references", references, minimum=0)
     if references == 1:
         raise InvalidArgument("references", 1, "0, or 2 and more")
-    from privet.cli._attacked import attacked_run
+    from privet.cli._attack_target import attack_target
     from privet.runs import load
 
     loaded = load(run)
-    config, attacked = loaded.config, attacked_run(loaded, folder)
-    findings = _attack(attacked, references, seed, jobs, cache)
+    config, target = loaded.config, attack_target(loaded, folder)
+    with show_progress(bar=not as_json) as progress:
+        progress(f"attacking {run} with {references} reference models", 0, 0)
+        findings = _attack(target, references, seed, jobs, cache)
     headline = findings[-1]
     if plot is not None:
         from privet.report import plots
 
         plots.save(plots.roc(findings, title=f"Members of {config['data']}"), plot)
     if record:
-        from privet.runs.evidence import add_attack
+        from privet.runs.audit_evidence import add_attack
 
         add_attack(run, headline)
     if as_json:
@@ -69,7 +71,7 @@ def attack(
             "method": config["method"],
             "references": references,
             "attacks": [f.to_dict(points=0) for f in findings],
-            "seconds": time.perf_counter() - begun,
+            "seconds": time.perf_counter() - start,
             "note": NOTE,
         }
         print_json(found)
@@ -80,7 +82,7 @@ def attack(
 
 
 def _attack(
-    attacked: Attacked, count: int, seed: int, jobs: int | None, cache: Path | None
+    target: AttackTarget, count: int, seed: int, jobs: int | None, cache: Path | None
 ) -> tuple[MembershipFinding, ...]:
     """All attacks, the one that gives the headline last."""
     from privet.audit import membership as m
@@ -88,22 +90,22 @@ def _attack(
     references = None
     if count:
         references = m.train_references(
-            attacked.train,
-            attacked.x,
-            attacked.y,
+            target.train,
+            target.x,
+            target.y,
             count,
             seed=seed,
             out=cache,
-            what=f"privet attack {attacked.name}",
+            what=f"privet attack {target.name}",
             jobs=jobs,
-            read=attacked.read,
+            read=target.read,
         )
     return m.attack(
-        attacked.answer,
-        attacked.x,
-        attacked.y,
-        attacked.members,
+        target.answer,
+        target.x,
+        target.y,
+        target.members,
         references=references,
-        read=attacked.read,
-        classes=attacked.classes,
+        read=target.read,
+        classes=target.classes,
     )

@@ -1,4 +1,4 @@
-"""`privet audit`: a promise attacked, of a method or of a finished run."""
+"""`privet audit`: attack the promise of a method or of a finished run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privet import _check
-from privet.cli._run import Json, one_line_errors, print_json, progress_bar
-from privet.errors import InvalidArgument, MissingFile
+from privet.cli.console import (
+    INSTALL_PAPERS,
+    Json,
+    one_line_errors,
+    print_json,
+    show_progress,
+)
+from privet.errors import InvalidArgument, MissingFile, PrivetError
 from privet.methods.catalogue import method_names
 
 if TYPE_CHECKING:
@@ -21,10 +27,7 @@ if TYPE_CHECKING:
 def audit(
     target: Annotated[
         str,
-        typer.Argument(
-            help="A method (see `privet train --help`), the folder of a run, or `peers`: "
-            "other libraries."
-        ),
+        typer.Argument(help="A method (see `privet train --help`), or the folder of a run."),
     ],
     reading: Annotated[str, typer.Option(help="Of a method: sound, or published.")] = "sound",
     epsilon: Annotated[float, typer.Option(help="The budget at which a method is audited.")] = 1.0,
@@ -44,19 +47,16 @@ def audit(
     releases most; the likelihood ratio of all that it releases says which of the two it was. The
     control is the same method without noise. A run is audited so at its own budget and settings.
     """
-    if target == "peers":
-        _peers(as_json)
-        return
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     _check.count("seed", seed, minimum=0)
     if trials is not None:
         _check.count("trials", trials, minimum=100)
-    with progress_bar(show=not as_json) as progress:
+    with show_progress(bar=not as_json) as progress:
         progress(f"auditing {target}", 0, 1)
-        finding = _found(target, reading, epsilon, delta, trials, seed)
+        finding = _audit_target(target, reading, epsilon, delta, trials, seed)
     if record:
-        from privet.runs.evidence import add_audit
+        from privet.runs.audit_evidence import add_audit
 
         if not Path(target).is_dir():
             raise InvalidArgument("--record", target, "with the folder of a run")
@@ -68,20 +68,7 @@ def audit(
         typer.echo(line)
 
 
-def _peers(as_json: bool) -> None:
-    """Libraries that are installed, and ours: what they state, and what a run of them shows."""
-    from privet.audit.peers_table import entries
-
-    if as_json:
-        print_json({"entries": [entry.to_dict() for entry in entries()]})
-        return
-    for e in entries():
-        told = [e.what, f"states {e.stated}" if e.stated else "", e.found, e.verdict]
-        line = "; ".join(part for part in told if part).replace("**", "")
-        typer.echo(f"{e.library} {e.version}: {line}")
-
-
-def _found(
+def _audit_target(
     target: str, reading: str, epsilon: float, delta: float, trials: int | None, seed: int
 ) -> Finding:
     path = Path(target)
@@ -90,9 +77,7 @@ def _found(
     if path.suffix or len(path.parts) > 1:
         raise MissingFile(path, "give the folder of a finished `privet train` run, or a method")
     if reading == "published":
-        from privet.papers.audits import audit_published
-
-        return audit_published(target, epsilon=epsilon, delta=delta, trials=trials, seed=seed)
+        return _of_published(target, epsilon, delta, trials, seed)
     if reading != "sound":
         raise InvalidArgument("--reading", reading, "sound or published")
     if target not in method_names():
@@ -102,12 +87,24 @@ def _found(
     return _of_method(target, epsilon, delta, trials, seed)
 
 
+def _of_published(
+    name: str, epsilon: float, delta: float, trials: int | None, seed: int
+) -> Finding:
+    from privet.plugins import PUBLISHED_AUDITS, plugins
+
+    point = plugins(PUBLISHED_AUDITS).get("papers")
+    if point is None:
+        raise PrivetError(f"--reading published needs the papers: {INSTALL_PAPERS}")
+    found: Finding = point.load()(name, epsilon=epsilon, delta=delta, trials=trials, seed=seed)
+    return found
+
+
 def _of_method(name: str, epsilon: float, delta: float, trials: int | None, seed: int) -> Finding:
     from privet.methods.catalogue import method_type
-    from privet.methods.replay import TRIALS, audit_method, small_facts
+    from privet.methods.neighbour_replay import TRIALS, audit_method, small_facts
     from privet.noise import seeded
 
-    method = method_type(name).small()
+    method = method_type(name).for_audit()
     facts = small_facts(method, epsilon=epsilon, delta=delta)
     return audit_method(method, facts, trials=trials or TRIALS, rng=seeded(seed))
 

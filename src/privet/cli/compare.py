@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privet import _check
-from privet._files import write_json
-from privet.cli import _folder
-from privet.cli._data import Bounds, Folder, Label
-from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+from privet._atomic_files import write_json
+from privet.cli import _output_folder
+from privet.cli.console import Json, one_line_errors, print_json, show_progress
+from privet.cli.data_options import Bounds, Folder, Label
 from privet.errors import InvalidArgument
+from privet.plugins import import_from_path
 
 if TYPE_CHECKING:
-    from privet.compare import Entrant
+    from privet.compare import Participant
 
 
 @one_line_errors()
@@ -53,7 +53,7 @@ def compare(
         bool, typer.Option("--cache", help="Keep features of pictures in OUT, unprotected.")
     ] = False,
     folder: Folder = None,
-    anyway: Annotated[
+    allow_vacuous: Annotated[
         bool, typer.Option("--anyway", help="Compare even where noise outweighs all records.")
     ] = False,
     as_json: Json = False,
@@ -64,10 +64,10 @@ def compare(
     found at other budgets in the same folder stays, and is in the curves.
     """
     from privet import compare as comparison
-    from privet.compare.sweep import EXPORTS
+    from privet.compare.table_export import EXPORTS
     from privet.data import load
-    from privet.methods.contract import Signal, check_enough, linear_numbers
-    from privet.report import page
+    from privet.methods.feasibility import Signal, check_enough, linear_numbers
+    from privet.report import comparison_page
 
     epsilons = _budgets(epsilon)
     if export is not None and export.suffix not in EXPORTS:
@@ -79,21 +79,22 @@ def compare(
         )
     if records is not None:
         chosen = chosen.subset(records)
-    if not anyway:
+    if not allow_vacuous:
         numbers = linear_numbers(chosen.n_features, chosen.n_classes)
         signal = Signal(units=len(chosen.y_train), numbers=numbers)
         for one in epsilons:
             check_enough(signal, epsilon=one, delta=delta, hint="--anyway compares all the same")
     names = _names(methods)
-    own = {name: own_entrant(name) for name in names or () if ":" in name}
-    with _folder.begun(out), progress_bar(show=not as_json) as progress:
+    own = {name: participant_from_path(name) for name in names or () if ":" in name}
+    with _output_folder.new_run_folder(out), show_progress(bar=not as_json) as progress:
         results = comparison.sweep(
-            chosen, out, epsilons=epsilons, delta=delta, entrants=(*_entrants(), *own.values()),
+            chosen, out, epsilons=epsilons, delta=delta,
+            participants=(*_participants(), *own.values()),
             methods=names and [own[n].name if n in own else n for n in names], seeds=seeds,
-            jobs=jobs, backend=backend, cache=cache, progress=progress,
+            references=references, jobs=jobs, backend=backend, cache=cache, progress=progress,
         )  # fmt: skip
     write_json(out / "results.json", results)
-    results["page"] = str(page.write(results, out / "report.html"))
+    results["page"] = str(comparison_page.write(results, out / "report.html"))
     if export is not None:
         comparison.export(results["curves"], export)
     if as_json:
@@ -105,12 +106,13 @@ def compare(
     typer.echo(f"page: {results['page']}")
 
 
-def _entrants() -> tuple[Entrant, ...]:
+def _participants() -> tuple[Participant, ...]:
     """Every method, and what their papers compare them with."""
-    from privet.compare import own_entrants
-    from privet.papers.compared import ENTRANTS
+    from privet.compare import catalogue_participants
+    from privet.plugins import PARTICIPANTS, plugins
 
-    return (*own_entrants(), *ENTRANTS)
+    others = (row for point in plugins(PARTICIPANTS).values() for row in point.load())
+    return (*catalogue_participants(), *others)
 
 
 def _budgets(text: str) -> list[float]:
@@ -122,33 +124,15 @@ def _budgets(text: str) -> list[float]:
         raise InvalidArgument("--epsilon", text, expected) from None
 
 
-def own_entrant(name: str) -> Entrant:
+def participant_from_path(name: str) -> Participant:
     """A method of somebody's own, from FILE.py:CLASS or MODULE:CLASS, as a row."""
-    import importlib
-    import importlib.util
-
-    import cloudpickle  # joblib brings it
-
-    from privet.compare import method_entrant
+    from privet.compare import method_participant
     from privet.methods.contract import Method
 
-    where, _, what = name.rpartition(":")
-    try:
-        if where.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module  # dataclasses look their module up
-            spec.loader.exec_module(module)
-            cloudpickle.register_pickle_by_value(module)  # workers do not know the file
-        else:
-            module = importlib.import_module(where)
-    except (ImportError, OSError) as e:
-        raise InvalidArgument("--method", name, "FILE.py:CLASS or MODULE:CLASS", str(e)) from None
-    kind = getattr(module, what, None)
+    kind = import_from_path("--method", name)
     if not (isinstance(kind, type) and issubclass(kind, Method)):
-        raise InvalidArgument("--method", name, f"{what} in {where} to be a privet Method")
-    return method_entrant(kind)
+        raise InvalidArgument("--method", name, "a class that is a privet Method")
+    return method_participant(kind)
 
 
 def _curves(rows: list[dict[str, Any]]) -> None:
@@ -176,9 +160,9 @@ def _spread(row: dict[str, Any]) -> str:
     return f"{100 * row['accuracy']:.1f}{spread}"
 
 
-def _names(given: list[str] | None) -> list[str] | None:
+def _names(options: list[str] | None) -> list[str] | None:
     """--method a --method b and --methods a,b are the same."""
-    return None if not given else [name.strip() for part in given for name in part.split(",")]
+    return None if not options else [name.strip() for part in options for name in part.split(",")]
 
 
 def table(results: dict[str, Any]) -> None:
@@ -187,7 +171,7 @@ def table(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from privet._words import number
+    from privet._formatting import number
 
     facts = results["data"]
     title = (

@@ -19,25 +19,46 @@ Bounds = Annotated[
     typer.Option(help="JSON file that declares ranges, categories and classes of your file."),
 ]
 Folder = Annotated[Path | None, typer.Option(help="Where data sets lie.")]
-DECLARATION = "declaration.json"
 
 
-def remembered(
+def describe_file(
     out: Path, data: str, label: str | None, bounds: Path | None, files: Files | None = None
 ) -> dict[str, Any]:
     """What the config of a run says of a file of the user's own; the declaration is copied."""
+    from privet.runs.run_folder import DECLARATION
+
     if bounds is None and files is None:
         return {}
     out.mkdir(parents=True, exist_ok=True)
     if bounds is not None:
         (out / DECLARATION).write_bytes(bounds.read_bytes())
-    told = {} if files is None else {"files": asdict(files)}  # type: ignore[call-overload]
-    return {"file": str(Path(data).resolve()), "label": label, **told}
+    reading = {} if files is None else {"files": asdict(files)}  # type: ignore[call-overload]
+    return {"file": str(Path(data).resolve()), "label": label, **reading}
+
+
+def fingerprint_of(data: str, folder: Path | None, dataset: Dataset | None = None) -> str:
+    """What names the data themselves: the bytes of a file or folder, else a data set's content.
+
+    A part of the records, other ranges or another column to predict do not make them other data.
+    It is not private: only a curator's key makes an identity of it. `dataset`: as it was read.
+    """
+    from privet.data.builtin_datasets import SUFFIXES
+    from privet.ledger import fingerprint
+
+    path = Path(data)
+    if path.suffix in SUFFIXES or path.is_dir():
+        return fingerprint(path)
+    if dataset is None:
+        from privet.data import load
+
+        dataset = load(data, folder)
+    return dataset.fingerprint
 
 
 def of_run(run: Path, config: dict[str, Any], folder: Path | None) -> Dataset:
     """The data that a run was trained on."""
     from privet.data import load
+    from privet.runs.run_folder import DECLARATION
 
     name = str(config["data"])
     part = re.fullmatch(r"(.*)\[:(\d+)\]", name)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privet._files import write_json
-from privet.cli._run import one_line_errors
+from privet._atomic_files import write_json
+from privet.cli.console import one_line_errors
 from privet.errors import BudgetExceeded, InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from privet.ledger import Ledger
 
 CAP_EPSILON, CAP_DELTA = 1.0, 1e-5
-BINS = 14
+BINS = 14  # two histograms of 14 bars can be read side by side
 
 
 @one_line_errors()
@@ -42,14 +42,13 @@ def demo(
 
 
 def _account(console: Console, out: Path) -> None:
-    from privet import calibrate
+    from privet.accounting import SampledGaussian, accountant_comparison, calibration
     from privet.cli.account import _table
-    from privet.loss import SampledGaussian, compare
     from privet.report import plots
 
     console.rule("[bold]1. What would training cost?")
-    _table(compare.table(CAP_DELTA), CAP_DELTA, as_json=False)
-    found = calibrate.noise_multiplier(
+    _table(accountant_comparison.table(CAP_DELTA), CAP_DELTA, as_json=False)
+    found = calibration.noise_multiplier(
         epsilon=CAP_EPSILON, delta=CAP_DELTA, sample_rate=0.01, steps=10_000
     )
     console.print(
@@ -58,19 +57,19 @@ def _account(console: Console, out: Path) -> None:
     )
     loss = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=10_000)
     plots.save(plots.accountants(loss, CAP_DELTA), out / "accounting.png")
-    chart = compare.validity_map(steps=10_000, delta=CAP_DELTA)
+    chart = accountant_comparison.validity_map(steps=10_000, delta=CAP_DELTA)
     plots.save(plots.validity_map(chart), out / "closed-form-map.png")
 
 
 def _release(console: Console, out: Path) -> Ledger:
     import numpy as np
 
-    from privet.bounds import categories, clip_range
-    from privet.data.named import breast_cancer
+    from privet.data.builtin_datasets import breast_cancer
     from privet.ledger import Ledger, fingerprint
-    from privet.mechanisms import DiscreteLaplace, Gaussian
+    from privet.mechanisms import DiscreteLaplaceMechanism, GaussianMechanism
     from privet.noise import secure
     from privet.report import plots
+    from privet.sensitivity import categories, clip_range
 
     console.rule("[bold]2. A private release")
     data = breast_cancer()
@@ -88,13 +87,13 @@ def _release(console: Console, out: Path) -> Ledger:
     # one cell for each (kind of mass, size): a record is in exactly one
     size = np.clip(((x[:, 0] - low) / (high - low) * BINS).astype(int), 0, BINS - 1)
     counts = categories(y * BINS + size, 2 * BINS).histogram()
-    noisy = DiscreteLaplace(scale=3.0).release(
+    noisy = DiscreteLaplaceMechanism(scale=3.0).release(
         counts, rng=rng.child("sizes"), ledger=ledger, what="sizes of masses by kind"
     )
     # means of all thirty measurements, each on its public range
     unit = (x - data.low) / (data.high - data.low)
     total = clip_range(2.0 * unit - 1.0, -1.0, 1.0).mean(records=len(x))
-    mechanism = Gaussian.for_budget(total, epsilon=0.6, delta=CAP_DELTA)
+    mechanism = GaussianMechanism.for_budget(total, epsilon=0.6, delta=CAP_DELTA)
     means = mechanism.release(
         total, rng=rng.child("means"), ledger=ledger, what="means of thirty measurements"
     )
@@ -125,8 +124,8 @@ def _release(console: Console, out: Path) -> Ledger:
 
 
 def _refuse(console: Console, ledger: Ledger, out: Path) -> None:
+    from privet.accounting import Pure
     from privet.cli._ledger_lines import draw
-    from privet.loss import Pure
 
     console.rule("[bold]3. Its ledger")
     exported: dict[str, Any] = ledger.export()

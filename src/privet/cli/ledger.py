@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
+from privet._atomic_files import write_whole
 from privet.cli._ledger_lines import draw
-from privet.cli._run import one_line_errors, print_json
+from privet.cli.console import one_line_errors, print_json
 from privet.errors import InvalidArgument, LedgerError
 from privet.guarantee import Adjacency, Unit, number_to_json
 
 if TYPE_CHECKING:
+    from privet.accounting import PrivacyLoss
     from privet.ledger import Ledger
-    from privet.loss import PrivacyLoss
 
 app = typer.Typer(
     name="ledger",
@@ -41,7 +42,7 @@ def _unit(word: str) -> Unit:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait while another process writes.")]
-Who = Annotated[str | None, typer.Option(help="Who spends; user@host unless told.")]
+Who = Annotated[str | None, typer.Option(help="Who spends; by default user@host.")]
 
 
 @app.command()
@@ -57,12 +58,17 @@ def init(
         str, typer.Option(help="Whose contribution is protected.", metavar=WORDS)
     ] = "record",
     dataset: Annotated[
-        str | None, typer.Option(help="The name or fingerprint of the data.")
+        str | None,
+        typer.Option(help="What you call the data; the first training binds it to them."),
+    ] = None,
+    sub_cap: Annotated[
+        list[str] | None,
+        typer.Option(help="The most that one may spend: person:NAME=1.5 or purpose:NAME=2."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Start a ledger; refuses to overwrite."""
-    from privet.ledger import Ledger
+    from privet.ledger import Ledger, SubCap
 
     ledger = Ledger.create(
         file,
@@ -71,6 +77,7 @@ def init(
         adjacency=adjacency,
         unit=_unit(unit),
         dataset=dataset,
+        sub_caps=[SubCap.parse(text) for text in sub_cap or ()],
     )
     if as_json:
         print_json(_summary(ledger))
@@ -79,6 +86,31 @@ def init(
             f"{file}: at most epsilon {epsilon:g} at delta {delta:g} per {_unit(unit).value}, "
             f"{adjacency.value}\nhead {ledger.head}"
         )
+
+
+@app.command()
+@one_line_errors()
+def key(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Where; by default $PRIVET_CURATOR_KEY, or in your own settings."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make your curator's key, once, or say where it is; keep it, and give it to nobody.
+
+    Under it the same data have the same name in every record and ledger of yours, so that you can
+    tell which of them are about the same people. To others these names say nothing.
+    """
+    from privet.ledger.curator_key import key_path, make_key, read_key
+
+    path = file or key_path()
+    there = path.exists()
+    found = read_key(path) if there else make_key(path)
+    if as_json:
+        print_json({"file": str(path), "name": found.name, "made": not there})
+    else:
+        typer.echo(f"{path}: {'your' if there else 'a new'} curator's key, {found.name}")
 
 
 @app.command()
@@ -205,14 +237,28 @@ def export(
     file: File,
     out: Annotated[Path | None, typer.Option(help="Write here instead of standard output.")] = None,
     timeout: Timeout = 30.0,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="A line for each release, for a spreadsheet.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --out: print JSON about what was written.")
     ] = False,
 ) -> None:
-    """The whole ledger as JSON; note its head elsewhere for `verify --head`."""
+    """The whole ledger as JSON, or its releases as CSV; note its head for `verify --head`."""
     from privet.ledger import Ledger
 
-    exported = Ledger.open(file, timeout=timeout).export()
+    ledger = Ledger.open(file, timeout=timeout)
+    if as_csv:
+        from privet.report.ledger_page import releases_as_csv
+
+        text = releases_as_csv(ledger)
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            write_whole(out, text)
+            typer.echo(f"{out}: {len(ledger.releases())} releases\nhead {ledger.head}")
+        return
+    exported = ledger.export()
     if out is None:
         print_json(exported)
         return
@@ -224,6 +270,29 @@ def export(
         print_json({"file": str(out), "count": exported["count"], "head": exported["head"]})
     else:
         typer.echo(f"{out}: {exported['count']} entries\nhead {exported['head']}")
+
+
+@app.command()
+@one_line_errors()
+def page(
+    file: File,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; by default beside the ledger, .html.")
+    ] = None,
+    timeout: Timeout = 30.0,
+    as_json: Json = False,
+) -> None:
+    """A page to read and print: the promise, spending over time, by person, purpose and release."""
+    from privet.ledger import Ledger
+    from privet.report.ledger_page import ledger_page
+
+    ledger = Ledger.open(file, timeout=timeout)
+    place = file.with_name(f"{file.name}.html") if out is None else out
+    write_whole(place, ledger_page(ledger))
+    if as_json:
+        print_json({"file": str(place), "head": ledger.head})
+    else:
+        typer.echo(f"{place}: {len(ledger.releases())} releases; for whoever keeps the ledger")
 
 
 @app.command()
@@ -268,7 +337,7 @@ def _loss(
     noise_multiplier: float | None,
     steps: int | None,
 ) -> PrivacyLoss:
-    from privet import loss
+    from privet import accounting
 
     sampled = (sample_rate, noise_multiplier, steps)
     kinds = [epsilon is not None, gaussian_mu is not None, any(x is not None for x in sampled)]
@@ -280,12 +349,14 @@ def _loss(
             "by --epsilon [--delta], --gaussian-mu, or --sample-rate --noise-multiplier --steps",
         )
     if gaussian_mu is not None:
-        return loss.Gaussian(mu=_check.positive("gaussian-mu", gaussian_mu), adjacency=adjacency)
+        return accounting.Gaussian(
+            mu=_check.positive("gaussian-mu", gaussian_mu), adjacency=adjacency
+        )
     if epsilon is None:
         for name, value in zip(("sample-rate", "noise-multiplier", "steps"), sampled, strict=True):
             if value is None:
                 raise InvalidArgument(name, value, "given", "a sampled release needs all three")
-        return loss.SampledGaussian(
+        return accounting.SampledGaussian(
             sample_rate=_check.unit("sample-rate", sample_rate),
             noise_multiplier=_check.positive("noise-multiplier", noise_multiplier),
             steps=_check.count("steps", steps),
@@ -293,8 +364,8 @@ def _loss(
         )
     _check.positive("epsilon", epsilon)
     if delta is None:
-        return loss.Pure(epsilon_each=epsilon, adjacency=adjacency)
-    return loss.ApproximateDP(
+        return accounting.Pure(epsilon_each=epsilon, adjacency=adjacency)
+    return accounting.ApproximateDP(
         epsilon_each=epsilon, delta_each=_check.open_unit("delta", delta), adjacency=adjacency
     )
 
@@ -312,5 +383,8 @@ def _summary(ledger: Ledger) -> dict[str, Any]:
         "spent": {"epsilon": number_to_json(ledger.spent()), "delta": ledger.cap_delta},
         "remaining": number_to_json(ledger.remaining),
         "odometer": ledger.odometer().to_dict(),
+        "sub_caps": [
+            {**cap.to_dict(), "spent": number_to_json(spent)} for cap, spent in ledger.sub_caps
+        ],
         "guarantee": ledger.guarantee().to_dict(),
     }

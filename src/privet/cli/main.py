@@ -16,15 +16,17 @@ from privet.cli import (
     compare,
     data,
     demo,
+    explain,
     ledger,
     pate,
     plan,
     predict,
     record,
-    reproduce,
     train,
 )
+from privet.cli.console import INSTALL_PAPERS
 from privet.errors import PrivetError
+from privet.plugins import COMMANDS, plugins
 
 app = typer.Typer(
     name="privet",
@@ -36,10 +38,10 @@ app = typer.Typer(
 )
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
+app.command("explain")(explain.explain)
 app.add_typer(ledger.app)
 app.add_typer(train.app)
 app.add_typer(pate.app)
-app.add_typer(reproduce.app)
 app.command("attack")(attack.attack)
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
@@ -49,6 +51,29 @@ app.command("predict")(predict.predict)
 app.command("demo")(demo.demo)
 app.command("verify")(record.verify)
 app.add_typer(record.app)
+
+
+def _add_plugins() -> None:
+    """Commands of other packages; without the papers, `reproduce` says what to install."""
+    points = plugins(COMMANDS)
+    for name, point in points.items():
+        found = point.load()
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    if "reproduce" not in points:
+        app.command("reproduce", context_settings={"ignore_unknown_options": True})(_no_papers)
+
+
+def _no_papers(
+    paper: Annotated[list[str] | None, typer.Argument(help="A paper, and its options.")] = None,
+) -> None:
+    """Run a paper's experiments (a package of its own: privet-papers)."""
+    raise PrivetError(f"privet reproduce needs the papers: {INSTALL_PAPERS}")
+
+
+_add_plugins()
 
 
 def _version(asked: bool) -> None:

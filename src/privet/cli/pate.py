@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privet import _check
-from privet.cli._pate import (
+from privet.cli._pate_inputs import (
     SPACES,
-    aggregator,
-    array_of,
-    as_answers,
-    check_heard,
-    fitted_reducer,
+    as_targets,
+    check_choice,
+    fit_reducer,
     local_teacher,
-    mean_of_shares,
-    noise_source,
     one_hot,
-    one_of,
-    public_range,
-    shard_ledger,
+    public_domain,
+    read_array,
     target_space,
 )
-from privet.cli._run import Json, one_line_errors, print_json, progress_bar
+from privet.cli.console import Json, one_line_errors, print_json, show_progress
 from privet.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from privet.ledger import Ledger
+    from privet.methods.pate import Aggregator
 
 app = typer.Typer(
     name="pate",
@@ -34,6 +33,8 @@ app = typer.Typer(
 )
 
 REDUCERS = ("pca", "autoencoder", "identity")
+LEAST_SIGNAL = 0.1
+"""Less of a code than this is not worth a budget: nine tenths of what students see are noise."""
 
 Teachers = Annotated[int, typer.Option(help="K, how many sites answer.")]
 Queries = Annotated[int, typer.Option(help="N, how many public inputs are answered in all.")]
@@ -67,7 +68,7 @@ def reducer(
     classes: Classes = None,
     grid: Voxels = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Numbers in a code; pca chooses them by eq. 7 unless told.")
+        int | None, typer.Option(help="Numbers in a code; pca chooses them by eq. 7 unless noisy.")
     ] = None,
     epochs: Annotated[int, typer.Option(help="Of the autoencoder.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the autoencoder's training; it is public.")] = 0,
@@ -77,17 +78,17 @@ def reducer(
     as_json: Json = False,
 ) -> None:
     """At the coordinator: fit the map from targets to short codes, on public targets."""
-    one_of("--kind", kind, REDUCERS)
-    one_of("--space", space, SPACES)
+    check_choice("--kind", kind, REDUCERS)
+    check_choice("--space", space, SPACES)
     if picture is not None and kind != "pca":
         raise InvalidArgument("--picture", str(picture), "left out unless --kind is pca")
     from privet.methods.pate import PCAReducer, unit_noise, write_reducer
 
     noise = unit_noise(teachers=teachers, queries=queries, epsilon=epsilon, delta=delta)
-    y = one_hot(array_of(targets, "y", grid), classes)
-    fitted = fitted_reducer(y, kind, target_space(space), noise, dimension, epochs, seed)
+    y = one_hot(read_array(targets, "y", grid), classes)
+    fitted = fit_reducer(y, kind, target_space(space), noise, dimension, epochs, seed)
     write_reducer(fitted, out)
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "reducer": str(out),
         "name": fitted.name,
         "kind": kind,
@@ -97,13 +98,13 @@ def reducer(
         "noise": noise * fitted.radius,
     }
     if isinstance(fitted, PCAReducer) and fitted.curve is not None:
-        found["curve"] = fitted.curve.to_dict()
+        report["curve"] = fitted.curve.to_dict()
         if picture is not None:
             from privet.report.plots import error_curve, save
 
-            found["picture"] = str(save(error_curve(fitted.curve, fitted.dimension), picture))
+            report["picture"] = str(save(error_curve(fitted.curve, fitted.dimension), picture))
     if as_json:
-        print_json(found)
+        print_json(report)
         return
     typer.echo(
         f"{out}: targets of {list(fitted.target_shape)} as codes of {fitted.dimension} numbers, "
@@ -128,7 +129,7 @@ def answer(
         str | None,
         typer.Option(
             help="logistic, tree, forest, unet, or package.module:function; "
-            "unless told unet for volumes and forest for all else."
+            "by default unet for volumes and forest for all else."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the teacher's training.")] = 0,
@@ -149,24 +150,22 @@ def answer(
         raise InvalidArgument("--predictions", predictions, "given, or else --shard")
     if (teachers is None) != (epsilon is None):
         raise InvalidArgument("--teachers", teachers, "given together with --epsilon, or neither")
-    from privet.methods.pate import read_reducer
-    from privet.methods.pate.method import clipped_answers, inputs_name
+    from privet.methods.pate import encode_predictions, hash_inputs, read_reducer
 
-    chosen = read_reducer(reducer)
+    codec = read_reducer(reducer)
 
-    def of(path: Path, name: str) -> Any:
-        return array_of(path, name, grid if path.is_dir() else None)
+    def read(path: Path, name: str) -> Any:
+        return read_array(path, name, grid if path.is_dir() else None)
 
-    x = of(inputs, "x")
+    x = read(inputs, "x")
     if predictions is not None:
-        said = as_answers(of(predictions, "y"), chosen)
-        predict: Any = lambda _: said  # noqa: E731
+        predicted = as_targets(read(predictions, "y"), codec)
     else:
         assert shard is not None
-        own = of(shard, "x"), as_answers(of(shard, "y"), chosen, labels=True)
-        predict = local_teacher(teacher, own[1], chosen).train(*own, seed=seed)
-    answers = clipped_answers(
-        site, predict(x), reducer=chosen, queries=inputs_name(x), expected=len(x)
+        records = read(shard, "x"), as_targets(read(shard, "y"), codec, labels=True)
+        predicted = local_teacher(teacher, records[1], codec).train(*records, seed=seed)(x)
+    answers = encode_predictions(
+        site, predicted, reducer=codec, inputs_hash=hash_inputs(x), expected=len(x)
     )
     share = 0.0
     if teachers is not None and epsilon is not None:
@@ -179,11 +178,11 @@ def answer(
             queries=len(x),
             epsilon=epsilon,
             delta=delta,
-            radius=chosen.radius,
-            dimension=chosen.dimension,
+            radius=codec.radius,
+            dimension=codec.dimension,
         )
         rng = secure() if noise_seed is None else seeded(noise_seed)
-        answers, share = shares.with_share(answers, rng=rng), shares.share
+        answers, share = shares.add_share(answers, rng=rng), shares.share
     answers.write(out)
     h = answers.header
     if as_json:
@@ -202,7 +201,7 @@ def aggregate(
     out: Annotated[Path, typer.Option(help="File to write: noisy labels for the student.")],
     delta: Delta = 1e-5,
     teachers: Annotated[
-        int | None, typer.Option(help="K; the number of files unless told. Fewer are refused.")
+        int | None, typer.Option(help="K; the number of files unless noisy. Fewer are refused.")
     ] = None,
     queries: Annotated[
         int | None, typer.Option(help="N of the whole budget, when these are only some of them.")
@@ -220,60 +219,80 @@ def aggregate(
     seed: Annotated[
         int | None, typer.Option(help="Repeatable noise, for experiments only.")
     ] = None,
-    anyway: Annotated[
+    allow_equal: Annotated[
+        bool, typer.Option("--allow-equal", help="Two sites may send the very same answers.")
+    ] = False,
+    allow_vacuous: Annotated[
         bool, typer.Option("--anyway", help="Even where noise drowns all answers.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """At the coordinator: the noisy mean of all answers, charged before noise is drawn.
 
-    Refuses by name a site that answered twice, another reducer's codes, other inputs, codes over
-    the radius and files that were changed.
+    Refuses by name a site that answered twice, by its name or by its numbers, another reducer's
+    codes, other inputs, codes over the radius and files that were changed.
     """
-    one_of("--reading", reading, ("sound", "published"))
+    check_choice("--reading", reading, ("sound", "published"))
     _check.open_unit("delta", delta)
     if missing is not None and reading == "published":
         raise InvalidArgument("--reading", reading, "sound when sites add shares of the noise")
-    from privet.methods.pate import AnswerFile, Labels, read_reducer
-    from privet.methods.pate.aggregate import claim
+    from privet.methods.pate import (
+        Aggregator,
+        AnswerFile,
+        DistributedAggregator,
+        LabelFile,
+        published_claim,
+        read_reducer,
+    )
+    from privet.noise import secure, seeded
 
-    chosen = read_reducer(reducer)
+    codec = read_reducer(reducer)
     files = [AnswerFile(path) for path in answers]
     rows = files[0].header.rows
-    budget = {"teachers": teachers or len(files), "queries": queries or rows}
-    plan = aggregator(chosen, reading, epsilon=epsilon, delta=delta, **budget)
-    if not anyway:
-        check_heard(plan, chosen.dimension, budget["teachers"], budget["queries"])
-    account = shard_ledger(ledger, out, epsilon, delta)
+    sizes = {"teachers": teachers or len(files), "queries": queries or rows}
+    budget: dict[str, Any] = {
+        **sizes, "epsilon": epsilon, "delta": delta, "radius": codec.radius,
+    }  # fmt: skip
+    if reading == "published":
+        plan = Aggregator.published(**budget)
+    else:
+        plan = Aggregator.for_budget(**budget, dimension=codec.dimension)
+    if not allow_vacuous:
+        check_signal(plan, codec.dimension, **sizes)
+    account = open_shard_ledger(ledger, out, epsilon, delta)
     if missing is None:
         noisy = plan.release(
             files,
-            rng=noise_source(seed),
+            rng=secure() if seed is None else seeded(seed),
             delta=delta,
             ledger=account,
-            reducer=chosen.name,
+            reducer=codec.name,
             number=number,
+            allow_equal=allow_equal,
         )
     else:
-        noisy = mean_of_shares(files, chosen, missing, account, epsilon, delta, **budget)
+        shares = DistributedAggregator.for_budget(
+            **budget, missing=missing, dimension=codec.dimension
+        )
+        noisy = shares.release(files, delta=delta, ledger=account, reducer=codec.name)
     promise = noisy.guarantee
     assert noisy.entry is not None  # there is a ledger
-    labels = Labels(
-        labels=chosen.decode(noisy.codes, noise=noisy.noise),
+    labels = LabelFile(
+        labels=codec.decode(noisy.codes, noise=noisy.noise),
         codes=noisy.codes,
         noise=noisy.noise,
         queries=files[0].header.queries,
-        reducer=chosen.name,
+        reducer=codec.name,
         guarantee=promise,
-        claim=claim(epsilon=epsilon, delta=delta) if reading == "published" else None,
-        paid={
+        claim=published_claim(epsilon=epsilon, delta=delta) if reading == "published" else None,
+        payment={
             "sites": [file.header.site for file in files],
             "entry": noisy.entry.body().decode(),
             "account": account.statement(),
         },
     )
     labels.write(out)
-    found = {
+    report = {
         "labels": str(out),
         "sites": [file.header.site for file in files],
         "queries": rows,
@@ -284,7 +303,7 @@ def aggregate(
         "ledger": account.name,
     }
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
         typer.echo(f"{out}: {rows} labels, noise {noisy.noise:.4g}, {promise}")
 
@@ -303,7 +322,7 @@ def student(
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Free: they cost no privacy. 60 unless told; a U-Net has 400 steps."),
+        typer.Option(help="Free: they cost no privacy. By default 60; a U-Net has 400 steps."),
     ] = None,
     names: Annotated[
         str | None, typer.Option(help="Names of the classes, with commas between; numbers else.")
@@ -321,50 +340,84 @@ def student(
     range of the public ones. Maps on the grid of the inputs get convolutions, volumes a U-Net where
     MONAI is installed.
     """
-    from privet.methods.models import NetworkModel
-    from privet.methods.pate import Labels
-    from privet.methods.pate.method import inputs_name
-    from privet.methods.pate.students import student_learner, taught_by_sites
-    from privet.runs.folder import has_no_run, write_run
-    from privet.runs.record import Given
+    from privet.methods.pate import LabelFile, hash_inputs
+    from privet.methods.pate.label_file_student import training_result
+    from privet.methods.pate.students import default_student
+    from privet.methods.released_models import NetworkModel
+    from privet.runs.guarantee_record import Provenance
+    from privet.runs.run_folder import require_empty_run, write_run
 
-    has_no_run(out)
-    told = Labels.read(labels)
-    x = array_of(inputs, "x", grid)
-    if inputs_name(x) != told.queries:
+    require_empty_run(out)
+    noisy = LabelFile.read(labels)
+    x = read_array(inputs, "x", grid)
+    if hash_inputs(x) != noisy.queries:
         raise InvalidArgument("--inputs", str(inputs), "the inputs that the labels belong to")
-    shape = told.labels.shape[1:]
+    shape = noisy.labels.shape[1:]
     classes = [str(k) for k in range(shape[0])] if names is None else names.split(",")
     if len(classes) != shape[0]:
         raise InvalidArgument("--names", names, f"{shape[0]} of them")
-    domain = public_range(x)
-    with progress_bar(show=not as_json) as progress:
-        learner = student_learner(
+    domain = public_domain(x)
+    with show_progress(bar=not as_json) as progress:
+        learner = default_student(
             input_shape=x.shape[1:], target_shape=shape, hidden=hidden, seed=seed, epochs=epochs,
             watcher=lambda done, of: progress("student", done, of),
         )  # fmt: skip
-        predict: Any = learner.train(domain.rows(x).cube(), told.labels, seed=seed)
-    trained = taught_by_sites(told, NetworkModel(network=predict.module, view="cube"), domain)
+        predict: Any = learner.train(domain.rows(x).cube(), noisy.labels, seed=seed)
+    trained = training_result(noisy, NetworkModel(network=predict.module, view="cube"), domain)
     metrics: dict[str, Any] = {"queries": len(x)}
     if test is not None:
-        rows = domain.rows(array_of(test, "x"))
+        rows = domain.rows(read_array(test, "x"))
         guessed = trained.model.outputs(rows).argmax(axis=1)
-        metrics["test_accuracy"] = float((guessed == array_of(test, "y")).mean())
+        metrics["test_accuracy"] = float((guessed == read_array(test, "y")).mean())
     config = {
         "method": "pate",
-        "data": f"answers of {len(told.paid['sites'])} sites about {len(x)} public inputs",
+        "data": f"answers of {len(noisy.payment['sites'])} sites about {len(x)} public inputs",
         "settings": {},
         "student": {"hidden": hidden, "epochs": epochs, "seed": seed},
         "classes": classes,
-        "epsilon": told.guarantee.epsilon,
-        "delta": told.guarantee.delta,
+        "epsilon": noisy.guarantee.epsilon,
+        "delta": noisy.guarantee.delta,
         "noise": "as the sites or the coordinator drew it",
-        "plan": {"queries": len(x), "noise_on_codes": told.noise, "reducer": told.reducer},
+        "plan": {"queries": len(x), "noise_on_codes": noisy.noise, "reducer": noisy.reducer},
         "asked_with": "arrays",
     }
-    answer = write_run(out, trained, domain=domain, config=config, metrics=metrics, given=Given())
+    summary = write_run(
+        out, trained, domain=domain, config=config, metrics=metrics, given=Provenance()
+    )
     if as_json:
-        print_json(answer)
+        print_json(summary)
     else:
         accuracy = f"test accuracy {metrics['test_accuracy']:.2%}, " if test is not None else ""
-        typer.echo(f"{out}: {accuracy}{told.guarantee}")
+        typer.echo(f"{out}: {accuracy}{noisy.guarantee}")
+
+
+def check_signal(plan: Aggregator, dimension: int, teachers: int, queries: int) -> None:
+    """Refuse to spend where noise drowns what all teachers can say; from public sizes alone."""
+    share = plan.signal_share(dimension)
+    if share < LEAST_SIGNAL:
+        raise InvalidArgument(
+            "--epsilon", f"noise {plan.noise:.3g} on codes of length at most {plan.radius:.3g}",
+            f"more, or more than {teachers} sites, or fewer than {queries} questions",
+            f"at most {share:.0%} of an answer of {dimension} numbers could be heard, and all of "
+            "the budget would be spent; --anyway spends it all the same",
+        )  # fmt: skip
+
+
+def open_shard_ledger(path: Path | None, out: Path, epsilon: float, delta: float) -> Ledger:
+    """The ledger named, or one beside the labels whose cap is the budget."""
+    from privet.guarantee import Adjacency, Unit
+    from privet.ledger import Ledger
+
+    if path is not None:
+        return Ledger.open(path)
+    beside = out.with_suffix(".ledger")
+    if beside.exists():
+        return Ledger.open(beside)
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    return Ledger.create(
+        beside,
+        cap_epsilon=epsilon,
+        cap_delta=delta,
+        adjacency=Adjacency.REPLACE_ONE,
+        unit=Unit.SHARD,
+    )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from privet.cli._run import Json, one_line_errors, print_json
+from privet.cli.console import Json, one_line_errors, print_json
 
 
 @one_line_errors()
@@ -14,13 +14,16 @@ def plan(
     records: Annotated[int, typer.Option(help="How many records there are, about.")],
     kind: Annotated[str, typer.Option(help="pictures or table.")],
     epsilon: Annotated[float, typer.Option(help="The budget.")],
+    classes: Annotated[
+        int | None, typer.Option(help="How many classes: two, or more, are read apart.")
+    ] = None,
     minutes: Annotated[float | None, typer.Option(help="The time you have, on one core.")] = None,
     as_json: Json = False,
 ) -> None:
     """What our measurements say at your n times epsilon; no data is needed and nothing is spent."""
-    from privet.compare.plan import COMMAND, advise
+    from privet.compare.expected_accuracy import COMMAND, advise
 
-    found = advise(records=records, kind=kind, epsilon=epsilon, minutes=minutes)
+    found = advise(records=records, kind=kind, epsilon=epsilon, minutes=minutes, classes=classes)
     if as_json:
         print_json([a.to_dict() for a in found])
         return

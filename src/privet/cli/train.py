@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,18 +16,19 @@ import typer
 from typer.core import TyperGroup
 
 from privet import _check
-from privet.cli import _folder
-from privet.cli._data import Bounds, Folder, Label, remembered
-from privet.cli._run import Json, one_line_errors, print_json, watched
+from privet.cli import _output_folder
+from privet.cli.console import Json, one_line_errors, print_json, show_progress
+from privet.cli.data_options import Bounds, Folder, Label, describe_file, fingerprint_of
 from privet.errors import InvalidArgument, MissingFile, PrivetError
 from privet.methods.catalogue import method_names, method_type
 
 if TYPE_CHECKING:
     from privet.data import Dataset
+    from privet.ledger import CuratorKey
     from privet.methods.contract import Files, Method
-    from privet.methods.promise import Trained
-    from privet.runs import Given
-    from privet.runs.training import Task
+    from privet.methods.train_method import TrainingResult
+    from privet.runs import Provenance
+    from privet.runs.training_task import Task
 
 
 class MethodGroup(TyperGroup):
@@ -36,12 +38,29 @@ class MethodGroup(TyperGroup):
         """The methods, ours first."""
         return list(method_names())
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of a method; a file without a declaration is told before it is imported."""
+        with one_line_errors():
+            _require_declaration(args)
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, name: str) -> Any:
         """The command of one method, with its settings as options."""
         if name not in method_names():
             return None
         with one_line_errors():
             return _command(name)
+
+
+def _require_declaration(args: list[str]) -> None:
+    """Refuse `--data FILE` without `--bounds`: to import a method takes seconds."""
+    given = {a: b for a, _, b in (one.partition("=") for one in args)}
+    given |= {a: b for a, b in pairwise(args) if a.startswith("--")}
+    data = Path(given.get("--data", ""))
+    if data.suffix in (".csv", ".npz") and not {"--bounds", "--help"} & set(given):
+        from privet.data.declarations import require_declaration
+
+        require_declaration(data, None)
 
 
 app = typer.Typer(
@@ -57,7 +76,7 @@ def _methods() -> None:
     """Commands come from the catalogue."""
 
 
-def shared(
+def shared_options(
     data: Annotated[str, typer.Option(help="A data set's name (`privet data list`) or file.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     epsilon: Annotated[
@@ -86,7 +105,7 @@ def shared(
         typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Threads of arithmetic; one for small work unless told.")
+        int | None, typer.Option(help="Threads of arithmetic; by default one for small work.")
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The budget to charge; see `privet ledger init`.")
@@ -101,7 +120,7 @@ def shared(
         int | None, typer.Option(help="Train on the first so many records only.")
     ] = None,
     folder: Folder = None,
-    anyway: Annotated[
+    allow_vacuous: Annotated[
         bool,
         typer.Option("--anyway", help="Train even where noise outweighs all, or delta is 1/n."),
     ] = False,
@@ -112,6 +131,25 @@ def shared(
     purpose: Annotated[str, typer.Option(help="What the model is for, for its record.")] = "",
     curator: Annotated[str, typer.Option(help="Who answers for it, for its record.")] = "",
     region: Annotated[str, typer.Option(help="Where the data are from, for its record.")] = "",
+    justification: Annotated[
+        str, typer.Option(help="Why this epsilon, and why these records, for its record.")
+    ] = "",
+    lawful_basis: Annotated[
+        str, typer.Option(help="Why the records may be used, for its record.")
+    ] = "",
+    retention: Annotated[
+        str, typer.Option(help="How long records and model are kept, for its record.")
+    ] = "",
+    recipients: Annotated[str, typer.Option(help="Who is given the model, for its record.")] = "",
+    contact: Annotated[
+        str, typer.Option(help="Whom somebody in the data can ask, for its record.")
+    ] = "",
+    who: Annotated[
+        str | None, typer.Option(help="Who spends, for the ledger; by default user@host.")
+    ] = None,
+    also: Annotated[
+        bool, typer.Option("--also", help="Charge a ledger that is bound to other data.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -120,28 +158,32 @@ def shared(
 
 def _command(name: str) -> Any:
     """A click command made of the shared options and of the fields of the method."""
-    from privet.cli._options import given_settings, parameters_of
+    from privet.settings import option_parameters, settings_from_options
 
     kind = method_type(name)
-    own = parameters_of(kind)
-    reading = [] if kind.files is None else parameters_of(kind.files)
-    common = dict(inspect.signature(shared, eval_str=True).parameters)
+    own = option_parameters(kind)
+    reading = [] if kind.files is None else option_parameters(kind.files)
+    common = dict(inspect.signature(shared_options, eval_str=True).parameters)
     its_own = {p.name: common.pop(p.name).default for p in reading if p.name in common}
 
     def run(**given: Any) -> None:
         with one_line_errors():
-            settings = given_settings(kind, {p.name: given.pop(p.name) for p in own})
-            told = {p.name: given.pop(p.name) for p in reading}
-            files = None if kind.files is None else kind.files(**given_settings(kind.files, told))
+            settings = settings_from_options(kind, {p.name: given.pop(p.name) for p in own})
+            reading_options = {p.name: given.pop(p.name) for p in reading}
+            files = (
+                None
+                if kind.files is None
+                else kind.files(**settings_from_options(kind.files, reading_options))
+            )
             train(kind, settings, files, **its_own, **given)
 
-    told: Any = run
-    told.__doc__ = inspect.getdoc(kind)
-    told.__signature__ = inspect.Signature(
+    command: Any = run
+    command.__doc__ = inspect.getdoc(kind)
+    command.__signature__ = inspect.Signature(
         [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in common.values()), *own, *reading]
     )
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help=_help(kind))(told)
+    single.command(name, help=_help(kind))(command)
     return typer.main.get_command(single)
 
 
@@ -173,16 +215,23 @@ def train(
     secure: bool,
     records: int | None,
     folder: Path | None,
-    anyway: bool,
+    allow_vacuous: bool,
     user: str | None,
     purpose: str,
     curator: str,
     region: str,
+    justification: str,
+    lawful_basis: str,
+    retention: str,
+    recipients: str,
+    contact: str,
+    who: str | None,
+    also: bool,
     resume: bool,
     as_json: bool,
 ) -> None:
     """One training: what can be refused is refused before anything is read or charged."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     if epsilon is not None:
         _check.positive("--epsilon", epsilon)
     _check.delta_or_zero("--delta", delta)
@@ -193,19 +242,31 @@ def train(
     _folder_is_right(out, resume)
 
     from privet.data import load
+    from privet.data.data_folder import data_folder
+    from privet.gradients import keep_freed_memory
     from privet.ledger import Ledger
-    from privet.runs import Given
-    from privet.runs.training import task_of
-    from privet.runs.weights import read_weights
+    from privet.methods.train_method import open_ledger
+    from privet.runs import Provenance
+    from privet.runs.class_weights import read_weights
+    from privet.runs.run_folder import columns_to_config
+    from privet.runs.training_task import task_of
     from privet.threads import threads as threads_of
 
+    keep_freed_memory()  # this process is ours, and is there to train
     method = kind(**settings)
     if epsilon is None and not method.fixes_noise:
         raise InvalidArgument("--epsilon", None, "a budget", "no setting here fixes the noise")
+    if files is not None and not files.takes(Path(data)):
+        there = data_folder(folder) / data  # by its name, as data sets are
+        data = str(there) if files.takes(there) else data
     if files is None or not files.takes(Path(data)):
         files, found = None, load(data, folder, label=label, declaration=bounds, user=user)
     else:
-        method, found = files.training(Path(data), bounds, method)
+        method, found = files.read_training(Path(data), bounds, method)
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
+    key = _curator_key()
+    identity = None if key is None else key.identify(fingerprint_of(data, folder, found))
     if records is not None:
         found = found.subset(_check.count("--records", records))
     _can_predict(kind, found)
@@ -215,49 +276,78 @@ def train(
         method, found, features=features, cache=cache, public=public, own=own, class_weight=weights
     )
     busy = partial(threads_of, threads, numbers=task.numbers)
-    rows = task.unmade(n_public=n_public)
+    rows = task.records_without_features(n_public=n_public)
     if epsilon is None:
         epsilon = method.fixed_epsilon(rows.facts(epsilon=1.0, delta=delta).units, delta)
         assert epsilon is not None
-    plan = task.plan(rows, epsilon=epsilon, delta=delta, anyway=anyway)
+    plan = task.plan(rows, epsilon=epsilon, delta=delta, allow_vacuous=allow_vacuous)
+    if outlook := plan.expectation():
+        typer.echo(f"note: {outlook}", err=True)
     if task.domain.features is not None:
-        with busy(), watched(show=not as_json) as progress:
+        with busy(), show_progress(bar=not as_json) as progress:
             rows = task.records(n_public=n_public, progress=progress)
-    with _folder.begun(out), busy(), watched(show=not as_json) as progress:
-        account = out / _folder.OWN_LEDGER if ledger is None else Ledger.open(ledger)
+    with _output_folder.new_run_folder(out), busy(), show_progress(bar=not as_json) as progress:
+        own_ledger = out / _output_folder.OWN_LEDGER
+        account = open_ledger(own_ledger, plan) if ledger is None else Ledger.open(ledger)
+        account.who, account.data, account.admits_other_data = who, identity, also
+        account.check_data(identity)
         try:
             done = task.train(
                 rows, plan, rng=seed, ledger=account, progress=progress, folder=out,
                 resume=resume, purpose=purpose,
             )  # fmt: skip
         except KeyboardInterrupt:
-            raise PrivetError(_interrupted(out)) from None
-    here = {} if not own else remembered(out, data, label, bounds, files)
+            raise PrivetError(_interruption_message(out)) from None
+    here = {} if not own else describe_file(out, data, label, bounds, files)
     target: dict[str, Any] = {"classes": list(found.classes)}
     if found.target_bounds is not None:
         target = {"target_bounds": list(found.target_bounds)}
     config = {
-        "method": done.told["method"],
-        "settings": done.told["settings"],
+        "method": done.metadata["method"],
+        "settings": done.metadata["settings"],
         **target,
-        "noise": "secure" if seed is None else "seeded",
         "data": found.name,
         "epsilon": epsilon,
         "delta": delta,
         "seed": seed,
         "features": features,
+        **columns_to_config(found.columns),
         **({"public": task.public} if task.public else {}),
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),
-        "plan": done.told["plan"],
+        "plan": done.metadata["plan"],
     }
-    given = Given(purpose=purpose, curator=curator, region=region)
-    _leave(out, task, done, config, given, here, begun, as_json)
+    given = Provenance(
+        purpose=purpose, curator=curator, region=region, justification=justification,
+        lawful_basis=lawful_basis, retention=retention, recipients=recipients, contact=contact,
+    )  # fmt: skip
+    named = None if key is None else {"fingerprint": str(identity), "curator_key": key.name}
+    _leave(out, task, done, config, given, here, named, start, as_json)
 
 
-def _interrupted(out: Path) -> str:
-    """What is left after Ctrl-C."""
+def _curator_key() -> CuratorKey | None:
+    """The key that names the data in records and ledgers; made if this user has none yet."""
+    from privet.ledger.curator_key import key_path, make_key, read_key
+
+    path = key_path()
+    if path.exists():
+        return read_key(path)
+    try:
+        key = make_key(path)
+    except OSError as e:
+        typer.echo(f"no curator's key at {path} ({e.strerror}): the data stay unnamed", err=True)
+        return None
+    typer.echo(
+        f"made a curator's key, {path}: keep it; it names your data in records and ledgers, and "
+        "tells them to nobody else",
+        err=True,
+    )
+    return key
+
+
+def _interruption_message(out: Path) -> str:
+    """The error message after Ctrl-C: whether the run can be resumed."""
     if (out / "checkpoint.safetensors").exists():
         return (
             f"interrupted; what was done is kept: the same command with --resume goes on in {out}"
@@ -265,19 +355,19 @@ def _interrupted(out: Path) -> str:
     return "interrupted; what was charged stays charged, and this method cannot be resumed"
 
 
-def _can_predict(kind: type[Method[Any]], found: Dataset) -> None:
+def _can_predict(kind: type[Method[Any]], dataset: Dataset) -> None:
     """Refuse numbers to predict where a method knows classes only."""
-    if found.target_bounds is None or kind.regression:
+    if dataset.target_bounds is None or kind.regression:
         return
     can = ", ".join(name for name in method_names() if method_type(name).regression)
     raise InvalidArgument("method", kind.name, f"one that predicts numbers: {can}")
 
 
 def _folder_is_right(out: Path, resume: bool) -> None:
-    """Known before torch is imported, so told at once."""
-    from privet.runs.folder import has_no_run
+    """Refuse a folder that holds another run, before the slow import of torch."""
+    from privet.runs.run_folder import require_empty_run
 
-    has_no_run(out)
+    require_empty_run(out)
     path = out / "checkpoint.safetensors"
     if path.exists() and not resume:
         raise InvalidArgument(
@@ -290,33 +380,34 @@ def _folder_is_right(out: Path, resume: bool) -> None:
 def _leave(
     out: Path,
     task: Task,
-    done: Trained,
+    result: TrainingResult,
     config: dict[str, Any],
-    given: Given,
-    here: dict[str, Any],
-    begun: float,
+    provenance: Provenance,
+    file_config: dict[str, Any],
+    data: dict[str, str] | None,
+    start: float,
     as_json: bool,
 ) -> None:
     """Write the folder and say what came out."""
-    from privet.runs.folder import write_run
+    from privet.runs.run_folder import write_run
 
     metrics: dict[str, Any] = {
-        **task.measure(done),
-        "seconds": time.perf_counter() - begun,
-        "steps": done.steps,
-        "stopped_early": done.steps < done.told["steps"],
+        **task.measure(result),
+        "seconds": time.perf_counter() - start,
+        "steps": result.steps,
+        "stopped_early": result.steps < result.metadata["steps"],
     }
     answer = write_run(
-        out, done, domain=task.domain, config=config, metrics=metrics, given=given, here=here,
-        fingerprint=task.dataset.fingerprint,
+        out, result, domain=task.domain, config=config, metrics=metrics, given=provenance,
+        here=file_config, data=data,
     )  # fmt: skip
     if as_json:
         print_json(answer)
         return
-    typer.echo(f"{out}: {task.told(done, metrics)}")
+    typer.echo(f"{out}: {task.summary(result, metrics)}")
     if metrics["stopped_early"]:
         typer.echo(
-            f"it ended at its budget after {done.steps} of {done.told['steps']} steps, "
+            f"it ended at its budget after {result.steps} of {result.metadata['steps']} steps, "
             "some of which were paid for twice; for all of them train again in a new --out with "
             "what is left"
         )

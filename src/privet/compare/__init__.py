@@ -1,19 +1,25 @@
 """Every method at one budget or several, on one split: trained, attacked, audited."""
 
-from privet.compare.bench import Bench, View
-from privet.compare.entrants import LIMIT, Entrant, method_entrant, own_entrants
-from privet.compare.run import compare
-from privet.compare.sweep import curves, export, sweep
+from privet.compare.comparison import compare
+from privet.compare.comparison_data import ComparisonData, View
+from privet.compare.epsilon_sweep import curves, sweep
+from privet.compare.participants import (
+    LIMIT,
+    Participant,
+    catalogue_participants,
+    method_participant,
+)
+from privet.compare.table_export import export
 
 __all__ = [
     "LIMIT",
-    "Bench",
-    "Entrant",
+    "ComparisonData",
+    "Participant",
     "View",
+    "catalogue_participants",
     "compare",
     "curves",
     "export",
-    "method_entrant",
-    "own_entrants",
+    "method_participant",
     "sweep",
 ]

@@ -5,88 +5,22 @@ from __future__ import annotations
 import difflib
 import math
 import shutil
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy.special import ndtri
 
 from privet import _check
-from privet._words import number, small_table
-from privet._workers import workers
-from privet.compare import accounts
-from privet.compare.bench import Bench, View
-from privet.compare.entrants import LIMIT, Entrant, own_entrants
-from privet.compare.exposed import REFERENCES
-from privet.compare.trial import Row, audited, trial
+from privet._formatting import number, small_table
+from privet.compare.comparison_cells import REFERENCES, ComparisonCell, Row
+from privet.compare.comparison_data import ComparisonData, View
+from privet.compare.participants import LIMIT, Participant, catalogue_participants
 from privet.data import Dataset
 from privet.errors import InvalidArgument
 from privet.guarantee import EXPERIMENT
-from privet.kept import kept, path_of
-
-Progress = Callable[[str, int, int], None]
-"""Told what was done last, how many cells are done, and of how many."""
-VERSION = 11
-"""Of what a cell means: cells kept by another version are run again."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A cell: what is done, to which method, with which seed; kept in a file, with an account."""
-
-    what: str
-    entrant: Entrant
-    seed: int
-    bench: Bench
-    out: Path
-    references: int = REFERENCES
-
-    def __str__(self) -> str:
-        return f"{self.entrant.name}: {self.what}, seed {self.seed}"
-
-    @property
-    def key(self) -> list[Any]:
-        """Everything that its result depends on."""
-        facts: list[Any] = [self.bench.dataset.fingerprint, self.bench.epsilon, self.bench.delta]
-        if self.what == "train":
-            facts.append(self.references)
-        return [VERSION, self.what, self.entrant.name, self.seed, *facts]
-
-    @property
-    def path(self) -> Path:
-        """Its result."""
-        return path_of(self.out / "cells", self.key)
-
-    @property
-    def charges(self) -> bool:
-        """Whether it releases something about the records: an audit on made-up neighbours no."""
-        return self.entrant.charged and (self.what == "train" or self.entrant.audit is None)
-
-    @property
-    def account(self) -> Path:
-        """Its ledger."""
-        return accounts.path_for(self.out / "ledgers", str(self), self.path.stem[:8])
-
-    def result(self) -> Row:
-        """From its file, or found now; charged before anything is released."""
-        return kept(self.path.parent, self.key, self._run)
-
-    def _run(self) -> Row:
-        e = self.entrant
-        ledger = accounts.opened(self.account, e, self.bench) if self.charges else None
-        before, began = 0 if ledger is None else len(ledger), time.process_time()
-        if self.what == "train":
-            kept_by_rows = self.out / "references"
-            row = trial(
-                e, self.bench, self.seed, ledger, references=self.references, kept=kept_by_rows
-            )
-        else:
-            row = audited(e, self.bench, self.seed, ledger)
-        return row | {"charged_before": before, "processor_seconds": time.process_time() - began}
+from privet.jobs import Cell, Progress, no_progress, run_cells
 
 
 class Comparison(dict[str, Any]):
@@ -106,9 +40,11 @@ class Comparison(dict[str, Any]):
         return small_table(title, rows, mark=EXPERIMENT)
 
 
-def chosen(names: Sequence[str] | None, entrants: Sequence[Entrant]) -> tuple[Entrant, ...]:
-    """The entrants of these names, the limit always first; all of them for None."""
-    known = {e.name: e for e in (LIMIT, *entrants)}
+def select_participants(
+    names: Sequence[str] | None, participants: Sequence[Participant]
+) -> tuple[Participant, ...]:
+    """The participants of these names, the limit always first; all of them for None."""
+    known = {e.name: e for e in (LIMIT, *participants)}
     if names is None:
         return tuple(known.values())
     for name in names:
@@ -125,40 +61,40 @@ def compare(
     *,
     epsilon: float,
     delta: float,
-    entrants: Sequence[Entrant] | None = None,
+    participants: Sequence[Participant] | None = None,
     methods: Sequence[str] | None = None,
     seeds: int = 1,
     references: int = REFERENCES,
     jobs: int = 2,
     backend: str = "loky",
     cache: bool = False,
-    progress: Progress = lambda what, done, of: None,
+    progress: Progress = no_progress,
 ) -> Comparison:
     """Train, attack and audit every method on the same split; returns the results.
 
-    `entrants`: who takes part; every method of the catalogue unless told. `references`: models that
-    membership attacks are calibrated with, 0 for attacks that need none.
+    `participants`: who takes part; every method of the catalogue by default. `references`: models
+    that membership attacks are calibrated with, 0 for attacks that need none.
 
     Cells are kept in OUT/cells: the same call goes on after a crash and repeats nothing finished.
     What they spend is charged in OUT/ledgers before it is released. Noise is seeded by the cell,
     so that a cell run again is the same release; it is charged again all the same. Features of
     pictures lie in OUT/features while it runs, and are removed unless `cache` is asked for.
     """
-    bench = Bench(
+    data = ComparisonData(
         dataset=dataset,
         features_folder=out / "features",
         epsilon=_check.positive("epsilon", epsilon),
         delta=_check.open_unit("delta", delta),
     )
-    known = own_entrants() if entrants is None else entrants
+    known = catalogue_participants() if participants is None else participants
     cells = _cells(
-        bench,
+        data,
         out,
-        chosen(methods, known),
+        select_participants(methods, known),
         _check.count("seeds", seeds),
         _check.count("references", references, minimum=0),
     )
-    missing = [job for job in cells if not job.path.exists()]
+    missing = [cell for cell in cells if not cell.path.exists()]
     progress("starting", len(cells) - len(missing), len(cells))
     try:
         if missing:
@@ -166,30 +102,28 @@ def compare(
     finally:
         if not cache:
             shutil.rmtree(out / "features", ignore_errors=True)
-    done = [(job, job.result()) for job in cells]
-    limit = [row for job, row in done if job.entrant is LIMIT]
+    done = [(cell, cell.result()) for cell in cells]
+    limit = [row for cell, row in done if cell.participant is LIMIT]
     return Comparison(
         {
-            "data": bench.told(),
+            "data": data.describe(),
             "epsilon": epsilon,
             "delta": delta,
             "seeds": seeds,
-            "run": _sampled(done),
+            "run": _sampled_plan(done),
             "processor_seconds": sum(row["processor_seconds"] for _, row in done),
             "rows": [
-                _summary(e, [(j, r) for j, r in done if j.entrant is e], limit)
-                for e in dict.fromkeys(job.entrant for job in cells)
+                _summary(p, [(c, r) for c, r in done if c.participant is p], limit)
+                for p in dict.fromkeys(cell.participant for cell in cells)
             ],
             "ledgers": [
-                accounts.told(job.account, str(job), row["charged_before"])
-                for job, row in done
-                if job.charges
+                cell.describe_ledger(row["charged_before"]) for cell, row in done if cell.charges
             ],
         }
     )
 
 
-def _sampled(done: list[tuple[Job, Row]]) -> dict[str, Any] | None:
+def _sampled_plan(done: list[tuple[ComparisonCell, Row]]) -> dict[str, Any] | None:
     """The first plan with random samples, whose spending over its steps is worth a picture."""
     for _, row in done:
         plan = row.get("plan") or {}
@@ -199,57 +133,54 @@ def _sampled(done: list[tuple[Job, Row]]) -> dict[str, Any] | None:
 
 
 def _cells(
-    bench: Bench, out: Path, entrants: Sequence[Entrant], seeds: int, references: int
-) -> list[Job]:
+    data: ComparisonData,
+    out: Path,
+    participants: Sequence[Participant],
+    seeds: int,
+    references: int,
+) -> list[ComparisonCell]:
     """Every method is trained with every seed, and audited with the first."""
     return [
-        Job(what=what, entrant=entrant, seed=seed, bench=bench, out=out, references=references)
+        ComparisonCell(
+            task=task, participant=participant, seed=seed, data=data, out=out, references=references
+        )
         for seed in range(seeds)
-        for entrant in entrants
-        for what in (("train", "audit") if entrant.promises and seed == 0 else ("train",))
+        for participant in participants
+        for task in (("train", "audit") if participant.promises and seed == 0 else ("train",))
     ]
 
 
-def _one(job: Job) -> str:
-    """In a worker: one thread each, and the result goes to its file at once."""
-    import warnings
-
-    import torch
-
-    torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a solver that stops early says so; the score tells
-        job.result()
-    return str(job)
-
-
-def _run(missing: list[Job], jobs: int, backend: str, progress: Progress, total: int) -> None:
-    from joblib import Parallel, delayed
-
-    done = total - len(missing)
-    with workers(backend, jobs):
-        if any(job.entrant.sees is not View.COLUMNS for job in missing):
-            progress("public features", done, total)
-            missing[0].bench.prepare()
-        told = "list" if backend == "ray" else "generator_unordered"  # Ray's tells only at the end
-        finished = Parallel(return_as=told, batch_size=1)(delayed(_one)(job) for job in missing)
-        for name in finished:
-            done += 1
-            progress(name, done, total)
+def _run(
+    missing: list[ComparisonCell], jobs: int, backend: str, progress: Progress, total: int
+) -> None:
+    """Compute what is missing; public features first, so that workers find them on the disk."""
+    before = total - len(missing)
+    if any(cell.participant.view is not View.COLUMNS for cell in missing):
+        progress("public features", before, total)
+        missing[0].data.prepare()
+    run_cells(
+        [Cell(str(cell), cell.run) for cell in missing],
+        jobs=jobs,
+        backend=backend,
+        progress=lambda what, done, of: progress(what, before + done, total),
+    )
+    progress("done", total, total)
 
 
-def _summary(entrant: Entrant, cells: list[tuple[Job, Row]], limit: list[Row]) -> Row:
+def _summary(
+    participant: Participant, cells: list[tuple[ComparisonCell, Row]], limit: list[Row]
+) -> Row:
     """One row of the table: means over seeds; the audit is that of the first seed."""
-    trained = [row for job, row in cells if job.what == "train"]
-    audits = [row["finding"] for job, row in cells if job.what == "audit"]
+    trained = [row for cell, row in cells if cell.task == "train"]
+    audits = [row["finding"] for cell, row in cells if cell.task == "audit"]
     right, asked = sum(r["right"] for r in trained), sum(r["asked"] for r in trained)
     first = trained[0]
     guarantee, claim = first["guarantee"], first["claim"]
     finding = audits[0] if audits else None
     return {
-        "method": entrant.name,
-        "system": entrant.system,
-        "private": entrant.promises,
+        "method": participant.name,
+        "system": participant.system,
+        "private": participant.promises,
         "accuracy": right / asked,
         "accuracy_by_seed": [r["right"] / r["asked"] for r in trained],
         "balanced_accuracy": float(np.mean([r["balanced_accuracy"] for r in trained])),
@@ -277,14 +208,19 @@ def _mean(values: list[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def wilson(right: float, asked: float, confidence: float = 0.95) -> list[float]:
+def wilson(successes: float, trials: float, confidence: float = 0.95) -> list[float]:
     """Wilson's interval of a rate; all seeds answer the same questions, which count once.
+
+    So `successes` may be a mean over seeds, a fraction, where scipy's interval wants whole counts.
 
     >>> [round(x, 3) for x in wilson(90, 100)]
     [0.826, 0.945]
+    >>> from scipy.stats import binomtest
+    >>> [round(float(x), 3) for x in binomtest(90, 100).proportion_ci(method="wilson")]
+    [0.826, 0.945]
     """
-    z = float(special.ndtri(0.5 + confidence / 2))
-    p, n = right / asked, asked
+    z = float(ndtri(0.5 + confidence / 2))
+    p, n = successes / trials, trials
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return [middle - half, middle + half]

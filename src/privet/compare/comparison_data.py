@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import chosen
+from privet import tuned_defaults
 from privet.data.records import PublicFacts
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.nets.features import Features
+    from privet.features import Features
 
-Rows = NDArray[np.float32]
+FloatRows = NDArray[np.float32]
 FEW = 12
 """Columns of those methods whose noise grows with every column."""
 _BLOCK = 4096
+"""Records whose features are made at once: bounds memory, and is long enough to be fast."""
 
 
 class View(Enum):
@@ -39,18 +40,20 @@ class View(Enum):
 
 @lru_cache(maxsize=2)
 def _front(shape: tuple[int, ...]) -> Features:
-    """Once for each process: its random matrix takes a second for colour pictures."""
-    from privet.nets.features import RandomProjection, Scattering
+    """The public features, made once a process: the random matrix takes a second for colour."""
+    from privet.features import RandomProjection, Scattering
 
     scattering = Scattering(shape=shape)
     return scattering.then(
-        RandomProjection(n_inputs=scattering.n_features, n_features=chosen.PROJECTED_COLUMNS)
+        RandomProjection(
+            n_inputs=scattering.n_features, n_features=tuned_defaults.PROJECTED_COLUMNS
+        )
     )
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bench:
+class ComparisonData:
     """A data set cut in three: private records, public unlabelled ones, and a test set.
 
     The public part is a third of the test set without its labels: PATE's student needs inputs, the
@@ -75,7 +78,7 @@ class Bench:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Of pictures that are large enough to be looked at as such."""
+        """The shape of a record, if it is a picture large enough for features; None otherwise."""
         shape = self.dataset.shape
         return shape if len(shape) >= 2 and min(shape[:2]) >= 16 else None
 
@@ -102,21 +105,21 @@ class Bench:
 
     @property
     def cut(self) -> int:
-        """So many of the test records are public and unlabelled."""
+        """How many of the test records are used as public, unlabelled ones."""
         return len(self.dataset.y_test) // 3
 
-    def train(self, view: View) -> tuple[Rows, NDArray[np.int64]]:
+    def train(self, view: View) -> tuple[FloatRows, NDArray[np.int64]]:
         """The private records."""
-        return self._seen(self.dataset.train_rows(), view), self.dataset.y_train
+        return self._rows(self.dataset.train_rows(), view), self.dataset.y_train
 
-    def public(self, view: View) -> Rows:
+    def public(self, view: View) -> FloatRows:
         """Unlabelled records that anybody may see."""
-        return self._seen(self.dataset.test_rows(), view)[: self.cut]
+        return self._rows(self.dataset.test_rows(), view)[: self.cut]
 
-    def test(self, view: View) -> tuple[Rows, NDArray[np.int64]]:
-        """What accuracy is measured on."""
+    def test(self, view: View) -> tuple[FloatRows, NDArray[np.int64]]:
+        """The test records and their classes, on which accuracy is measured."""
         return (
-            self._seen(self.dataset.test_rows(), view)[self.cut :],
+            self._rows(self.dataset.test_rows(), view)[self.cut :],
             self.dataset.y_test[self.cut :],
         )
 
@@ -125,32 +128,34 @@ class Bench:
         self._features(self.dataset.train_rows())
         self._features(self.dataset.test_rows())
 
-    def _seen(self, rows: Rows, view: View) -> Rows:
+    def _rows(self, rows: FloatRows, view: View) -> FloatRows:
         if view is View.COLUMNS:
             return rows
         if view is View.RECORDS:
             return rows if self.shape is None else rows.reshape(len(rows), *self.shape)
         rows = self._features(rows)
-        return rows if view is View.FEATURES else self._few(rows)
+        return rows if view is View.FEATURES else self._project(rows)
 
-    def _features(self, rows: Rows) -> Rows:
-        """From their folder, kept by recipe and content; else made, block by block."""
-        from privet.nets.features.base import content_key, stored
+    def _features(self, rows: FloatRows) -> FloatRows:
+        """The public features, read from their folder if they are there, or made block by block."""
+        from privet.features.disk_cache import content_key, load_or_compute
 
         front = self.front
         if front is None:
             return rows
 
-        def made() -> Rows:
+        def make() -> FloatRows:
             blocks = range(0, len(rows), _BLOCK)
             return np.concatenate([front.transform(rows[i : i + _BLOCK]) for i in blocks])
 
         if self.features_folder is None:
-            return made()
-        return stored(self.features_folder / f"{content_key(front.recipe, rows)}.npy", made)
+            return make()
+        return load_or_compute(
+            self.features_folder / f"{content_key(front.recipe, rows)}.npy", make
+        )
 
-    def _few(self, rows: Rows) -> Rows:
-        from privet.nets.features import RandomProjection
+    def _project(self, rows: FloatRows) -> FloatRows:
+        from privet.features import RandomProjection
 
         centred = 2.0 * rows - 1.0 if self.shape is None else rows  # from [0, 1], or within [-1, 1]
         columns = rows.shape[1]
@@ -159,7 +164,7 @@ class Bench:
         shorter = RandomProjection(n_inputs=columns, n_features=FEW).transform(centred)
         return np.asarray(np.clip(2.0 * shorter, -1.0, 1.0))
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The public facts of the data, as the report shows them."""
         data = self.dataset
         return {

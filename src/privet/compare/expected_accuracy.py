@@ -2,7 +2,7 @@
 
 How well a private method does depends on n epsilon, the number of records times the budget (noise
 is as large for few records as for many), and on the data, which nobody knows beforehand. So what
-was measured on each data set of a kind is read at your n epsilon, and what is told is the range
+was measured on each data set of a kind is read at your n epsilon, and what is reported is the range
 over the data sets, worst to best. Beyond the ends of what was measured it is held, not continued.
 `python -m benchmarks.plan` writes the table.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.methods.contract import Signal, check_enough
+from privet.methods.feasibility import Signal, check_enough
 
 KINDS = ("pictures", "table")
 COMMAND = "python -m benchmarks.plan"
@@ -28,12 +28,13 @@ _WORDS = {"volumes": "no volumes were measured; see the page on PATE for volumes
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class MeasuredAccuracy:
     """One method on so many records of one data set at one budget, as we measured it."""
 
     method: str
     kind: str
     data: str
+    classes: int
     records: int
     epsilon: float
     delta: float
@@ -48,7 +49,7 @@ class Cell:
 
     @property
     def scale(self) -> float:
-        """n epsilon."""
+        """The number of records times epsilon."""
         return self.records * self.epsilon
 
 
@@ -79,8 +80,8 @@ class Advice:
     @property
     def range(self) -> tuple[float, float]:
         """Accuracy on the worst and on the best data set."""
-        told = [e.accuracy for e in self.by_data]
-        return min(told), max(told)
+        accuracies = [e.accuracy for e in self.by_data]
+        return min(accuracies), max(accuracies)
 
     @property
     def within(self) -> bool:
@@ -102,16 +103,25 @@ class Advice:
         }  # fmt: skip
 
 
-def cells() -> tuple[Cell, ...]:
-    """All that was measured, as shipped."""
+def measured_accuracies() -> tuple[MeasuredAccuracy, ...]:
+    """All measurements that are shipped with the package."""
     text = resources.files("privet.compare").joinpath("measured.json").read_text()
-    return tuple(Cell(**row) for row in json.loads(text))
+    return tuple(MeasuredAccuracy(**row) for row in json.loads(text))
 
 
 def advise(
-    *, records: int, kind: str, epsilon: float, minutes: float | None = None
+    *,
+    records: int,
+    kind: str,
+    epsilon: float,
+    minutes: float | None = None,
+    classes: int | None = None,
 ) -> tuple[Advice, ...]:
     """Methods for this kind of data, the most promising first; those that take too long last.
+
+    Two `classes` have fewer numbers to learn than ten, and another order of methods: where they are
+    given, only data sets with two, or with more, are read. The order is that of the mean balanced
+    accuracy over data sets that were measured at this n epsilon; of all of them, if none was.
 
     >>> best = advise(records=10_000, kind="table", epsilon=1.0)[0]
     >>> low, high = best.range
@@ -119,37 +129,47 @@ def advise(
     (True, True)
     """
     n = _check.count("records", records)
+    if classes is not None:
+        _check.count("classes", classes, minimum=2)
     _check.positive("epsilon", epsilon)
     if kind not in KINDS:
         raise InvalidArgument("kind", kind, f"one of {', '.join(KINDS)}", _WORDS.get(kind, ""))
     check_enough(Signal(units=n, numbers=1), epsilon=epsilon, delta=1e-5)
-    mine = [cell for cell in cells() if cell.kind == kind]
+    mine = [
+        cell
+        for cell in measured_accuracies()
+        if cell.kind == kind and (classes is None or (cell.classes > 2) is (classes > 2))
+    ]
     found = []
     for method in dict.fromkeys(cell.method for cell in mine):
         own = [cell for cell in mine if cell.method == method]
         names = dict.fromkeys(cell.data for cell in own)
-        told = tuple(_read([c for c in own if c.data == name], n * epsilon) for name in names)
+        by_data = tuple(
+            _expect_at([c for c in own if c.data == name], n * epsilon) for name in names
+        )
         largest = [max((c for c in own if c.data == d), key=lambda c: c.records) for d in names]
         time = n * max((c.feature_minutes + c.minutes) / c.records for c in largest)
         fits = minutes is None or time <= minutes
-        found.append(Advice(method=method, by_data=told, minutes=time, fits=fits))
+        found.append(Advice(method=method, by_data=by_data, minutes=time, fits=fits))
     return tuple(sorted(found, key=lambda a: (not a.fits, -_mean(a))))
 
 
-def _read(own: list[Cell], scale: float) -> Expectation:
-    """The cells of one data set, read at n epsilon."""
-    own = sorted(own, key=lambda c: c.scale)
-    x, at = np.log([c.scale for c in own]), math.log(scale)
+def _expect_at(cells: list[MeasuredAccuracy], scale: float) -> Expectation:
+    """Interpolate the measurements on one data set at this n epsilon."""
+    cells = sorted(cells, key=lambda c: c.scale)
+    x, at = np.log([c.scale for c in cells]), math.log(scale)
     accuracy, balanced = (
-        float(np.interp(at, x, [getattr(c, name) for c in own]))
+        float(np.interp(at, x, [getattr(c, name) for c in cells]))
         for name in ("accuracy", "balanced")
     )
     within = bool(x[0] - 1e-9 <= at <= x[-1] + 1e-9)
     return Expectation(
-        data=own[0].data, accuracy=accuracy, balanced=balanced, guessing=own[0].guessing,
+        data=cells[0].data, accuracy=accuracy, balanced=balanced, guessing=cells[0].guessing,
         within=within,
     )  # fmt: skip
 
 
 def _mean(advice: Advice) -> float:
-    return sum(e.balanced for e in advice.by_data) / len(advice.by_data)
+    """Mean balanced accuracy where it was measured: what is held beyond the ends says little."""
+    read = [e for e in advice.by_data if e.within] or list(advice.by_data)
+    return sum(e.balanced for e in read) / len(read)

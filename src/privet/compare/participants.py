@@ -8,33 +8,34 @@ from functools import cache
 from typing import Any, final
 
 from privet.audit import Finding
-from privet.compare.bench import Bench, View
-from privet.compare.relevance import Relevance, relevance_of
+from privet.compare.comparison_data import ComparisonData, View
+from privet.compare.relevance_maps import Relevance, relevance_of
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Protects, Unit
 from privet.ledger import Ledger
 from privet.methods.catalogue import method_names, method_type
-from privet.methods.contract import Front, Method
-from privet.methods.replay import audit_method, small_facts
+from privet.methods.contract import InputFeatures, Method
+from privet.methods.neighbour_replay import audit_method, small_facts
 from privet.noise import seeded
 
-Make = Callable[[Bench, int, Ledger | None], Any]
-"""A bench, a seed and a ledger to an estimator with fit, predict and predict_proba."""
+Make = Callable[[ComparisonData, int, Ledger | None], Any]
+"""Data, a seed and a ledger to an estimator with fit, predict and predict_proba."""
 
-Audit = Callable[[Any, Bench, int], Finding]
-"""An estimator before `fit`, the bench and a seed to what an attack on it found."""
+Audit = Callable[[Any, ComparisonData, int], Finding]
+"""An estimator before `fit`, the data and a seed to what an attack on it found."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Entrant:
+class Participant:
     """A method, or a baseline, as it enters a comparison."""
 
     name: str
     system: str
     """What it belongs to, or what it is there for."""
     make: Make
-    sees: View = View.COLUMNS
+    view: View = View.COLUMNS
+    """How it sees the records."""
     promises: bool = True
     """Whether something is proved or claimed of it, so that there is something to audit."""
     charged: bool = True
@@ -45,56 +46,56 @@ class Entrant:
     protects: Protects = Protects.RECORD
     audit: Audit | None = None
     """An audit of its own; None: mislabelled canaries in one training run."""
-    calibrated_by: Entrant | None = None
+    calibrated_by: Participant | None = None
     """Whose reference models serve its membership attacks; None: models of its own recipe."""
     relevance: Relevance | None = None
     """How its released model weighs inputs; None: not shown."""
 
 
-def method_entrant(
+def method_participant(
     kind: type[Method[Any]],
     *,
     name: str | None = None,
     epsilon: float | None = None,
-    calibrated_by: Entrant | None = None,
+    calibrated_by: Participant | None = None,
     **settings: Any,
-) -> Entrant:
+) -> Participant:
     """A method of the contract: its settings by its own rules, and `settings` on top.
 
     `epsilon` overrides that of the comparison, for a row without noise: nothing is promised then.
     """
-    sees = View.RECORDS if kind.front is Front.PLAIN else View.FEATURES
+    view = View.RECORDS if kind.input_features is InputFeatures.NONE else View.FEATURES
 
-    def make(bench: Bench, seed: int, ledger: Ledger | None) -> PrivateClassifier:
-        told = kind.quick(bench.facts) | settings
-        if kind.questions is not None:
-            told[kind.questions] = bench.public(sees)
+    def make(data: ComparisonData, seed: int, ledger: Ledger | None) -> PrivateClassifier:
+        settings_here = kind.quick_settings(data.facts) | settings
+        if kind.public_inputs_field is not None:
+            settings_here[kind.public_inputs_field] = data.public(view)
         return PrivateClassifier(
-            kind(**told),
-            epsilon=bench.epsilon if epsilon is None else epsilon,
-            delta=bench.delta,
-            classes=bench.classes,
-            bounds=bench.bounds(sees),
-            n_public=bench.records,
+            kind(**settings_here),
+            epsilon=data.epsilon if epsilon is None else epsilon,
+            delta=data.delta,
+            classes=data.classes,
+            bounds=data.bounds(view),
+            n_public=data.records,
             random_state=seed,
             ledger=None if epsilon is not None else ledger,
         )
 
-    def audit(model: PrivateClassifier, bench: Bench, seed: int) -> Finding:
-        facts = small_facts(small, epsilon=bench.epsilon, delta=bench.delta)
+    def audit(model: PrivateClassifier, data: ComparisonData, seed: int) -> Finding:
+        facts = small_facts(small, epsilon=data.epsilon, delta=data.delta)
         return audit_method(small, facts, rng=seeded(seed).child("audit"))
 
-    least: Any = kind.small()
+    least: Any = kind.for_audit()
     small: Method[Any] = replace(least, **settings)
     plan = small.plan(small_facts(small))
-    return Entrant(
+    return Participant(
         name=name or kind.name,
         system=kind.system,
         make=make,
-        sees=sees,
+        view=view,
         promises=epsilon is None,
         charged=epsilon is None,
-        adjacency=plan.relation,
+        adjacency=plan.stated_adjacency,
         unit=plan.unit,
         protects=plan.protects,
         audit=audit,
@@ -103,29 +104,29 @@ def method_entrant(
     )
 
 
-def own_entrants() -> tuple[Entrant, ...]:
+def catalogue_participants() -> tuple[Participant, ...]:
     """Every method of the catalogue that takes part."""
-    return _entrants(tuple(method_type(name) for name in method_names()))
+    return _participants(tuple(method_type(name) for name in method_names()))
 
 
 @cache
-def _entrants(kinds: tuple[type[Method[Any]], ...]) -> tuple[Entrant, ...]:
-    """Each is planned to know what it promises, which takes a while."""
-    return tuple(method_entrant(kind) for kind in kinds if kind.compared)
+def _participants(kinds: tuple[type[Method[Any]], ...]) -> tuple[Participant, ...]:
+    """The participants of the catalogue, made once: planning each takes a while."""
+    return tuple(method_participant(kind) for kind in kinds if kind.in_comparison)
 
 
-def _limit(bench: Bench, seed: int, ledger: Ledger | None) -> Any:
-    """Logistic regression."""
+def _limit(data: ComparisonData, seed: int, ledger: Ledger | None) -> Any:
+    """The non-private limit: logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=10.0, max_iter=300, random_state=seed)
 
 
-LIMIT = Entrant(
+LIMIT = Participant(
     name="not private",
     system="not private",
     make=_limit,
-    sees=View.FEATURES,
+    view=View.FEATURES,
     promises=False,
     charged=False,
 )

@@ -1,83 +1,25 @@
-"""A comparison at several budgets: curves of accuracy over epsilon, with their spread over seeds.
-
-What was found at a budget is kept in OUT/budgets: another budget in the same folder adds a point to
-the curves, and takes none away.
-"""
+"""The results of a comparison as CSV, as a LaTeX table or as JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from privet._files import write_json, write_whole
-from privet.compare.run import Progress, compare
-from privet.data import Dataset
+from privet._atomic_files import write_json, write_whole
+from privet.compare.comparison_cells import Row
 from privet.errors import InvalidArgument
 
-Row = dict[str, Any]
 FIELDS = (
     "method", "epsilon", "delta", "seeds", "accuracy", "accuracy_sd", "accuracy_low",
     "accuracy_high", "balanced_accuracy", "auroc", "proved_epsilon", "claimed_epsilon",
     "audited_epsilon", "verdict", "attack_auc", "seconds",
 )  # fmt: skip
+
+
 EXPORTS = (".csv", ".tex", ".json")
-
-
-def sweep(
-    dataset: Dataset,
-    out: Path,
-    *,
-    epsilons: Sequence[float],
-    delta: float,
-    progress: Progress = lambda what, done, of: None,
-    **how: Any,
-) -> dict[str, Any]:
-    """Compare at each budget; returns what was found at the last, with `curves` over all of them.
-
-    Arguments as for `compare`. The curves have every budget that was ever compared in this folder
-    on these data, this call's and earlier ones.
-    """
-    if not epsilons:
-        raise InvalidArgument("epsilon", epsilons, "at least one budget")
-    results: dict[str, Any] = {}
-    for k, epsilon in enumerate(epsilons):
-
-        def told(what: str, done: int, of: int, before: int = k, at: float = epsilon) -> None:
-            progress(f"epsilon {at:g}: {what}", before * of + done, len(epsilons) * of)
-
-        results = compare(dataset, out, epsilon=epsilon, delta=delta, progress=told, **how)
-        write_json(out / "budgets" / f"{epsilon:g}-{delta:g}.json", results)
-    return results | {"curves": curves(out, results["data"]["fingerprint"])}
-
-
-def curves(out: Path, fingerprint: str) -> list[Row]:
-    """One row for each method at each budget that was compared in this folder on these data."""
-    found = [json.loads(path.read_text()) for path in sorted((out / "budgets").glob("*.json"))]
-    rows = [
-        _point(results, row)
-        for results in found
-        if results["data"]["fingerprint"] == fingerprint
-        for row in results["rows"]
-    ]
-    order = {row["method"]: i for i, row in reversed(list(enumerate(rows)))}
-    return sorted(rows, key=lambda row: (order[row["method"]], row["delta"], row["epsilon"]))
-
-
-def _point(results: Row, row: Row) -> Row:
-    seeds = row["accuracy_by_seed"]
-    spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
-    return {
-        "epsilon": results["epsilon"], "delta": results["delta"], "seeds": len(seeds),
-        "accuracy_sd": spread, "accuracy_low": min(seeds), "accuracy_high": max(seeds),
-        **{name: row[name] for name in FIELDS if name in row},
-    }  # fmt: skip
 
 
 def export(rows: Sequence[Row], path: Path) -> Path:
@@ -118,7 +60,7 @@ def latex(rows: Sequence[Row]) -> str:
     lines = [
         " & ".join(
             [
-                _escaped(method),
+                _escape(method),
                 *(_cell(at[method, e]) if (method, e) in at else "--" for e in epsilons),
             ]
         )
@@ -146,5 +88,5 @@ def _cell(row: Row) -> str:
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"\\{c}" if c in "_&%$#{}" else c for c in text)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.data_folder import damaged_file, find
 from privet.data.dataset import Dataset
-from privet.data.files import damaged, find
 
 # adult.names lists the categories; "?" stands for unknown in three of them.
 _CATEGORIES = {
@@ -85,25 +85,27 @@ def _read(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("|")]
     cells = [line.rstrip(".").split(", ") for line in lines]
     if bad := [k for k, line in enumerate(cells, start=1) if len(line) != len(_ORDER) + 1]:
-        raise damaged(path, f"record {bad[0]} does not have {len(_ORDER) + 1} cells")
+        raise damaged_file(path, f"record {bad[0]} does not have {len(_ORDER) + 1} cells")
     columns = dict(zip(_ORDER, zip(*(line[:-1] for line in cells), strict=True), strict=True))
     parts = []
     for name in _BOUNDS:
         try:
             value = np.array(columns[name], dtype=np.float64)
         except ValueError as error:
-            raise damaged(path, f"column {name!r}: {error}") from None
+            raise damaged_file(path, f"column {name!r}: {error}") from None
+        if not ((value >= 0.0) & (value <= np.finfo(np.float32).max)).all():
+            raise damaged_file(path, f"column {name!r} has a value that is negative or not finite")
         parts.append((np.log1p(value) if name in _LOGARITHMIC else value)[:, None])
     for name, text in _CATEGORIES.items():
         values = np.array(text.split(", "))
         hot = np.array(columns[name])[:, None] == values
         if not hot.any(axis=1).all():
             record = int(np.argmin(hot.any(axis=1)))
-            raise damaged(
+            raise damaged_file(
                 path, f"record {record + 1}, {name}: {columns[name][record]!r} is unknown"
             )
         parts.append(hot.astype(np.float64))
     labels = np.array([line[-1] for line in cells])
     if not np.isin(labels, ("<=50K", ">50K")).all():
-        raise damaged(path, "a label is neither <=50K nor >50K")
+        raise damaged_file(path, "a label is neither <=50K nor >50K")
     return np.hstack(parts).astype(np.float32), (labels == ">50K").astype(np.int64)

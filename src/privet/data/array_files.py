@@ -1,9 +1,11 @@
-"""Tables of the user's own: CSV and npz, with bounds, categories and classes declared."""
+"""Data sets from arrays: in memory, .npz and .npy files; and the checks that all files share."""
 
 from __future__ import annotations
 
-import math
+import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,87 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.columns import Bounds, Columns, Fill
+from privet.data.data_folder import damaged_file
 from privet.data.dataset import Dataset
-from privet.data.files import damaged
-from privet.data.pictures import read_npz
-from privet.data.split import BY_CONTENT, sent_to_tests
+from privet.data.table_columns import check_pair
 from privet.errors import InvalidArgument, MissingFile
 
-
-def load_csv(
-    path: str | os.PathLike[str],
-    *,
-    label: str,
-    classes: Sequence[str] = (),
-    target_bounds: tuple[float, float] | None = None,
-    bounds: Bounds | None = None,
-    categories: Mapping[str, Sequence[str]] | None = None,
-    ignore: Sequence[str] = (),
-    fill: Fill = None,
-    user: str | None = None,
-    test_path: str | os.PathLike[str] | None = None,
-    test_fraction: float = 0.2,
-    seed: int = 0,
-) -> Dataset:
-    """A data set from a CSV file with a header line.
-
-    Numeric columns are those of `bounds` (column -> (low, high)), categorical ones those of
-    `categories` (column -> every value that may occur), one-hot coded. The label column holds one
-    of `classes`, or a number in `target_bounds`. Every other column must be named in `ignore`, so
-    that none is left out by accident. A missing cell counts as `fill` says (column -> value, or
-    "middle"), and is an error without. The test part is `test_path`, or the rows that a hash of
-    their own cells, those of `ignore` too and the label not, sends there: about `test_fraction`.
-    With `user`, the column that says whose a record is, all records of a person go to one part.
-
-    **Assumes**: bounds, categories and classes are known apart from the data; a record's cells are
-    its own, none of them its place in the file. Values outside the bounds are kept as they are and
-    clipped by `Dataset.train_rows`.
-    """
-    bounds, categories = dict(bounds or {}), dict(categories or {})
-    for name, pair in bounds.items():
-        _check_pair(name, pair)
-    columns = Columns(
-        label, tuple(map(str, classes)), bounds, categories, tuple(ignore), fill=fill,
-        target_bounds=target_pair(target_bounds, classes), user=user,
-    )  # fmt: skip
-    place = Path(path)
-    whose: list[str] = []
-    if test_path is not None:
-        (x, y), _ = columns.read(place)
-        whose = list(columns.users)
-        (x_test, y_test), _ = columns.read(Path(test_path))
-    else:
-        goes = sent_to_tests(share=test_fraction, seed=seed)
-        (x, y), (x_test, y_test) = columns.read(place, goes)
-        whose = columns.users
-    check_labels(place, np.concatenate([y, y_test]), columns.classes)
-    if test_path is None:
-        check_parts(place, len(y), len(y_test))
-    low, high = columns.limits()
-    return Dataset(
-        name=Path(path).stem,
-        about=f"{Path(path).name}: {len(columns.names())} features, label {label!r}",
-        classes=columns.classes,
-        target_bounds=columns.target_bounds,
-        low=low,
-        high=high,
-        feature_names=columns.names(),
-        x_train=x,
-        y_train=y,
-        x_test=x_test,
-        y_test=y_test,
-        split_assumes=BY_CONTENT,
-        groups=None if user is None else np.array(whose),
-        user=user,
-    )
+Classes = Sequence[str] | Mapping[str, int]
+"""The names of the labels: by their numbers, or in the order 0, 1, 2, ..."""
 
 
 def load_npz(
     path: str | os.PathLike[str],
     *,
     bounds: tuple[Any, Any],
-    classes: Sequence[str] = (),
+    classes: Classes = (),
     target_bounds: tuple[float, float] | None = None,
 ) -> Dataset:
     """A data set from an npz file with the arrays that `from_arrays` wants; no object arrays."""
@@ -108,7 +43,7 @@ def from_arrays(
     arrays: Mapping[str, Any],
     *,
     bounds: tuple[Any, Any],
-    classes: Sequence[str] = (),
+    classes: Classes = (),
     target_bounds: tuple[float, float] | None = None,
     name: str = "arrays",
     about: str = "arrays of your own",
@@ -116,26 +51,38 @@ def from_arrays(
 ) -> Dataset:
     """A data set from arrays x_train, y_train, x_test, y_test, or with the names of MedMNIST.
 
-    MedMNIST's `train_images` and `val_images` are trained on together. Labels may be a column, of
-    shape (n, 1). `bounds` is (low, high): numbers, or arrays with one entry for each feature.
+    MedMNIST's `train_images` and `val_images` are trained on together, which `notes` tell. Labels
+    may be a column, of shape (n, 1). `bounds` is (low, high): numbers, or arrays with one entry for
+    each feature. `classes` says which label has which name, {"low": 0, "high": 1}; a list names the
+    labels 0, 1, 2, ... in its order, which `notes` tell, and names that are numbers are the labels.
 
-    >>> told = {"x_train": [[1.0], [9.0]], "y_train": [[0], [1]], "x_test": [[2.0]], "y_test": [0]}
-    >>> from_arrays(told, bounds=(0, 10), classes=("low", "high")).y_train.tolist()
+    >>> a = {"x_train": [[1.0], [9.0]], "y_train": [[0], [1]], "x_test": [[2.0]], "y_test": [0]}
+    >>> from_arrays(a, bounds=(0, 10), classes=("low", "high")).y_train.tolist()
     [0, 1]
     """
     found = {key: np.asarray(value) for key, value in arrays.items()}
+    notes: list[str] = []
     if "train_images" in found:
-        found = _of_medmnist(found)
+        if "val_images" in found:
+            n = len(found["val_images"])
+            notes.append(f"the {n} records of MedMNIST's validation part are trained on")
+        found = _rename_medmnist(found)
     for key in ("x_train", "y_train", "x_test", "y_test"):
         if key not in found:
-            raise damaged(place, f"it has no array {key!r}, only {', '.join(found)}")
+            raise damaged_file(place, f"it has no array {key!r}, only {', '.join(found)}")
         if key.startswith("x"):
             _check_numbers(place, key, found[key])
         elif found[key].ndim == 2 and found[key].shape[1] == 1:
             found[key] = found[key][:, 0]
+    if classes:
+        names, values = _names_of_labels(classes, notes)
+        for key in ("y_train", "y_test"):
+            found[key] = _label_places(place, key, found[key], values)
+        classes = names
     data = Dataset(
         name=name,
         about=about,
+        notes=tuple(notes),
         classes=tuple(map(str, classes)),
         target_bounds=target_pair(target_bounds, classes),
         low=bounds[0],
@@ -149,7 +96,35 @@ def from_arrays(
     return data
 
 
-def _of_medmnist(found: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _names_of_labels(classes: Classes, notes: list[str]) -> tuple[tuple[str, ...], list[int]]:
+    """The classes by name, and the label of each; a note tells where only their order says it."""
+    if isinstance(classes, Mapping):
+        values = list(classes.values())
+        if len(set(values)) < len(values) or not all(type(v) is int for v in values):
+            raise InvalidArgument("classes", dict(classes), "a whole number for each name")
+        return tuple(map(str, classes)), values
+    names = tuple(map(str, classes))
+    try:
+        return names, [int(name) for name in names]
+    except ValueError:
+        listed = ", ".join(f"{k} is {name!r}" for k, name in enumerate(names))
+        example = json.dumps({name: k for k, name in enumerate(names)})
+        notes.append(f"by the order of `classes`, label {listed}; to be sure, declare {example}")
+        return names, list(range(len(names)))
+
+
+def _label_places(place: Path, name: str, y: NDArray[Any], values: list[int]) -> NDArray[Any]:
+    """The place of each label among the classes."""
+    if values == list(range(len(values))):
+        return y  # the data set checks them
+    if len(y) and not np.isin(y, values).all():
+        other = y[~np.isin(y, values)][0]
+        raise damaged_file(place, f"{name} has a label {other}; declared are {values}")
+    order = np.argsort(values)
+    return np.asarray(order[np.searchsorted(np.sort(values), y)], dtype=np.int64)
+
+
+def _rename_medmnist(found: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """MedMNIST's arrays under our names."""
     parts = {}
     for ours, theirs in (("x", "images"), ("y", "labels")):
@@ -163,12 +138,49 @@ def _of_medmnist(found: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 def _check_numbers(place: Path, name: str, x: NDArray[Any]) -> None:
     if not np.issubdtype(x.dtype, np.number):
-        raise damaged(place, f"{name} holds {x.dtype}, not numbers")
+        raise damaged_file(place, f"{name} holds {x.dtype}, not numbers")
     if not np.isfinite(x).all():
-        raise damaged(place, f"{name} has values that are not finite; fill or drop those records")
+        raise damaged_file(
+            place, f"{name} has values that are not finite; fill or drop those records"
+        )
 
 
-def target_pair(bounds: Any, classes: Sequence[Any]) -> tuple[float, float] | None:
+def read_npz(path: Path, names: tuple[str, ...] | None) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file, or all; objects (pickles) are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = tuple(archive.files) if names is None else names
+            missing = [name for name in names if name not in archive.files]
+            if missing:
+                raise damaged_file(
+                    path, f"it has no array {missing[0]!r}, only {', '.join(archive.files)}"
+                )
+            return {name: archive[name] for name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "it has no array" in str(error):
+            raise
+        raise damaged_file(path, f"not a readable npz file ({error})") from None
+
+
+def read_records(path: Path) -> NDArray[Any]:
+    """Records from .npy, or the array x of .npz; numbers that are finite, nothing pickled."""
+    if not path.is_file():
+        raise MissingFile(path, "give a .npy file, or an .npz file with an array x")
+    if path.suffix == ".npz":
+        x = read_npz(path, ("x",))["x"]
+    elif path.suffix == ".npy":
+        try:
+            x = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise damaged_file(path, f"not a readable npy file ({error})") from None
+    else:
+        raise InvalidArgument("file", str(path), "a .npy file, or an .npz file with an array x")
+    if not np.issubdtype(x.dtype, np.number) or not np.isfinite(x).all() or x.ndim < 2:
+        raise damaged_file(path, "records must be rows of finite numbers")
+    return x
+
+
+def target_pair(bounds: Any, classes: Classes) -> tuple[float, float] | None:
     """The declared range of a number to predict; None where classes are predicted."""
     if (bounds is None) != bool(classes):
         raise InvalidArgument(
@@ -177,7 +189,7 @@ def target_pair(bounds: Any, classes: Sequence[Any]) -> tuple[float, float] | No
         )  # fmt: skip
     if bounds is None:
         return None
-    _check_pair("target", bounds)
+    check_pair("target", bounds)
     return float(bounds[0]), float(bounds[1])
 
 
@@ -185,24 +197,17 @@ def check_labels(path: Path, y: NDArray[Any], classes: tuple[str, ...]) -> None:
     """Refuse a file without records, or whose records are all of one class."""
     found = np.unique(y)
     if len(found) == 0:
-        raise damaged(path, "it has no records")
+        raise damaged_file(path, "it has no records")
     if len(found) == 1:
         only = classes[found[0]] if classes else found[0]
         problem = f"all its labels are {only!r}, and there is nothing to learn"
-        raise damaged(path, f"{problem}; see that the right column is named as the label")
+        raise damaged_file(path, f"{problem}; see that the right column is named as the label")
 
 
 def check_parts(path: Path, train: int, test: int) -> None:
     """Refuse a split that leaves a part empty."""
     if not (train and test):
         problem = f"too few different records ({train + test}) to keep some for tests"
-        raise damaged(path, f"{problem}; a number of its own, under `ignore`, tells copies apart")
-
-
-def _check_pair(name: str, pair: Any) -> None:
-    try:
-        low, high = (float(value) for value in pair)
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"bounds[{name!r}]", pair, "a pair (low, high)") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidArgument(f"bounds[{name!r}]", pair, "a finite pair with low below high")
+        raise damaged_file(
+            path, f"{problem}; a number of its own, under `ignore`, tells copies apart"
+        )

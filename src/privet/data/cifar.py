@@ -18,9 +18,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.array_files import read_npz
+from privet.data.data_folder import damaged_file, download_folder, find
 from privet.data.dataset import Dataset
-from privet.data.files import damaged, download_folder, find
-from privet.data.pictures import read_npz
 from privet.errors import MissingFile
 
 Bytes = NDArray[np.uint8]
@@ -44,6 +44,12 @@ def cifar10(folder: Path) -> Dataset:
         there = [place / f"{name}.bin" for name in batches if (place / f"{name}.bin").is_file()]
         train = [_binary(path, labels=1) for path in there]
         test = _binary(place / "test_batch.bin", labels=1)
+    elif not (folder / "cifar10" / "data_batch_1.webp").is_file():
+        raise MissingFile(
+            folder / "cifar-10-batches-py" / "data_batch_1",
+            "put cifar-10-batches-py or cifar-10-batches-bin there, or pass folder= or set "
+            "PRIVET_DATA",
+        )
     else:
         train, test = _sheets(folder)
     return _dataset("cifar10", "CIFAR-10", CLASSES, train, test)
@@ -77,7 +83,7 @@ def _dataset(
 ) -> Dataset:
     x, y = (np.concatenate(parts) for parts in zip(*train, strict=True))
     if max(y.max(initial=0), test[1].max(initial=0)) >= len(classes):
-        raise damaged(Path(name), f"a label of {len(classes)} or more")
+        raise damaged_file(Path(name), f"a label of {len(classes)} or more")
     return Dataset(
         name=name, about=f"{title}: {len(y):,} + {len(test[1]):,} images, 32x32 in colour",
         classes=classes, low=np.array(0), high=np.array(255), x_train=x, y_train=y,
@@ -99,9 +105,9 @@ def _pickled(path: Path, labels: bytes) -> Part:
     except FileNotFoundError:
         raise MissingFile(path) from None
     except Exception as error:  # a pickle that is not whole raises anything
-        raise damaged(path, f"not a batch of CIFAR ({error})") from None
+        raise damaged_file(path, f"not a batch of CIFAR ({error})") from None
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape != (len(numbers), _PIXELS):
-        raise damaged(path, f"{rows.dtype} {rows.shape} instead of rows of {_PIXELS} bytes")
+        raise damaged_file(path, f"{rows.dtype} {rows.shape} instead of rows of {_PIXELS} bytes")
     return _pictures(rows), numbers
 
 
@@ -134,7 +140,7 @@ def _binary(path: Path, *, labels: int) -> Part:
     except FileNotFoundError:
         raise MissingFile(path) from None
     if not raw.size or raw.size % (labels + _PIXELS):
-        raise damaged(path, f"{raw.size} bytes are no whole number of pictures")
+        raise damaged_file(path, f"{raw.size} bytes are no whole number of pictures")
     rows = raw.reshape(-1, labels + _PIXELS)
     return _pictures(rows[:, labels:]), rows[:, labels - 1].astype(np.int64)
 
@@ -166,8 +172,8 @@ def _sheet(path: Path) -> Bytes:
         with Image.open(path) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, UnidentifiedImageError) as error:
-        raise damaged(path, f"not a readable picture ({error})") from None
+        raise damaged_file(path, f"not a readable picture ({error})") from None
     if pixels.shape != (3200, 3200, 3):
-        raise damaged(path, f"{pixels.shape} pixels instead of a 3200x3200 sheet")
+        raise damaged_file(path, f"{pixels.shape} pixels instead of a 3200x3200 sheet")
     tiles = pixels.reshape(100, 32, 100, 32, 3).transpose(0, 2, 1, 3, 4)
     return tiles.reshape(10_000, 32, 32, 3)

@@ -7,7 +7,7 @@ import os
 import urllib.request
 from pathlib import Path
 
-from privet._files import replacing
+from privet._atomic_files import replacing
 from privet.errors import InvalidArgument, MissingFile
 
 
@@ -53,7 +53,7 @@ def download(path: Path, *, urls: tuple[str, ...], sha256: str) -> Path:
     raise MissingFile(path, "no mirror gave it (" + "; ".join(failures) + ")")
 
 
-def damaged(path: Path, problem: str) -> InvalidArgument:
+def damaged_file(path: Path, problem: str) -> InvalidArgument:
     """The error for a file that is there but is not what it should be."""
     shown = str(path) if len(str(path)) < 50 else f".../{path.name}"
     return InvalidArgument("file", shown, "a whole, readable data file", problem)

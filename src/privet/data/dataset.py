@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
+from privet.data.table_columns import TableColumns
 from privet.errors import InvalidArgument
 
 FIXED_SPLIT = "which records are kept for tests is public"
 """What a promise rests on where one record more or less could move others to the test part."""
-FIRST_ONES = "which records are trained on, and which are kept for tests, is public"
-"""The same where only the first ones are used: without one of them, the next would be."""
+TRAINED_ON = "which records are trained on, and which are kept for tests, is public"
+"""The same where only the first records are used, or only those with a label."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +53,12 @@ class Dataset:
     """Whose each training record is, where people have several."""
     user: str | None = None
     """The column that said so."""
+    columns: TableColumns | None = field(default=None, repr=False)
+    """How a person's table becomes records, where it was one."""
+    notes: tuple[str, ...] = ()
+    """What its owner should hear about how it was read."""
+    drops_unlabelled: bool = False
+    """Whether records without a label were left out."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,9 +145,9 @@ class Dataset:
 
     def _rows(self, x: NDArray[Any]) -> NDArray[np.float32]:
         low, width = self.low.astype(np.float32), (self.high - self.low).astype(np.float32)
-        rows: NDArray[np.float32] = ((x.astype(np.float32) - low) / width).reshape(
-            len(x), self.n_features
-        )
+        with np.errstate(over="ignore"):  # clipped to the bound
+            values = _check.numbers("x", x).astype(np.float32)
+        rows: NDArray[np.float32] = ((values - low) / width).reshape(len(x), self.n_features)
         return np.clip(rows, 0.0, 1.0, out=rows)
 
     def subset(self, n: int) -> Dataset:
@@ -153,7 +160,7 @@ class Dataset:
             name=f"{self.name}[:{n}]",
             x_train=self.x_train[:n],
             y_train=self.y_train[:n],
-            split_assumes=FIRST_ONES,
+            split_assumes=TRAINED_ON,
             groups=None if self.groups is None else self.groups[:n],
             user=self.user,
         )

@@ -1,4 +1,4 @@
-"""Rows, and the one map that makes them of records.
+"""The public bounds of a record, and its scaling to rows in the unit box or ball.
 
 A record becomes a row by a public map of that record alone: its columns are brought to [0, 1] by
 declared bounds, or it is cut to a declared length, or a public extractor makes features of it. A
@@ -15,23 +15,21 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen, premises
-from privet._exact import row_norms, row_sums
+from privet import _check, premises, tuned_defaults
 from privet.errors import InvalidArgument
+from privet.features import Features, unit_rows
+from privet.features.combined_extractors import ZeroFeatures
 from privet.guarantee import Premise
-from privet.nets.features import Features, unit_rows
-from privet.nets.features.base import Unmade
+from privet.rowwise_arithmetic import row_blocks, row_norms, row_sums
 
 Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
 
-_NUMBERS = 2**20
-"""What is worked on at a time: memory of this size is used again, larger is given back."""
 MARGIN = 1e-6
 """Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
 
 
-class Kind(Enum):
+class RowKind(Enum):
     """What is known of every row."""
 
     BOX = "box"
@@ -52,7 +50,7 @@ class Rows:
 
     values: NDArray[np.float32] = field(repr=False)
     """One row a record, in the record's own shape."""
-    kind: Kind
+    kind: RowKind
     null: NDArray[np.bool_] = field(repr=False)
 
     def __len__(self) -> int:
@@ -81,20 +79,20 @@ class Rows:
     def box(self) -> NDArray[np.float32]:
         """In [0, 1], in the record's shape; rows of a ball are moved there."""
         self._bounded("box")
-        if self.kind is Kind.BOX:
+        if self.kind is RowKind.BOX:
             return self.values
         return self._held((self.values + np.float32(1.0)) * np.float32(0.5))
 
     def cube(self) -> NDArray[np.float32]:
         """In [-1, 1], in the record's shape; free rows as they are."""
-        if self.kind is not Kind.BOX:
+        if self.kind is not RowKind.BOX:
             return self.values
         return self._held(self.values * np.float32(2.0) - np.float32(1.0))
 
     def ball(self) -> NDArray[np.float32]:
         """Flat rows of length at most 1: the cube about its middle, shrunk."""
         self._bounded("ball")
-        if self.kind is Kind.BALL:
+        if self.kind is RowKind.BALL:
             return self.flat
         flat = self.cube().reshape(len(self.values), -1)
         return flat * np.float32((1.0 - MARGIN) / math.sqrt(max(1, flat.shape[1])))
@@ -102,7 +100,7 @@ class Rows:
     def directions(self) -> NDArray[np.float32]:
         """Flat rows, those of a box scaled to length 1."""
         self._bounded("ball")
-        return self.flat if self.kind is Kind.BALL else unit_rows(self.flat)
+        return self.flat if self.kind is RowKind.BALL else unit_rows(self.flat)
 
     def unit(self) -> NDArray[np.float32]:
         """Flat rows of length at most 1, made of a box for what is linear in them.
@@ -111,21 +109,21 @@ class Rows:
         table's columns many may rise together, and directions from a corner of the box lose just
         that: its rows are seen from the middle, and squashed.
         """
-        if self.kind is not Kind.BOX or len(self.shape) > 1:
+        if self.kind is not RowKind.BOX or len(self.shape) > 1:
             return self.directions()
-        return _into_ball(self.cube(), chosen.TABLE_LOOSENESS)
+        return _into_ball(self.cube(), tuned_defaults.TABLE_LOOSENESS)
 
-    def squashed(self, looseness: float) -> NDArray[np.float32]:
+    def squash(self, looseness: float) -> NDArray[np.float32]:
         """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way
         back; r = looseness sqrt(d).
         """
         self._bounded("ball")
-        if self.kind is Kind.BALL:
+        if self.kind is RowKind.BALL:
             return self.flat
         return _into_ball(self.flat, looseness)
 
     def _bounded(self, wanted: str) -> None:
-        if self.kind is Kind.FREE:
+        if self.kind is RowKind.FREE:
             raise InvalidArgument(
                 "rows", "free ones", f"rows of a box or a ball, to make a {wanted}"
             )
@@ -144,7 +142,8 @@ class Domain:
     - `bounds` a pair (low, high), each a number or one a column: columns are clipped and scaled to
       [0, 1];
     - `bounds` a number c: rows x / max(||x||, c);
-    - `features`: a public extractor of `privet.nets.features`, after the bounds if there are any.
+    - `features`: a public extractor of `privet.features`, after the bounds if there are any.
+      Without bounds records are pictures of bytes: the scale is declared, never seen in the data.
     - `fill`: what a missing number (NaN) counts as, one value or one a column, declared like the
       bounds; "middle" is the middle of every range. Without it such a record counts for nothing.
 
@@ -176,17 +175,19 @@ class Domain:
         elif self.bounds is not None:
             object.__setattr__(self, "bounds", _check.positive("bounds", self.bounds))
         if self.fill is not None:
-            object.__setattr__(self, "fill", self._filled_with())
+            object.__setattr__(self, "fill", self._fill_values())
 
-    def _filled_with(self) -> Array:
+    def _fill_values(self) -> Array:
         """A finite number a column, in the record's shape."""
-        told: Any = self.fill
-        if isinstance(told, str):
-            if told != "middle" or not isinstance(self.bounds, tuple):
-                raise InvalidArgument("fill", told, 'a number, one a column, or "middle" of bounds')
-            told = (self.bounds[0] + self.bounds[1]) / 2.0
+        value: Any = self.fill
+        if isinstance(value, str):
+            if value != "middle" or not isinstance(self.bounds, tuple):
+                raise InvalidArgument(
+                    "fill", value, 'a number, one a column, or "middle" of bounds'
+                )
+            value = (self.bounds[0] + self.bounds[1]) / 2.0
         try:
-            flat = np.broadcast_to(np.asarray(told, dtype=np.float64).ravel(), self.columns)
+            flat = np.broadcast_to(np.asarray(value, dtype=np.float64).ravel(), self.columns)
         except (TypeError, ValueError):
             flat = np.array([np.nan])
         if not np.isfinite(flat).all():
@@ -203,18 +204,22 @@ class Domain:
         """The shape of a row that comes out."""
         return self.shape if self.features is None else (self.features.n_features,)
 
-    def unmade(self) -> Domain:
+    def with_zero_features(self) -> Domain:
         """The same with zeros for features, of which a plan may know the number alone."""
-        return self if self.features is None else replace(self, features=Unmade(self.features))
+        return (
+            self if self.features is None else replace(self, features=ZeroFeatures(self.features))
+        )
 
     def rows(self, x: Array) -> Rows:
         """The records' rows."""
-        x = np.asarray(x)
+        x = _check.numbers("X", x)
+        if self.bounds is None:
+            self._check_number_type(x)
         if x.shape[1:] != self.shape:
             x = self._reshaped(x)
         if self.fill is not None and np.issubdtype(x.dtype, np.floating):
             x = np.where(np.isnan(x), self.fill, x)
-        null = ~finite(x)
+        null = ~finite_records(x)
         if self.features is None:
             return self._bounded(x, null)
         if self.bounds is None:
@@ -225,7 +230,19 @@ class Domain:
         if values.shape != (len(x), *self.row_shape):  # a plan was made for that many
             raise InvalidArgument("features", values.shape, f"{len(x)} rows of {self.row_shape[0]}")
         values[null] = 0.0
-        return Rows(values=values, kind=Kind.BALL, null=null)
+        return Rows(values=values, kind=RowKind.BALL, null=null)
+
+    def _check_number_type(self, x: Array) -> None:
+        """Bytes only, where the type could matter: one record of another type makes all of it so.
+
+        (`bounds` bring numbers of every type to the same float32.)
+        """
+        seen = self.features is not None and self.features.sees_number_type
+        if seen and x.dtype != np.uint8:
+            raise InvalidArgument(
+                "X", f"numbers of type {x.dtype}", "pictures of bytes (uint8) without bounds",
+                "declare bounds=(0, 1) for pictures in [0, 1], or the public (low, high)",
+            )  # fmt: skip
 
     def _reshaped(self, x: Array) -> Array:
         if x.ndim < 2 or int(np.prod(x.shape[1:])) != self.columns:
@@ -235,14 +252,13 @@ class Domain:
     def _bounded(self, x: Array, null: NDArray[np.bool_]) -> Rows:
         out = np.empty(x.shape, dtype=np.float32)
         pair = isinstance(self.bounds, tuple)
-        block = max(1, _NUMBERS // max(1, self.columns))
-        for start in range(0, len(x), block):
-            part, bad = x[start : start + block], null[start : start + block]
+        for block in row_blocks(len(x), self.columns):
+            part, bad = x[block], null[block]
             part = np.where(_column(bad, part), 0.0, part).astype(np.float64)
-            held = _boxed(part, self.bounds) if pair else shortened(part, self.bounds)
+            held = _boxed(part, self.bounds) if pair else shorten(part, self.bounds)
             held[bad] = 0.0
-            out[start : start + block] = held
-        return Rows(values=out, kind=Kind.BOX if pair else Kind.BALL, null=null)
+            out[block] = held
+        return Rows(values=out, kind=RowKind.BOX if pair else RowKind.BALL, null=null)
 
     @property
     def premise(self) -> Premise:
@@ -271,7 +287,7 @@ def column_bounds(bounds: Any, shape: int | tuple[int, ...]) -> tuple[Array, Arr
     return low, high
 
 
-def finite(x: Array) -> NDArray[np.bool_]:
+def finite_records(x: Array) -> NDArray[np.bool_]:
     """Which records hold finite numbers only."""
     flat = np.asarray(x).reshape(len(x), math.prod(np.shape(x)[1:]))
     if np.issubdtype(flat.dtype, np.integer) or flat.dtype == bool:
@@ -279,10 +295,10 @@ def finite(x: Array) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(flat).all(axis=1))
 
 
-def squashed(a: Array, radius: float) -> Array:
+def squash(a: Array, radius: float) -> Array:
     """a / sqrt(radius^2 + ||a||^2), row by row: into the open unit ball, one to one.
 
-    >>> squashed(np.array([[3.0, 4.0]]), 0.0).tolist()
+    >>> squash(np.array([[3.0, 4.0]]), 0.0).tolist()
     [[0.6, 0.8]]
     """
     squares = row_sums(np.square(a))[:, None]
@@ -292,11 +308,11 @@ def squashed(a: Array, radius: float) -> Array:
 def _into_ball(flat: NDArray[np.float32], looseness: float) -> NDArray[np.float32]:
     """Flat rows squashed at the radius looseness sqrt(d)."""
     radius = looseness * math.sqrt(flat.shape[1])
-    return squashed(flat.astype(np.float64), radius).astype(np.float32)
+    return squash(flat.astype(np.float64), radius).astype(np.float32)
 
 
-def unsquashed(z: Array, radius: float) -> NDArray[np.float64]:
-    """The inverse of `squashed`; rows on the border or beyond come from far out, not infinity."""
+def unsquash(z: Array, radius: float) -> NDArray[np.float64]:
+    """The inverse of `squash`; rows on the border or beyond come from far out, not infinity."""
     z = np.asarray(z, dtype=np.float64)
     room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
     return np.asarray(radius * z / np.sqrt(room))
@@ -307,7 +323,7 @@ def _boxed(part: Array, bounds: Any) -> Array:
     return np.asarray((np.clip(part, low, high) - low) / (high - low))
 
 
-def shortened(part: Array, length: Any) -> Array:
+def shorten(part: Array, length: Any) -> Array:
     """x / max(||x||, length), and a little shorter."""
     flat = part.reshape(len(part), -1)
     largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import struct
-import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.array_files import read_npz
+from privet.data.data_folder import damaged_file, download, download_folder, find
 from privet.data.dataset import Dataset
-from privet.data.files import damaged, download, download_folder, find
 
 MNIST_FILES = {  # name: SHA-256
     f"{name}-ubyte.gz": digest
@@ -80,29 +79,12 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         zeros, kind, axes = struct.unpack_from(">HBB", raw)
         shape = struct.unpack_from(f">{axes}I", raw, 4)
     except (OSError, EOFError, zlib.error, struct.error) as error:
-        raise damaged(path, f"not a whole gzipped IDX file ({error})") from None
+        raise damaged_file(path, f"not a whole gzipped IDX file ({error})") from None
     if zeros != 0 or kind != 8:
-        raise damaged(path, "not an IDX file of bytes")
+        raise damaged_file(path, "not an IDX file of bytes")
     body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * axes)
     if body.size != int(np.prod(shape)):
-        raise damaged(
+        raise damaged_file(
             path, f"{body.size} bytes of data where its header says {int(np.prod(shape))}"
         )
     return body.reshape(shape)
-
-
-def read_npz(path: Path, names: tuple[str, ...] | None) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file, or all; objects (pickles) are refused."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = tuple(archive.files) if names is None else names
-            missing = [name for name in names if name not in archive.files]
-            if missing:
-                raise damaged(
-                    path, f"it has no array {missing[0]!r}, only {', '.join(archive.files)}"
-                )
-            return {name: archive[name] for name in names}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if "it has no array" in str(error):
-            raise
-        raise damaged(path, f"not a readable npz file ({error})") from None

@@ -8,7 +8,7 @@ nothing, which is what a neighbour under zero-out is.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from privet import premises
 from privet._check import Checked, checked, count, delta_or_zero, positive
-from privet.bounds import UserWeights, user_weights
-from privet.bounds.users import owners
-from privet.data.rows import Array, Domain, Kind, Rows
+from privet.accounting import gaussian_mu
+from privet.data.domain import Array, Domain, RowKind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise, Unit
-from privet.loss import gaussian_mu
+from privet.sensitivity import UserWeights, user_weights
+from privet.sensitivity.user_weights import number_users
 
 LARGEST_EPSILON = 1e6
 """Beyond it nothing is protected, and losses leave the range of float64."""
@@ -35,8 +35,8 @@ class UnprotectedDiagnostic(UserWarning):
 
 
 @contextmanager
-def told_before() -> Iterator[None]:
-    """Records that are made a second time, with features, say nothing about themselves again."""
+def silence_diagnostics() -> Iterator[None]:
+    """Silence `UnprotectedDiagnostic` for records that are made a second time, with features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnprotectedDiagnostic)
         yield
@@ -62,7 +62,7 @@ class PublicFacts(Checked):
     unit: Unit = Unit.RECORD
     premises: tuple[Premise, ...] = ()
     """What the records state about themselves."""
-    kind: Kind = Kind.BOX
+    kind: RowKind = RowKind.BOX
     """What is known of every row."""
     users: int | None = None
     """How many users there are, where they have several records and were counted."""
@@ -77,6 +77,25 @@ class PublicFacts(Checked):
         """The Gaussian release that the budget pays for."""
         return gaussian_mu(self.epsilon, self.delta)
 
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready mapping, from which a plan can be made again without the records."""
+        return {
+            "records": self.records, "features": self.features, "outputs": self.outputs,
+            "epsilon": self.epsilon, "delta": self.delta, "shape": list(self.shape),
+            "declared": self.declared, "unit": self.unit.value, "kind": self.kind.value,
+            "users": self.users, "premises": [p.to_dict() for p in self.premises],
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(
+            records=d["records"], features=d["features"], outputs=d["outputs"],
+            epsilon=d["epsilon"], delta=d["delta"], shape=tuple(d["shape"]),
+            declared=d["declared"], unit=Unit(d["unit"]), kind=RowKind(d["kind"]),
+            users=d["users"], premises=tuple(Premise.from_dict(p) for p in d["premises"]),
+        )  # fmt: skip
+
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,7 +103,7 @@ class Records:
     """What a method sees of the data: rows, targets and, if users have several, whose they are.
 
     `targets` are class numbers, or numbers in [-1, 1] of one target; those of null records are -1
-    and 0. Make one with `classified`, `measured` or `unlabelled`.
+    and 0. Make one with `with_classes`, `with_numbers` or `without_labels`.
     """
 
     rows: Rows
@@ -135,7 +154,7 @@ class Records:
         return len(np.unique(self.groups)) if counted else None  # type: ignore[arg-type]
 
     @classmethod
-    def classified(
+    def with_classes(
         cls,
         x: Array,
         y: Array,
@@ -150,7 +169,7 @@ class Records:
     ) -> Self:
         """Records with labels; `classes` is the sorted public list, `declared` or read from y.
 
-        `column` names what told `groups`; `split`, how they were told from test records.
+        `column` names where `groups` come from; `split`, how test records were set apart.
         """
         rows, numbers = domain.rows(x), class_numbers(np.asarray(y), classes)
         unknown = np.any((numbers < 0).reshape(len(numbers), -1), axis=1)  # of maps: in any voxel
@@ -174,7 +193,7 @@ class Records:
         )
 
     @classmethod
-    def measured(
+    def with_numbers(
         cls,
         x: Array,
         y: Array,
@@ -202,7 +221,7 @@ class Records:
         )
 
     @classmethod
-    def unlabelled(
+    def without_labels(
         cls, x: Array, *, domain: Domain, groups: Any = None, n_public: int | None = None
     ) -> Self:
         """Records alone."""
@@ -228,7 +247,7 @@ class Records:
         people = premises.ONE_RECORD_EACH
         numbered = None
         if groups is not None:
-            numbered = owners(groups, records=len(rows))
+            numbered = number_users(groups, records=len(rows))
             people = premises.one_group_each(column)
         return cls(
             rows=rows,
@@ -249,13 +268,13 @@ def _without(rows: Rows, wrong: NDArray[np.bool_], what: str) -> Rows:
     """Rows in which these are null too; tells the owner of the data how many there are."""
     bad = int(rows.null.sum())
     more = int((wrong & ~rows.null).sum())
-    told = [f"{bad} with a value that is not finite"] if bad else []
-    told += [f"{more} with {what}"] if more else []
+    problems = [f"{bad} with a value that is not finite or not as declared"] if bad else []
+    problems += [f"{more} with {what}"] if more else []
     hint = "; fill= declares what a missing number counts as" if bad else ""
-    if told:
+    if problems:
         warnings.warn(
-            f"{' and '.join(told)} of {len(rows)} records count for nothing{hint} (exact: for the "
-            "owner of the data only)",
+            f"{' and '.join(problems)} of {len(rows)} records count for nothing{hint} (exact: for "
+            "the owner of the data only)",
             UnprotectedDiagnostic,
             stacklevel=5,
         )
@@ -293,5 +312,8 @@ def class_numbers(y: Array, classes: Any) -> NDArray[np.int64]:
     [1, -1, 0]
     """
     names = np.asarray(classes)
+    if names.dtype.kind in "iu" and np.abs(names.astype(np.float64)).max(initial=0.0) >= 2.0**53:
+        hint = "one label with a fraction makes all of them floats: declare them as text"
+        raise InvalidArgument("classes", names.tolist(), "whole numbers below 2**53", hint)
     place = np.searchsorted(names, y).clip(0, len(names) - 1)
     return np.where(names[place] == y, place, -1).astype(np.int64)

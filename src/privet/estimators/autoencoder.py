@@ -8,14 +8,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from privet.data.domain import unsquash
 from privet.data.records import class_list
-from privet.data.rows import unsquashed
 from privet.errors import InvalidArgument
-from privet.estimators.base import PrivateClassifier, PrivateEstimator, with_settings
-from privet.methods.autoencoder.method import AutoencoderStack
-from privet.methods.autoencoder.records import Stream, StreamedRecords
+from privet.estimators.private_estimator import PrivateClassifier, PrivateEstimator, with_settings
+from privet.methods.autoencoder.autoencoder_stack import AutoencoderStack
+from privet.methods.autoencoder.streamed_records import Stream, StreamedRecords
+from privet.sensitivity.user_weights import user_ids
 
 Array = NDArray[Any]
 
@@ -44,11 +45,9 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         if isinstance(X, Stream):
             _no_groups(groups)
             stream, shape = X, (X.columns,)
-            self.n_features_in_ = X.columns
+            self.n_features_in_, self.table_columns_ = X.columns, None
         else:
-            rows = np.asanyarray(
-                validate_data(self, X, dtype="numeric", ensure_all_finite=False, allow_nd=True)
-            )
+            rows = np.asanyarray(self._validate_records(X))
             stream, counted = Stream.of(rows), len(rows)
             shape = (stream.columns,)
             if groups is not None and np.shape(groups) != (counted,):
@@ -56,11 +55,11 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         records = partial(
             StreamedRecords,
             stream=stream,
-            groups=None if groups is None else np.asarray(groups),
+            groups=None if groups is None else user_ids(groups),
             records=counted,
             n_public=self.n_public,
         )
-        return self._learn(records, self._declared(shape))
+        return self._learn(records, self._declared_domain(shape))
 
     def transform(self, X: Array) -> NDArray[np.float32]:
         """The codes of the last layer; each has length below 1."""
@@ -80,7 +79,7 @@ class PrivateAutoencoder(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         if not isinstance(bounds, tuple):
             return np.asarray(rows * float(bounds))
         low, high = bounds
-        u = unsquashed(rows, model.looseness * float(np.sqrt(domain.columns)))
+        u = unsquash(rows, model.looseness * float(np.sqrt(domain.columns)))
         return np.asarray(low + np.clip(u, 0.0, 1.0) * (high - low))
 
     def __sklearn_tags__(self) -> Any:
@@ -107,8 +106,9 @@ class PrivateAutoencoderClassifier(PrivateClassifier):
             raise InvalidArgument("X", "a stream", "used with classes= and without y")
         _no_groups(groups)
         self.classes_, self.n_features_in_ = class_list(self.classes), X.columns
+        self.table_columns_ = None
         records = partial(StreamedRecords, stream=X, classes=self.classes_, n_public=self.n_public)
-        return self._learn(records, self._declared((X.columns,)))
+        return self._learn(records, self._declared_domain((X.columns,)))
 
 
 def _no_groups(groups: Array | None) -> None:

@@ -1,33 +1,24 @@
-"""What stands in front of an estimator in a scikit-learn Pipeline: seen, named, or declared.
+"""Find what else is fitted on the same records: warn of it, and state it in the guarantee.
 
 A step that is fitted on the records (a mean, a variance, principal components) is a release of its
 own, without noise: it goes out with the model. So is what a search, a threshold or a calibration
-around the estimator chooses. Both are noticed, and there is a scaler that knows nothing but what
-was declared.
+around the estimator chooses. Both are noticed (`search_history` has what clones tell of a search);
+`declared_scaler` has a scaler that knows nothing but what was declared.
 """
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    BaseEstimator,
-    MetaEstimatorMixin,
-    OneToOneFeatureMixin,
-    TransformerMixin,
-)
+from sklearn.base import MetaEstimatorMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import validate_data
 
 from privet import premises
-from privet.data.rows import column_bounds
-from privet.errors import InvalidArgument
+from privet.estimators.search_history import settings_text
 from privet.guarantee import Premise
 
 Array = NDArray[Any]
@@ -39,18 +30,21 @@ class FittedInFront(UserWarning):
 
 
 def preparation(estimator: Any) -> tuple[Premise, ...]:
-    """What must be said of the records where something else in this call is fitted on them."""
-    steps, around = fitted_beside(estimator)
-    told: tuple[Premise, ...] = ()
-    if around:
-        named = ", ".join(type(other).__name__ for other in around)
+    """The premises to state where something else is fitted on the same records."""
+    steps, around = other_fits(estimator)
+    extra_premises: tuple[Premise, ...] = ()
+    history = estimator.search_history
+    history.note_fit(settings_text(estimator), charged=estimator.ledger is not None)
+    named = ", ".join(type(other).__name__ for other in around) or history.compared_by
+    if named:
         _warn(
             f"{named} around {type(estimator).__name__} chooses by the private records without "
-            "noise: this is an experiment, not a release. Choose on public records, and fit once"
+            "noise: this is an experiment, not a release. Choose on public records and charge "
+            "every fit to a ledger=; for other people's records make a new estimator"
         )
-        told = (premises.fitted_around(named),)
+        extra_premises = (premises.fitted_around(named),)
     if not steps:
-        return told
+        return extra_premises
     bare = [type(step).__name__ for step in steps if not hasattr(step, "guarantee_")]
     if bare:
         named = ", ".join(bare)
@@ -60,16 +54,16 @@ def preparation(estimator: Any) -> tuple[Premise, ...]:
             "Use privet.DeclaredScaler(bounds=...), or fit the step on public records and freeze "
             "it (sklearn.frozen.FrozenEstimator)"
         )
-        return (*told, premises.fitted_before(named))
+        return (*extra_premises, premises.fitted_before(named))
     last = steps[-1]
-    return (*told, premises.released_before(type(last).__name__, str(last.guarantee_)))
+    return (*extra_premises, premises.released_before(type(last).__name__, str(last.guarantee_)))
 
 
 def _warn(text: str) -> None:
     warnings.warn(text, FittedInFront, stacklevel=5)
 
 
-def fitted_beside(estimator: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def other_fits(estimator: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The steps that a Pipeline, now fitting, has fitted before; and what else fits around it.
 
     Neither tells an estimator about the others, so that this looks at who is calling.
@@ -95,58 +89,3 @@ def _learns(step: Any) -> bool:
     if step is None or isinstance(step, str) or type(step).__name__ == "FrozenEstimator":
         return False
     return bool(get_tags(step).requires_fit)
-
-
-def by_column(what: str, told: dict[str, Any], names: Any) -> list[Any]:
-    """What is declared of every column of a frame, by its name."""
-    if names is None:
-        raise InvalidArgument(what, told, "a pair or a number for X without column names")
-    missing = [name for name in names if name not in told]
-    if missing:
-        raise InvalidArgument(what, list(told), f"one for each column, also {missing[0]!r}")
-    return [told[name] for name in names]
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class DeclaredScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Columns brought to [0, 1] by what is publicly known of them; it learns nothing from records.
-
-    `bounds`: a pair (low, high), each a number or one a column, or a dict of pairs by the names of
-    a frame's columns. Values outside are clipped; missing ones stay missing.
-
-    **Guarantee**: a row depends on its own record alone, so that it may stand in front of any
-    private estimator, with `bounds=(0, 1)` there.
-
-    >>> DeclaredScaler(bounds=([0, 0], [1, 100])).fit_transform([[0.5, 900.0]]).tolist()
-    [[0.5, 1.0]]
-    """
-
-    bounds: Any = None
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Looks at the number and the names of the columns only."""
-        validate_data(self, X, dtype="numeric", ensure_all_finite=False)
-        self._limits()
-        return self
-
-    def transform(self, X: Any) -> Array:
-        """(x - low) / (high - low), clipped."""
-        fitted = hasattr(self, "n_features_in_")
-        x = validate_data(
-            self, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=not fitted
-        )
-        low, high = self._limits()
-        return np.asarray((np.clip(x, low, high) - low) / (high - low))
-
-    def _limits(self) -> tuple[Array, Array]:
-        bounds = self.bounds
-        if isinstance(bounds, dict):
-            names = getattr(self, "feature_names_in_", None)
-            bounds = tuple(zip(*by_column("bounds", bounds, names), strict=True))
-        return column_bounds(bounds, int(self.n_features_in_))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.input_tags.allow_nan = True
-        return tags

@@ -8,35 +8,49 @@ subclasses: `with_settings` gives them the method's settings as fields of their 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
-from enum import Enum
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from privet.data.records import Records, class_list, told_before
-from privet.data.rows import Bounds, Domain
+from privet.data.domain import Bounds, Domain
+from privet.data.records import Records, class_list, silence_diagnostics
+from privet.data.table_columns import (
+    TableColumns,
+    check_columns_are_numbers,
+    declared_for,
+    table_of,
+)
 from privet.errors import InvalidArgument
-from privet.estimators.pipeline import by_column, preparation
+from privet.estimators.declared_scaler import by_column
+from privet.estimators.pipeline_checks import preparation
+from privet.estimators.search_history import SearchHistory, settings_text
+from privet.features import Features
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
-from privet.methods.promise import Trained, planned, train
-from privet.nets.features import Features
+from privet.methods.feasibility import LittleSignal
+from privet.methods.train_method import TrainingResult, make_plan, train
 from privet.noise import Source
 from privet.noise.source import source_of
-from privet.report.measures import from_unit
-from privet.runs.weights import class_offsets
+from privet.report.metrics import to_target_units
+from privet.runs.class_weights import class_offsets
+from privet.runs.training_task import public_features
+from privet.settings import add_settings
 from privet.threads import threads
 
 Array = NDArray[Any]
@@ -49,29 +63,38 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     - `method`: how to train, such as `privet.dpsgd.LinearDPSGD()`.
     - `epsilon`, `delta`: the budget, all of which is spent.
     - `bounds`: what is publicly known of the columns: a pair (low, high), each a number or one a
-      column; a dict of pairs by the names of a frame's columns; or a number that bounds the length
-      of a row. Never read from the data.
-    - `features`: a public extractor of `privet.nets.features` in front of the method.
+      column; a dict of pairs, two numbers or two dates, by the names of a frame's columns; or a
+      number that bounds the length of a row. Never read from the data.
+    - `categories`: the columns of a frame that hold words, {"sex": ["f", "m"]}, with every value
+      that may occur, declared. A record with another one counts for nothing.
+    - `ignore`: the columns of a frame that are not used.
+    - `features`: a public extractor of `privet.features` in front of the method, or its name:
+      "scattering", "strokes" or "plain"; "auto", the default where something is predicted, is what
+      `privet train` takes: scattering for pictures, X of shape (n, height, width) or with colours,
+      of 16 pixels or more.
     - `fill`: what a missing number (NaN) counts as, declared: a number, one a column, a dict by the
-      names of columns, or "middle" of the bounds. Without it such a record counts for nothing.
+      names of columns, or "middle" of the bounds (and no category). Without it such a record counts
+      for nothing.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
     - `random_state`: None draws secret noise; a number the same noise every time: `guarantee_` then
       says EXPERIMENT, NOT A RELEASE.
-    - `anyway`: fit also with a delta of 1/n or more, which is no promise; marked likewise.
+    - `allow_vacuous`: fit also with a delta of 1/n or more, which is no promise; marked likewise.
     """
 
     method: Method[Any] | None = None
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float = 1e-5
-    bounds: Bounds | dict[str, tuple[float, float]] = None
-    features: Features | None = None
+    bounds: Bounds | dict[str, tuple[Any, Any]] = None
+    categories: dict[str, Sequence[Any]] | None = None
+    ignore: Sequence[str] = ()
+    features: Features | str | None = None
     fill: Any = None
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
     random_state: int | Source | None = None
-    anyway: bool = False
+    allow_vacuous: bool = False
 
     def _method(self) -> Method[Any]:
         if not isinstance(self.method, Method):
@@ -80,79 +103,143 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return self.method
 
-    def _declared(self, shape: tuple[int, ...]) -> Domain:
-        """What is declared about a record of this shape."""
-        bounds, fill = self.bounds, self.fill
-        names = getattr(self, "feature_names_in_", getattr(self, "columns_", None))
-        if isinstance(bounds, dict):
-            low, high = zip(*by_column("bounds", bounds, names), strict=True)
-            bounds = (list(low), list(high))
-        if isinstance(fill, dict):
-            fill = by_column("fill", fill, names)
-        return Domain(shape=shape, bounds=bounds, features=self.features, fill=fill)
+    @property
+    def _by_name(self) -> bool:
+        """Whether columns are declared by their names."""
+        return isinstance(self.bounds, Mapping) or self.categories is not None
 
-    def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
-        """Records and labels as arrays; a dict of columns and labels in a column are taken too."""
-        self.columns_ = list(X) if _is_dict(X) else None
+    @property
+    def search_history(self) -> SearchHistory:
+        """What this estimator shares with its clones, of which a search keeps the best."""
+        found: SearchHistory = self.__dict__.setdefault("_search_history", SearchHistory())
+        return found
+
+    def __sklearn_clone__(self) -> Self:
+        """Clone as scikit-learn does; the clone shares the history."""
+        self.search_history.note_clone()
+        made: Self = super().__sklearn_clone__()
+        made.__dict__["_search_history"] = self.search_history
+        return made
+
+    def _declared_domain(self, shape: tuple[int, ...]) -> Domain:
+        """What is declared about a record of this shape."""
+        bounds: Any = self.bounds
+        fill, columns = self.fill, self.table_columns_
+        if self._by_name:
+            assert columns is not None
+            bounds, fill = self._ranges, columns.fill_row()
+        elif isinstance(fill, Mapping):
+            fill = by_column("fill", dict(fill), None if columns is None else columns.numbers)
+        features = self.features
+        if isinstance(features, str):
+            features = public_features(shape, self._method().input_features, features)
+        return Domain(shape=shape, bounds=bounds, features=features, fill=fill)
+
+    def _validate(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
+        """Records and labels as arrays; tables and labels in a column are taken too."""
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        found: tuple[Array, Array] = validate_data(
-            self, self._stacked(X), y, dtype="numeric", ensure_all_finite=False, allow_nd=True,
-            **how,
-        )  # fmt: skip
+        found: tuple[Array, Array] = self._validate_records(X, y=y, **how)
         return found
 
-    def _stacked(self, X: Any) -> Any:
-        """A dict of columns as an array, in the order of those that were fitted."""
-        if not _is_dict(X):
-            return X
-        names = getattr(self, "columns_", None) or list(getattr(self, "feature_names_in_", X))
-        missing = [name for name in names if name not in X]
-        if missing:
-            raise InvalidArgument("X", list(X), f"columns as fitted, also {missing[0]!r}")
-        return np.column_stack([np.asarray(X[name]) for name in names])
+    def _validate_records(self, X: Any, **how: Any) -> Any:
+        """Records as an array, checked as scikit-learn does; of a table, the names are kept."""
+        table = table_of(X)
+        self.table_columns_: TableColumns | None = None
+        is_frame = not isinstance(X, Mapping | list | tuple)
+        if self._by_name:
+            if table is None:
+                raise InvalidArgument(
+                    "bounds", self.bounds, "a pair or a number for X without column names"
+                )
+            found = declared_for(
+                table, bounds=self.bounds, categories=self.categories, fill=self.fill,
+                ignore=self.ignore,
+            )  # fmt: skip
+            self.table_columns_, self._ranges = found.columns, (found.low, found.high)
+        elif table is not None:
+            used = [name for name in table if name not in self.ignore]
+            if is_frame and len(used) == len(table):
+                check_columns_are_numbers(table)
+            self.table_columns_ = TableColumns(numbers=tuple(used))
+        encoded = table is not None and (self._by_name or not is_frame or bool(self.ignore))
+        if encoded:
+            assert table is not None and self.table_columns_ is not None
+            X = self.table_columns_.encode(table)[0]
+        checked = validate_data(
+            self, X, dtype="numeric", ensure_all_finite=False, allow_nd=True, **how
+        )
+        if encoded and is_frame and self.table_columns_ is not None:
+            self.feature_names_in_ = np.array(self.table_columns_.names, dtype=object)
+        return checked
 
-    def _learn(self, made: Callable[..., Any], domain: Domain) -> Self:
-        """Plan, then train on what `made(domain=domain)` gives: features may take minutes."""
+    def _records(self, X: Any) -> Array:
+        """Records to ask the model about; a table's columns are found by their names."""
+        table, columns = table_of(X), self.table_columns_
+        is_frame = not isinstance(X, Mapping | list | tuple)
+        in_order = is_frame and hasattr(self, "feature_names_in_")  # then as scikit-learn does
+        found_by_name = self._by_name or bool(self.ignore) or not in_order
+        if table is not None and columns is not None and found_by_name:
+            return columns.rows(table)
+        how = {"dtype": "numeric", "ensure_all_finite": False, "allow_nd": True}
+        if columns is not None and len(columns.features) != len(columns.names):
+            return np.asarray(check_array(X, **how))  # one-hot coded before
+        return np.asarray(validate_data(self, X, reset=False, **how))
+
+    def _learn(self, make_records: Callable[..., Any], domain: Domain) -> Self:
+        """Plan, then train on `make_records(domain=domain)`, whose features may take minutes."""
         ledger = self.ledger
         if isinstance(ledger, str | Path):
             ledger = Ledger.open(ledger)
         method = self._method().for_domain(domain)
-        records = made(domain=domain.unmade())
-        plan = planned(
-            method, records.facts(epsilon=self.epsilon, delta=self.delta), anyway=self.anyway,
-            stated=preparation(self),
-        )  # fmt: skip
+        records = make_records(domain=domain.with_zero_features())
+        plan = make_plan(
+            method,
+            records.facts(epsilon=self.epsilon, delta=self.delta),
+            allow_vacuous=self.allow_vacuous,
+            extra_premises=preparation(self),
+        )
+        if outlook := plan.expectation():
+            warnings.warn(outlook, LittleSignal, stacklevel=3)
         if domain.features is not None:
-            with told_before():
-                records = made(domain=domain)
+            with silence_diagnostics():
+                records = make_records(domain=domain)
         with threads(None, numbers=plan.facts.records * max(1, plan.facts.features)):
             found = train(method, records, plan, rng=source_of(self.random_state), ledger=ledger)
         return self._keep(found, domain)
 
-    def _keep(self, found: Trained, domain: Domain) -> Self:
+    def _keep(self, result: TrainingResult, domain: Domain) -> Self:
         self.domain_ = domain
-        self.model_: Model = found.model
-        self.guarantee_: Guarantee = found.guarantee
-        self.claim_: Guarantee | None = found.claim
-        self.plan_: Any = found.plan
-        self.ledger_entry_: Entry | None = found.entries[-1]
-        self.trained_: Trained = found
+        self.model_: Model = result.model
+        self.claim_: Guarantee | None = result.claim
+        self.plan_: Any = result.plan
+        self.ledger_entry_: Entry | None = result.entries[-1]
+        self._result, self._fitted_settings = result, settings_text(self)
         return self
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """What is promised; not what it seemed, where clones were fitted later and compared."""
+        check_is_fitted(self)
+        return self.search_history.restate(self._result.guarantee, self._fitted_settings)
+
+    @property
+    def trained_(self) -> TrainingResult:
+        """The training and its guarantee, as `guarantee_` has it."""
+        guarantee, result = self.guarantee_, self._result
+        if guarantee == result.guarantee:
+            return result
+        inputs = dict(result.metadata["plan_inputs"])  # `verify` makes the statement again of them
+        (stated,) = (p for p in guarantee.premises if p not in result.guarantee.premises)
+        facts = inputs["facts"]
+        inputs["facts"] = {**facts, "premises": [*facts["premises"], stated.to_dict()]}
+        metadata = {**result.metadata, "plan_inputs": inputs}
+        return replace(result, guarantee=guarantee, metadata=metadata)
 
     def _outputs(self, X: Array) -> NDArray[np.float64]:
         check_is_fitted(self)
-        X = np.asarray(
-            validate_data(
-                self,
-                self._stacked(X),
-                reset=False,
-                dtype="numeric",
-                ensure_all_finite=False,
-                allow_nd=True,
-            )
-        )
+        X = self._records(X)
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
         return np.concatenate([self.model_.outputs(self.domain_.rows(part)) for part in parts])
 
@@ -161,10 +248,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
         `given`: what only you can say for the record: purpose, curator, region, justification.
         """
-        from privet.runs import Given, save
+        from privet.runs import Provenance, save
 
         check_is_fitted(self)
-        return save(self, Path(folder), given=Given(**given))
+        return save(self, Path(folder), given=Provenance(**given))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -177,26 +264,29 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier trained by any method under a budget.
 
-    Settings as for `PrivateEstimator`, and `classes`: the public list of labels. None takes it from
-    y, which the guarantee then marks as assumed public. A record with another label counts for
-    nothing. `class_weight`: what missing a class costs, {class: weight}, declared; it moves the
-    released logits and costs nothing.
+    Settings as for `PrivateEstimator`, and two more:
+
+    - `classes`: the public list of labels. None takes it from y, which the guarantee then marks as
+      assumed public. A record with another label counts for nothing.
+    - `class_weight`: what missing a class costs, {class: weight}, declared; it moves the released
+      logits and costs nothing.
 
     **Guarantee** `guarantee_`; what a paper claims for the same settings is in `claim_`.
     """
 
     _: KW_ONLY
+    features: Features | str | None = "auto"
     classes: Any = None
     class_weight: Any = None
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget; `groups` names each record's user."""
-        X, y = self._checked(X, y, y_numeric=False)
+        X, y = self._validate(X, y, y_numeric=False)
         check_classification_targets(y)
         self.classes_ = class_list(y if self.classes is None else self.classes)
         class_offsets(self.class_weight, self.classes_)
         records = partial(
-            Records.classified,
+            Records.with_classes,
             X,
             y,
             classes=self.classes_,
@@ -204,7 +294,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             groups=groups,
             n_public=self.n_public,
         )
-        return self._learn(records, self._declared(X.shape[1:]))
+        return self._learn(records, self._declared_domain(X.shape[1:]))
 
     def _outputs(self, X: Array) -> NDArray[np.float64]:
         found = super()._outputs(X)
@@ -233,30 +323,36 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
 @dataclass(eq=False, repr=False)
 class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """A regressor; `target_bounds` declares the range of y, outside of which it is clipped."""
+    """A regressor trained by any method under a budget.
+
+    Settings as for `PrivateEstimator`, and one more:
+
+    - `target_bounds`: the declared range of y, outside of which it is clipped.
+    """
 
     _: KW_ONLY
+    features: Features | str | None = "auto"
     target_bounds: tuple[float, float] | None = None
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget."""
-        X, y = self._checked(X, y, y_numeric=True)
+        X, y = self._validate(X, y, y_numeric=True)
         method = self._method()
         if not method.regression:
             raise InvalidArgument("method", method.name, "one that can predict numbers")
         records = partial(
-            Records.measured,
+            Records.with_numbers,
             X,
             y,
             target_bounds=self._range(),
             groups=groups,
             n_public=self.n_public,
         )
-        return self._learn(records, self._declared(X.shape[1:]))
+        return self._learn(records, self._declared_domain(X.shape[1:]))
 
     def predict(self, X: Array) -> Array:
         """Numbers within `target_bounds`."""
-        return from_unit(self._outputs(X), self._range())
+        return to_target_units(self._outputs(X), self._range())
 
     def _range(self) -> tuple[float, float]:
         expected = "two finite numbers, low first"
@@ -274,11 +370,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-def _is_dict(X: Any) -> bool:
-    """Whether these are columns by name; one kind of sparse matrix is a dict too, and is not."""
-    return isinstance(X, Mapping) and not issparse(X)
-
-
 Estimator = TypeVar("Estimator", bound=PrivateEstimator)
 
 
@@ -286,18 +377,9 @@ def with_settings(kind: type[Method[Any]]) -> Callable[[type[Estimator]], type[E
     """Gives an estimator the settings of a method as keyword arguments of its own."""
 
     def add(cls: type[Estimator]) -> type[Estimator]:
-        own = inspect.get_annotations(cls)
-        for f in dataclasses.fields(kind):  # type: ignore[arg-type]
-            own[f.name] = f.type
-            if f.default_factory is not dataclasses.MISSING:
-                setattr(cls, f.name, dataclasses.field(default_factory=f.default_factory))
-            else:
-                default = None if f.default is dataclasses.MISSING else f.default
-                # scikit-learn wants words
-                setattr(cls, f.name, default.value if isinstance(default, Enum) else default)
-        own["method"] = "None"
+        add_settings(cls, kind)
+        cls.__annotations__["method"] = "None"
         cls.method = dataclasses.field(default=None, init=False)
-        cls.__annotations__ = own
 
         def _method(self: Any) -> Method[Any]:
             return kind(**{f.name: getattr(self, f.name) for f in dataclasses.fields(kind)})  # type: ignore[arg-type]

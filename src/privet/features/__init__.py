@@ -4,28 +4,23 @@ Each maps one record to one row of the unit ball and reads nothing of the data i
 costs no privacy. What it *assumes* about the world is a prior, and its docstring says which.
 """
 
-from privet.nets.features.base import (
-    Cached,
-    Composed,
-    Features,
-    SideBySide,
-    unit_rows,
-)
-from privet.nets.features.fronts import handwriting, photographs, pictures
-from privet.nets.features.mirrored import Mirrored
-from privet.nets.features.module import FromModule
-from privet.nets.features.random import RandomConvolutions, RandomProjection
-from privet.nets.features.scattering import Scattering
-from privet.nets.features.stroke_basis import StrokeBasis
-from privet.nets.features.stroke_net import StrokeNet
-from privet.nets.features.strokes import draw_glyphs
+from privet.features.combined_extractors import FeaturePipeline, MirrorInvariant, SideBySide
+from privet.features.default_extractors import features_by_name, handwriting, photographs, pictures
+from privet.features.disk_cache import CachedFeatures
+from privet.features.extractor import Features, unit_rows
+from privet.features.random_features import RandomConvolutions, RandomProjection
+from privet.features.scattering import Scattering
+from privet.features.stroke_basis import StrokeBasis
+from privet.features.stroke_network import StrokeNet
+from privet.features.synthetic_strokes import draw_glyphs
+from privet.features.torch_extractor import FromModule
 
 __all__ = [
-    "Cached",
-    "Composed",
+    "CachedFeatures",
+    "FeaturePipeline",
     "Features",
     "FromModule",
-    "Mirrored",
+    "MirrorInvariant",
     "RandomConvolutions",
     "RandomProjection",
     "Scattering",
@@ -33,6 +28,7 @@ __all__ = [
     "StrokeBasis",
     "StrokeNet",
     "draw_glyphs",
+    "features_by_name",
     "handwriting",
     "photographs",
     "pictures",

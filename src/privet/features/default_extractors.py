@@ -5,11 +5,38 @@ from __future__ import annotations
 import os
 
 from privet.errors import InvalidArgument
-from privet.nets.features.base import Features, SideBySide
-from privet.nets.features.mirrored import Mirrored
-from privet.nets.features.scattering import Scattering
-from privet.nets.features.stroke_basis import StrokeBasis
-from privet.nets.features.stroke_net import StrokeNet
+from privet.features.combined_extractors import MirrorInvariant, SideBySide
+from privet.features.extractor import Features
+from privet.features.scattering import Scattering
+from privet.features.stroke_basis import StrokeBasis
+from privet.features.stroke_network import StrokeNet
+
+NAMES = ("auto", "plain", "scattering", "strokes")
+SMALLEST_PICTURE = 16
+"""Pixels of the shorter side from which "auto" scatters: two octaves of it leave 4 x 4 places."""
+
+
+def features_by_name(name: str, shape: tuple[int, ...]) -> Features | None:
+    """A public extractor for records of this shape by its name; None for plain rows.
+
+    "auto" is scattering for pictures of 16 pixels or more, and plain for everything else.
+
+    >>> features_by_name("auto", (30,)) is None, features_by_name("auto", (8, 8)) is None
+    (True, True)
+    """
+    if name not in NAMES:
+        raise InvalidArgument("features", name, f"one of {', '.join(NAMES)}")
+    drawn = len(shape) >= 2
+    if name == "auto":
+        large = drawn and min(shape[:2]) >= SMALLEST_PICTURE
+        name = "scattering" if large else "plain"
+    if name == "plain":
+        return None
+    if not drawn:
+        raise InvalidArgument("features", name, "plain for data that are not pictures")
+    if name == "strokes" and shape != (28, 28):
+        raise InvalidArgument("features", name, "for pictures of 28x28 grey pixels")
+    return handwriting() if name == "strokes" else pictures(shape)
 
 
 def pictures(shape: tuple[int, ...]) -> Features:
@@ -19,7 +46,7 @@ def pictures(shape: tuple[int, ...]) -> Features:
 
 def photographs(shape: tuple[int, ...]) -> Features:
     """Scattering coefficients that a mirror image shares. Prior: left and right do not matter."""
-    return Mirrored(Scattering(shape=shape), shape=shape)
+    return MirrorInvariant(Scattering(shape=shape), shape=shape)
 
 
 def handwriting(

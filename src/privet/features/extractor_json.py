@@ -6,23 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from privet.errors import InvalidArgument
-from privet.nets.features.base import Cached, Composed, Features, SideBySide
-from privet.nets.features.mirrored import Mirrored
-from privet.nets.features.random import RandomConvolutions, RandomProjection
-from privet.nets.features.scattering import Scattering
-from privet.nets.features.stroke_basis import StrokeBasis
-from privet.nets.features.stroke_net import StrokeNet
+from privet.features.combined_extractors import FeaturePipeline, MirrorInvariant, SideBySide
+from privet.features.disk_cache import CachedFeatures
+from privet.features.extractor import Features
+from privet.features.random_features import RandomConvolutions, RandomProjection
+from privet.features.scattering import Scattering
+from privet.features.stroke_basis import StrokeBasis
+from privet.features.stroke_network import StrokeNet
 
 _BASIS = ("n_features", "whitening", "ridge", "side", "glyphs", "views", "screened", "seed")
-_KINDS: dict[type[Features], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # extractors inside it, by position; then settings, by name
-    Composed: (("first", "second"), ()),
-    Mirrored: (("inner",), ("shape",)),
-    RandomConvolutions: ((), ("shape", "filters", "patch", "grid", "threshold", "seed")),
-    RandomProjection: ((), ("n_inputs", "n_features", "seed")),
-    Scattering: ((), ("shape", "scales", "angles", "groups")),
-    StrokeBasis: (("inner",), _BASIS),
-    StrokeNet: ((), ("side", "width", "steps", "batch", "seed")),
+_KINDS: dict[str, tuple[type[Features], tuple[str, ...], tuple[str, ...]]] = {
+    # its name in files, which stays; extractors inside it, by position; then settings, by name
+    "Composed": (FeaturePipeline, ("first", "second"), ()),
+    "Mirrored": (MirrorInvariant, ("inner",), ("shape",)),
+    "RandomConvolutions": (
+        RandomConvolutions,
+        (),
+        ("shape", "filters", "patch", "grid", "threshold", "seed"),
+    ),
+    "RandomProjection": (RandomProjection, (), ("n_inputs", "n_features", "seed")),
+    "Scattering": (Scattering, (), ("shape", "scales", "angles", "groups")),
+    "StrokeBasis": (StrokeBasis, ("inner",), _BASIS),
+    "StrokeNet": (StrokeNet, (), ("side", "width", "steps", "batch", "seed")),
 }
 
 
@@ -32,15 +37,16 @@ def features_to_dict(features: Features) -> dict[str, Any] | None:
     >>> features_to_dict(RandomProjection(n_inputs=4, n_features=2))
     {'name': 'RandomProjection', 'n_inputs': 4, 'n_features': 2, 'seed': 0}
     """
-    if isinstance(features, Cached):
+    if isinstance(features, CachedFeatures):
         return features_to_dict(features.inner)
     if isinstance(features, SideBySide):
         parts = [features_to_dict(part) for part in features.parts]
         return None if None in parts else {"name": "SideBySide", "parts": parts}
-    if type(features) not in _KINDS:
+    name_in_files = {kind: name for name, (kind, _, _) in _KINDS.items()}.get(type(features))
+    if name_in_files is None:
         return None
-    inner, settings = _KINDS[type(features)]
-    found: dict[str, Any] = {"name": type(features).__name__}
+    _, inner, settings = _KINDS[name_in_files]
+    found: dict[str, Any] = {"name": name_in_files}
     for name in inner:
         if (part := features_to_dict(getattr(features, name))) is None:
             return None
@@ -59,8 +65,8 @@ def features_from_dict(d: Mapping[str, Any]) -> Features:
     """
     if d["name"] == "SideBySide":
         return SideBySide(*(features_from_dict(part) for part in d["parts"]))
-    for kind, (inner, settings) in _KINDS.items():
-        if kind.__name__ == d["name"]:
-            given = {k: tuple(d[k]) if isinstance(d[k], list) else d[k] for k in settings if k in d}
-            return kind(*(features_from_dict(d[name]) for name in inner), **given)
-    raise InvalidArgument("features", d["name"], "an extractor of privet.nets.features")
+    if d["name"] not in _KINDS:
+        raise InvalidArgument("features", d["name"], "an extractor of privet.features")
+    kind, inner, names = _KINDS[d["name"]]
+    settings = {k: tuple(d[k]) if isinstance(d[k], list) else d[k] for k in names if k in d}
+    return kind(*(features_from_dict(d[name]) for name in inner), **settings)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet._exact import Product, cut, row_sums, scaled
 from privet.errors import InvalidArgument
+from privet.features.extractor import Array, Features, group_normalise, images, patches
 from privet.guarantee import Premise
-from privet.nets.features.base import Array, Features, group_normalise, images, patches
+from privet.rowwise_arithmetic import Product, round_to_grid, row_sums, scale_by_power_of_two
 
 _CHUNK = 8  # pictures at a time, whose responses stay near the processor
 
@@ -36,7 +36,7 @@ class RandomProjection(Features):
         self.seed = _check.count("seed", seed, minimum=0)
         gaussian = np.random.default_rng(self.seed).standard_normal((self.n_inputs, n_features))
         # cut so coarsely that the last bits of an orthogonalisation do not show
-        self._product = Product(cut(np.linalg.qr(gaussian)[0], 2.0**-16))
+        self._product = Product(round_to_grid(np.linalg.qr(gaussian)[0], 2.0**-16))
 
     @property
     def recipe(self) -> str:
@@ -115,8 +115,8 @@ class RandomConvolutions(Features):
 
     def _pooled(self, pictures: Array) -> Array:
         """Averages over the regions: (records, signs * filters * regions)."""
-        part, size = scaled(pictures)
-        windows = patches(cut(part, self._filters.step), self.patch)
+        part, size = scale_by_power_of_two(pictures)
+        windows = patches(round_to_grid(part, self._filters.step), self.patch)
         count = windows.shape[-1]
         mean = row_sums(windows) / count
         spread = np.sqrt(np.maximum(row_sums(windows * windows) / count - mean * mean, 0.0))
@@ -124,13 +124,13 @@ class RandomConvolutions(Features):
         response *= size
         response /= (spread * size[..., 0] + 0.05)[..., None]
         both = [
-            pooled(np.maximum(signed - self.threshold, 0.0), self.grid)
+            average_pool(np.maximum(signed - self.threshold, 0.0), self.grid)
             for signed in (response, -response)
         ]
         return np.concatenate(both, axis=1).reshape(len(part), -1).astype(np.float32)
 
 
-def pooled(maps: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
+def average_pool(maps: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
     """Averages over grid x grid regions, as torch divides them: (records, channels, grid, grid).
 
     Rows are added one after another, then columns: each entry in an order of its own record.

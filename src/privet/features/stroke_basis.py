@@ -9,21 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen
-from privet._exact import Product
+from privet import _check, tuned_defaults
 from privet.errors import InvalidArgument
-from privet.nets.features.base import (
-    Around,
-    Array,
-    Features,
-    cache_folder,
-    content_key,
-    stored,
-)
-from privet.nets.features.strokes import draw_glyphs
+from privet.features.combined_extractors import FeaturesWrapper
+from privet.features.disk_cache import cache_folder, content_key, load_or_compute
+from privet.features.extractor import Array, Features
+from privet.features.synthetic_strokes import draw_glyphs
+from privet.rowwise_arithmetic import Product
 
 
-class StrokeBasis(Around):
+class StrokeBasis(FeaturesWrapper):
     """Features of `inner`, projected on the directions that tell drawn glyphs apart.
 
     Glyphs are drawn procedurally, each in several views (see `strokes`). With W the covariance of
@@ -44,8 +39,8 @@ class StrokeBasis(Around):
         inner: Features,
         *,
         n_features: int = 500,
-        whitening: float = chosen.BASIS_WHITENING,
-        ridge: float = chosen.BASIS_RIDGE,
+        whitening: float = tuned_defaults.BASIS_WHITENING,
+        ridge: float = tuned_defaults.BASIS_RIDGE,
         side: int = 28,
         glyphs: int = 2000,
         views: int = 10,
@@ -86,7 +81,7 @@ class StrokeBasis(Around):
     def _map(self) -> tuple[Array, Product]:
         """The mean of the drawn features and the basis."""
         path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-        fitted = stored(path, self._fit)
+        fitted = load_or_compute(path, self._fit)
         return fitted[0], Product(fitted[1:].T)
 
     def _fit(self) -> Array:

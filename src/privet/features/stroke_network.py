@@ -9,25 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen, premises
-from privet._exact import Product, cut, row_sums, scaled
+from privet import _check, premises, tuned_defaults
+from privet.features.disk_cache import cache_folder, content_key, load_or_compute
+from privet.features.extractor import Array, Features, images, patches
+from privet.features.synthetic_strokes import draw_glyphs
 from privet.guarantee import Premise
-from privet.nets.features.base import (
-    Array,
-    Features,
-    cache_folder,
-    content_key,
-    images,
-    patches,
-    stored,
-)
-from privet.nets.features.strokes import draw_glyphs
+from privet.rowwise_arithmetic import Product, round_to_grid, row_sums, scale_by_power_of_two
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _GRID = 3  # the last feature map is 3x3
-_EMBEDDING = 128
+_EMBEDDING = 128  # outputs of the projection that is trained and thrown away (as in SimCLR)
 _CHUNK = 16  # pictures at a time, whose maps stay near the processor
 
 
@@ -55,8 +48,8 @@ class StrokeNet(Features):
         self,
         *,
         side: int = 28,
-        width: int = chosen.STROKE_NET_WIDTH,
-        steps: int = chosen.STROKE_NET_STEPS,
+        width: int = tuned_defaults.STROKE_NET_WIDTH,
+        steps: int = tuned_defaults.STROKE_NET_STEPS,
         batch: int = 256,
         seed: int = 0,
         folder: str | os.PathLike[str] | None = None,
@@ -83,14 +76,14 @@ class StrokeNet(Features):
         return out
 
     @cached_property
-    def _forward(self) -> _Forward:
+    def _forward(self) -> _ExactForward:
         import torch
 
         path = self.folder / f"{content_key(self.recipe, np.empty(0))}.npy"
-        weights = stored(path, self._pretrain)
+        weights = load_or_compute(path, self._pretrain)
         body = _network(self.width)
         torch.nn.utils.vector_to_parameters(torch.from_numpy(weights), body.parameters())
-        return _Forward(body)
+        return _ExactForward(body)
 
     def _pretrain(self) -> Array:
         import torch
@@ -126,7 +119,7 @@ class StrokeNet(Features):
         return torch.nn.utils.parameters_to_vector(body.parameters()).detach().numpy()
 
 
-class _Forward:
+class _ExactForward:
     """The network of `_network` without torch: products are exact, sums in a fixed order.
 
     What torch returns depends in its last bits on the batch; what this returns, on the picture.
@@ -165,9 +158,11 @@ class _Convolution:
         self.bias, self.stride = bias, stride
 
     def __call__(self, maps: NDArray[Any]) -> NDArray[np.float64]:
-        part, size = scaled(maps)
+        part, size = scale_by_power_of_two(maps)
         edge = self.side // 2
-        part = np.pad(cut(part, self.product.step), ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        part = np.pad(
+            round_to_grid(part, self.product.step), ((0, 0), (edge, edge), (edge, edge), (0, 0))
+        )
         out = self.product.of_cut(patches(part, self.side, stride=self.stride))
         out *= size
         out += self.bias

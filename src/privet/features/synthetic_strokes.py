@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen
-from privet.nets.features.base import Array
+from privet import _check, tuned_defaults
+from privet.features.extractor import Array
 
 _STROKES = 3  # at most, in a glyph
 _BENDS = 5  # pieces of constant curvature in a stroke
@@ -26,7 +26,7 @@ def draw_glyphs(
     views: int,
     rng: np.random.Generator,
     side: int = 28,
-    variation: float = chosen.STROKE_VARIATION,
+    variation: float = tuned_defaults.STROKE_VARIATION,
 ) -> Array:
     """`views` views of each of `glyphs` random glyphs: (glyphs, views, side, side), in [0, 1].
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
+from privet.features.extractor import Array, Features
 from privet.guarantee import Premise
-from privet.nets.features.base import Array, Features
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,6 +41,11 @@ class FromModule(Features):
     def premise(self) -> Premise:
         """Tested where records go alone, assumed where they share a batch."""
         return premises.ROWS_ALONE if self.batch == 1 else premises.ROWS_IN_BATCHES
+
+    @property
+    def sees_number_type(self) -> bool:
+        """No: the module is given float32 numbers as they are, whatever type they come in."""
+        return False
 
     def batch_error(self, shape: tuple[int, ...], *, tries: int = 20, seed: int = 0) -> float:
         """The largest change of an entry of a row by who shares its batch, on public random inputs.

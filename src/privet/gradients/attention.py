@@ -1,4 +1,8 @@
-"""nn.MultiheadAttention with its four projections as linear sites."""
+"""nn.MultiheadAttention: its four projections are linear layers, the rest is plain autograd.
+
+What is recorded, norms and sums are those of `linear`; nothing between the projections has
+parameters. Cost: as of four linear layers.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +12,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from privet.nets.per_example.layers import Recorded, constant, need_dimensions, recorded, trainable
-from privet.nets.per_example.sites import LinearSite
-from privet.nets.per_example.tape import Tape
+from privet.gradients.layer_protocol import RecordedLayer, constant, require_dimensions
+from privet.gradients.linear import LinearHandler
+from privet.gradients.tape import Tape
 
 
-def is_supported(module: nn.MultiheadAttention) -> bool:
-    """Whether the module uses none of the rare options, which the fall-back handles."""
+def is_supported_attention(module: nn.Module) -> bool:
+    """Whether it is an attention with none of the rare options, which `any_module` handles."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return False
     plain = type(module).forward is nn.MultiheadAttention.forward
     out = type(module.out_proj) is nn.modules.linear.NonDynamicallyQuantizableLinear
     parametrised = any("parametrizations" in m._modules for m in module.modules())
     return plain and out and not parametrised and module.bias_k is None and not module.add_zero_attn
 
 
-def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
+def record_attention(name: str, module: nn.MultiheadAttention) -> RecordedLayer:
     """The recorded form: separate query, key and value projections, then the usual attention."""
     e = module.embed_dim
     packed = module.in_proj_weight is not None
     rows = [slice(i * e, (i + 1) * e) for i in range(3)]
     bias = module.in_proj_bias
-    sites: list[LinearSite | None] = []
+    separate_biases: list[LinearHandler | None] = [None] * 3
     if packed:
-        weight = trainable(module.in_proj_weight)
-        if weight is not None or trainable(bias) is not None:
-            sites = [LinearSite(name, weight, trainable(bias), rows=r) for r in rows]
-        else:
-            sites = [None] * 3
-    separate: list[LinearSite | None] = [None] * 3
-    if not packed:
+        projections = [LinearHandler.of(name, module.in_proj_weight, bias, r) for r in rows]
+    else:
         weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        sites = [
-            LinearSite(name, w, None) if (w := trainable(p)) is not None else None for p in weights
-        ]
-        b = trainable(bias)
-        if b is not None:
-            separate = [LinearSite(name, None, b, rows=r) for r in rows]
-    w_o, b_o = trainable(module.out_proj.weight), trainable(module.out_proj.bias)
-    some = w_o is not None or b_o is not None
-    out_site = LinearSite(f"{name}.out_proj", w_o, b_o) if some else None
+        projections = [LinearHandler.of(name, w, None) for w in weights]
+        separate_biases = [LinearHandler.of(name, None, bias, r) for r in rows]
+    output_projection = LinearHandler.of(
+        f"{name}.out_proj", module.out_proj.weight, module.out_proj.bias
+    )
 
     def project(tape: Tape, x: Tensor, which: int) -> Tensor:
         if packed:
@@ -53,7 +50,7 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         else:
             w = constant((module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[which])
         b = None if bias is None else constant(module.in_proj_bias)[rows[which]]
-        return tape.tap(tape.product(x, w, b, sites[which]), separate[which], x)
+        return tape.tap(tape.product(x, w, b, projections[which]), separate_biases[which], x)
 
     def forward(
         tape: Tape,
@@ -66,7 +63,7 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        need_dimensions(name, query, 3)
+        require_dimensions(name, query, 3)
         inputs = [t if module.batch_first else t.transpose(0, 1) for t in (query, key, value)]
         heads = module.num_heads
         q, k, v = (
@@ -83,13 +80,15 @@ def attention(name: str, module: nn.MultiheadAttention) -> Recorded:
         attended = F.dropout(weights, module.dropout, module.training) @ v
         joined = attended.transpose(1, 2).flatten(2)
         output = module.out_proj
-        out = tape.product(joined, constant(output.weight), constant(output.bias), out_site)
+        out = tape.product(
+            joined, constant(output.weight), constant(output.bias), output_projection
+        )
         out = out if module.batch_first else out.transpose(0, 1)
         if not need_weights:
             return out, None
         return out, weights.mean(1) if average_attn_weights else weights
 
-    return recorded(forward, *sites, *separate, out_site)
+    return RecordedLayer.of(forward, *projections, *separate_biases, output_projection)
 
 
 def _additive(mask: Tensor, like: Tensor) -> Tensor:

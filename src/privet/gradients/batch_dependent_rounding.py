@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.engine import PerExampleGradients
+from privet.gradients.engine import PerExampleGradients
 
 
-def company_difference(
+def batch_invariance_error(
     model: nn.Module,
     loss_fn: Callable[..., Tensor],
     *tensors: Tensor,
     records: int = 8,
 ) -> float:
-    """The largest ||in company - alone|| / ||alone|| over the first records of a batch.
+    """The largest ||in the batch - alone|| / ||alone|| over the first records of a batch.
 
     `loss_fn(model, *tensors)` gives one loss a row. Use made-up rows: the figure is about the
     machine and the network, not about the data.
@@ -29,21 +29,21 @@ def company_difference(
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
     <torch._C.Generator object at ...>
     >>> net = nn.Sequential(nn.Linear(20, 50), nn.Tanh(), nn.Linear(50, 3))
-    >>> company_difference(net, lambda m, x: m(x).square().sum(1), torch.randn(33, 20)) < 1e-4
+    >>> batch_invariance_error(net, lambda m, x: m(x).square().sum(1), torch.randn(33, 20)) < 1e-4
     True
     """
     engine = PerExampleGradients(model, kernel_choice="cost-model")
 
-    def gradient(some: Sequence[Tensor], which: int) -> Tensor:
+    def gradient(rows: Sequence[Tensor], which: int) -> Tensor:
         with engine.recording():
-            losses = loss_fn(model, *some)
+            losses = loss_fn(model, *rows)
         only = torch.arange(len(losses)).eq(which).double()
         return engine.weighted_sum(losses, only).flat
 
-    tensors = engine.arranged(*tensors)
+    tensors = engine.arrange(*tensors)
     worst = 0.0
     for i in range(min(records, len(tensors[0]))):
         alone = gradient([t[i : i + 1] for t in tensors], 0)
         off = float((gradient(tensors, i) - alone).norm())
-        worst = max(worst, off / max(float(alone.norm()), 1e-300))
+        worst = max(worst, off / max(float(alone.norm()), 1e-300))  # no division by a norm of 0
     return worst

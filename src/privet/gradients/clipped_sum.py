@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.device import home_of
-from privet.nets.per_example.shards import is_spread, local_of
-from privet.nets.per_example.wide import divided_into
+from privet.gradients.device import device_of, is_sharded_tensor, local_part
+from privet.gradients.float64_sums import divide_into
 
 
 @dataclass(kw_only=True)
@@ -31,21 +30,21 @@ class ClippedSum:
     buffer: Tensor = field(repr=False)
     views: dict[str, Tensor] = field(repr=False)
     capacity: int = 2**24
-    """The most examples that a sum is made for: a public number."""
+    """The most examples that a sum is made for, a public number."""
     sensitivity: float = 0.0
     examples_unprotected: int = 0
     non_finite_unprotected: int = 0
     norms: list[Tensor] = field(default_factory=list, repr=False)
-    _outdated: set[str] = field(default_factory=set, repr=False)
-    _given: dict[str, Tensor] = field(default_factory=dict, repr=False)
-    _together: Tensor | None = field(default=None, repr=False)
+    _stale: set[str] = field(default_factory=set, repr=False)
+    _grads: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    _flat_grad: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def zeros(cls, parameters: dict[str, nn.Parameter], *, capacity: int = 2**24) -> ClippedSum:
         """An empty sum over the given parameters."""
-        home = home_of(parameters.values())
+        device = device_of(parameters.values())
         count = sum(p.numel() for p in parameters.values())
-        flat = torch.zeros(count, dtype=torch.float64, device=home)
+        flat = torch.zeros(count, dtype=torch.float64, device=device)
         views, start = {}, 0
         for name, p in parameters.items():
             views[name] = _like(flat[start : start + p.numel()], p)
@@ -55,25 +54,25 @@ class ClippedSum:
     @property
     def flat(self) -> Tensor:
         """The whole sum as one vector."""
-        self._settle()
+        self._zero_stale()
         return self.buffer
 
     @property
     def gradients(self) -> dict[str, Tensor]:
         """The sum by parameter name."""
-        self._settle()
+        self._zero_stale()
         return self.views
 
     def claim(self, name: str) -> tuple[Tensor, bool]:
         """A parameter's gradient, and whether it must be overwritten; from now on it counts."""
-        outdated = name in self._outdated
-        self._outdated.discard(name)
-        return self.views[name], outdated
+        stale = name in self._stale
+        self._stale.discard(name)
+        return self.views[name], stale
 
-    def _settle(self) -> None:
-        for name in self._outdated:
+    def _zero_stale(self) -> None:
+        for name in self._stale:
             self.views[name].zero_()
-        self._outdated.clear()
+        self._stale.clear()
 
     @property
     def norms_unprotected(self) -> Tensor:
@@ -82,7 +81,7 @@ class ClippedSum:
 
     def reset(self) -> ClippedSum:
         """Empty the sum for the next step, keeping its memory."""
-        self._outdated = set(self.views)
+        self._stale = set(self.views)
         self.sensitivity, self.examples_unprotected, self.non_finite_unprotected = 0.0, 0, 0
         self.norms = []
         return self
@@ -95,28 +94,28 @@ class ClippedSum:
         """The same for those parameters, or what stands for them, that the sum has."""
         gradients = self.gradients
         mine = {name: p for name, p in parameters.items() if name in gradients}
-        if self._given.keys() != mine.keys():
-            self._together = self._room_for(mine)
-        if self._together is not None:
-            divided_into(self.buffer, divisor, self._together)
+        if self._grads.keys() != mine.keys():
+            self._flat_grad = self._room_for(mine)
+        if self._flat_grad is not None:
+            divide_into(self.buffer, divisor, self._flat_grad)
         for name, p in mine.items():
-            p.grad = self._given[name].detach()  # who gives it other memory has not changed ours
-            if self._together is None:
-                divided_into(gradients[name], divisor, local_of(p.grad))
+            p.grad = self._grads[name].detach()  # who gives it other memory has not changed ours
+            if self._flat_grad is None:
+                divide_into(gradients[name], divisor, local_part(p.grad))
 
     def _room_for(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
         """Make room for gradients: together if they can lie as in the sum, and by parameter."""
         together = parameters.keys() == self.views.keys() and all(
-            p.dtype == torch.float32 and p.device == self.buffer.device and not is_spread(p)
+            p.dtype == torch.float32 and p.device == self.buffer.device and not is_sharded_tensor(p)
             for p in parameters.values()
         )
         if not together:
-            self._given = {
+            self._grads = {
                 n: torch.empty_like(p, requires_grad=False) for n, p in parameters.items()
             }
             return None
         flat = torch.empty_like(self.buffer, dtype=torch.float32)
-        self._given = {
+        self._grads = {
             name: flat.as_strided(v.shape, v.stride(), v.storage_offset())
             for name, v in self.views.items()
         }

@@ -20,13 +20,20 @@ from torch import Tensor
 from privet import _check
 from privet.errors import InvalidArgument
 
+# Relative room left under every bound: weights are rounded to float32, and so is what they weigh,
+# by 2 u = 1.2e-7 together (docs/theory/summation.md); this is more than ten times that.
 SLACK = 2e-6
-"""Relative room left under every bound for the rounding of float32 norms."""
+# No weight may be larger: float32 ends at 2^128, and what is weighed is below 2^40 (rounding.py).
+LARGEST_WEIGHT = 2.0**80
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clipping(ABC):
-    """A rule that bounds every example's contribution."""
+    """A rule that bounds every example's contribution.
+
+    A rule of your own is asked about one example at a time, and held to the sensitivity that it
+    states (see `weigh_examples`).
+    """
 
     @abstractmethod
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
@@ -51,7 +58,7 @@ class FlatClipping(Clipping):
     bound: float
 
     def __post_init__(self) -> None:
-        _check.positive("bound", self.bound)
+        _check.clipping_bound("bound", self.bound)
 
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
         norms = squared_norms.sum(0, keepdim=True).sqrt()
@@ -77,15 +84,17 @@ class PerLayerClipping(Clipping):
     bounds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        _check.positive("bound", self.bound)
+        _check.clipping_bound("bound", self.bound)
         for name, value in self.bounds.items():
-            _check.positive(f"bounds[{name!r}]", value)
+            _check.clipping_bound(f"bounds[{name!r}]", value)
 
     def _each(self, layers: Sequence[str]) -> list[float]:
         unknown = sorted(set(self.bounds) - set(layers))
         if unknown:
             raise InvalidArgument("bounds", unknown, f"keyed by layer names among {list(layers)}")
         share = self.bound / math.sqrt(max(1, len(layers)))
+        if set(layers) - set(self.bounds):
+            _check.clipping_bound(f"bound / sqrt({len(layers)} layers)", share)
         return [self.bounds.get(name, share) for name in layers]
 
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
@@ -115,8 +124,8 @@ class AutomaticClipping(Clipping):
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        _check.positive("bound", self.bound)
-        _check.positive("gamma", self.gamma)
+        _check.clipping_bound("bound", self.bound)
+        _check.between("gamma", self.gamma, self.bound / LARGEST_WEIGHT, math.inf)
 
     def weights(self, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
         norms = squared_norms.sum(0, keepdim=True).sqrt()
@@ -129,3 +138,58 @@ class AutomaticClipping(Clipping):
 def _scale(bound: float | Tensor, norms: Tensor) -> Tensor:
     """min(1, C (1 - slack) / norm), which is 1 for a norm of zero."""
     return (bound * (1.0 - SLACK) / norms).clamp(max=1.0)
+
+
+def is_builtin_clipping(rule: Clipping) -> bool:
+    """Whether a rule is one of ours, of which it is proved that ||w g|| <= sensitivity."""
+    return type(rule) in (FlatClipping, PerLayerClipping, AutomaticClipping)
+
+
+def weigh_examples(
+    rule: Clipping, squared_norms: Tensor, layers: Sequence[str]
+) -> tuple[Tensor, int]:
+    """Weigh each example by itself, within the sensitivity that the rule states.
+
+    A rule of somebody's own sees a copy of one example's squared norms at a time, so that it cannot
+    weigh one by another. What then exceeds its sensitivity by no more than rounding is shortened to
+    leave room for ours; an example that exceeds it by more, or has a weight that is not a number,
+    counts as nothing: its weights are zero. How many do is the second answer, which is exact and
+    must not be published.
+
+    **Guarantee**: ||w_i g_i|| <= sensitivity for every example i with finite norms.
+
+    Cost: that of the rule; for a rule of somebody's own, one call an example.
+
+    >>> class Ones(Clipping):
+    ...     def weights(self, squared_norms, layers):
+    ...         return torch.ones_like(squared_norms)
+    ...     def sensitivity(self, layers):
+    ...         return 1.0
+    >>> norms = torch.tensor([[0.25, 9.0]], dtype=torch.float64)
+    >>> weights, over = weigh_examples(Ones(), norms, ["a"])
+    >>> weights.tolist(), over
+    ([[1.0, 0.0]], 1)
+    """
+    if is_builtin_clipping(rule):
+        return rule.weights(squared_norms, layers), 0
+    bound = _check.clipping_bound("sensitivity", rule.sensitivity(layers))
+    weights = torch.zeros_like(squared_norms)
+    for i in range(squared_norms.shape[1]):
+        if bool(squared_norms[:, i].isfinite().all()):
+            weights[:, i : i + 1] = _ask(rule, squared_norms[:, i : i + 1].clone(), layers)
+    lengths = (weights.square() * squared_norms.nan_to_num(0.0, 0.0)).sum(0).sqrt()
+    room = bound * (1.0 - SLACK)
+    within = (lengths <= bound * (1.0 + SLACK)) & (weights.abs() <= LARGEST_WEIGHT).all(0)
+    weights = torch.where(lengths > room, weights * (room / lengths), weights)
+    return torch.where(within, weights, torch.zeros_like(weights)), int((~within).sum())
+
+
+def _ask(rule: Clipping, squared_norms: Tensor, layers: Sequence[str]) -> Tensor:
+    shape = tuple(squared_norms.shape)
+    weights = torch.as_tensor(rule.weights(squared_norms, layers)).detach()
+    if tuple(weights.shape) != shape:
+        raise InvalidArgument(
+            f"the weights of {type(rule).__name__}", tuple(weights.shape),
+            f"of shape {shape}, (layers, examples): it is asked about one example at a time",
+        )  # fmt: skip
+    return weights.to(squared_norms)

@@ -1,4 +1,4 @@
-"""Everything that knows of devices: the model's home, what moves there, and sums in float64 there.
+"""Where tensors lie: the model's device, moves to it, and parts of sharded tensors.
 
 Model, batches, per-example gradients, sums and optimiser stay where the model is. The noise is
 drawn on the host and added there, exactly, to the one vector that is released. On another device
@@ -9,30 +9,32 @@ tensors, which are kept apart from the host's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from privet.errors import InvalidArgument
 
-_NO_FLOAT64 = ("mps",)
+_NO_FLOAT64 = ("mps",)  # Apple's GPUs have no float64 in hardware, nor torch for them
 
 
-def home_of(parameters: Iterable[Tensor]) -> torch.device:
+def device_of(parameters: Iterable[Tensor]) -> torch.device:
     """The one device of a model; the host for a model without parameters."""
-    found = {p.device for p in parameters}
-    if len(found) > 1:
+    devices = {p.device for p in parameters}
+    if len(devices) > 1:
         raise InvalidArgument(
-            "model", sorted(map(str, found)), "one whose parameters share a device"
+            "model", sorted(map(str, devices)), "one whose parameters share a device"
         )
-    home = found.pop() if found else torch.device("cpu")
-    if home.type in _NO_FLOAT64:
+    device = devices.pop() if devices else torch.device("cpu")
+    if device.type in _NO_FLOAT64:
         raise InvalidArgument(
-            "model", str(home), "on a device with float64, in which norms and sums are taken"
+            "model", str(device), "on a device with float64, in which norms and sums are taken"
         )
-    return home
+    return device
 
 
 def on_host(t: Tensor) -> bool:
@@ -40,13 +42,13 @@ def on_host(t: Tensor) -> bool:
     return t.is_cpu
 
 
-def moved(tensors: tuple[Tensor, ...], home: torch.device) -> tuple[Tensor, ...]:
-    """The tensors at the model's home; from pinned memory where that is a GPU."""
-    if home.type == "cpu":
+def move(tensors: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
+    """Move tensors to a device, through pinned memory where that is a GPU."""
+    if device.type == "cpu":
         return tensors
-    pinned = home.type == "cuda"
+    pinned = device.type == "cuda"
     return tuple(
-        (t.pin_memory() if pinned and on_host(t) else t).to(home, non_blocking=pinned)
+        (t.pin_memory() if pinned and on_host(t) else t).to(device, non_blocking=pinned)
         for t in tensors
     )
 
@@ -56,35 +58,36 @@ def to_host(t: Tensor) -> Tensor:
     return t if on_host(t) else t.to("cpu")
 
 
-def seed(home: torch.device, value: int) -> None:
-    """Seed torch's generators on the host and at the model's home."""
+def is_sharded_tensor(t: Any) -> bool:
+    """Whether a tensor lies in parts in several processes (a DTensor of FSDP2)."""
+    module = sys.modules.get("torch.distributed.tensor")
+    if module is None:
+        return False  # nobody has sharded anything, and importing it takes most of a second
+    return isinstance(t, module.DTensor)
+
+
+def local_part(t: Tensor) -> Tensor:
+    """This process's part of a sharded tensor, in the same memory; any other tensor as it is."""
+    if not is_sharded_tensor(t):
+        return t
+    local: Tensor = t.to_local()  # type: ignore[attr-defined]
+    return local
+
+
+def seed(device: torch.device, value: int) -> None:
+    """Seed torch's generators on the host and on the model's device."""
     torch.default_generator.manual_seed(value)
-    if home.type == "cuda":
+    if device.type == "cuda":
         torch.cuda.manual_seed(value)
 
 
-def autocasting(home: torch.device) -> bool:
+def autocast_enabled(device: torch.device) -> bool:
     """Whether operations there are made in lower precision at the moment."""
-    return torch.amp.is_autocast_available(home.type) and torch.is_autocast_enabled(home.type)
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
-def without_autocast(home: torch.device) -> AbstractContextManager[None]:
-    """Norms and sums are never taken in lower precision."""
-    if not autocasting(home):
+def without_autocast(device: torch.device) -> AbstractContextManager[None]:
+    """Switch lower precision off for a while: norms and sums are never taken in it."""
+    if not autocast_enabled(device):
         return nullcontext()
-    return torch.autocast(home.type, enabled=False)
-
-
-def squared_norms(rows: Tensor) -> Tensor:
-    """Of each row of a matrix, in float64."""
-    return rows.detach().double().square().sum(1)
-
-
-def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
-    """sum_i w_i v_i over the examples of (parts, examples, width), in float64."""
-    return torch.einsum("i,piw->pw", weights.double(), values.detach().double())
-
-
-def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
-    """out = total / divisor, rounded to the precision of `out` once more."""
-    return out.copy_(total / divisor)
+    return torch.autocast(device.type, enabled=False)

@@ -11,36 +11,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privet.nets.per_example import device
-from privet.nets.per_example.device import on_host
-from privet.noise.tensor import compiled
+from privet.gradients.device import on_host
+from privet.noise.torch_noise import compile_on_first_use
 
+# Partial sums of squares that run side by side: 1 kB of float64, which stays in the first-level
+# cache while the compiler fills its vector registers from it.
 _LANES = 128
+# Columns of a weighted sum added up at a time: 16 kB of float64, half of a first-level cache.
 _COLUMNS = 2048
+# What is worked on at a time elsewhere, so that it stays in the second-level cache of a core.
 CACHE_BYTES = 2**20
-"""What is worked on at a time, so that it stays in the cache of a core."""
 
 Floats = NDArray[np.float64]
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """Squared L2 norm of each row of a matrix, squared and added up in float64."""
+    """Squared L2 norm of each row of a matrix, squared and added up in float64.
+
+    Cost: 2 flops a number, each read once.
+    """
     if not on_host(rows):
-        return device.squared_norms(rows)
+        return _squares_by_torch(rows)
     out = np.empty(rows.shape[0])
     _square(rows.detach().contiguous().numpy(), out, np.empty(_LANES))
     return torch.from_numpy(out)
+
+
+def _squares_by_torch(rows: Tensor) -> Tensor:
+    """Squared norms of rows by torch itself, for rows on a device."""
+    return rows.detach().double().square().sum(1)
 
 
 def products(left: Tensor, right: Tensor, norms: Tensor) -> Tensor:
     """The products of two stacks of matrices, and the squared norm of each put into `norms`.
 
     On the host they are squared a few at a time, right after they were made, in the cache.
+    Cost: 2 n k m flops a product of (n, k) and (k, m), and 2 n m for its norm.
     """
     n, *shape = left.shape[0], left.shape[1], right.shape[2]
     out = left.new_empty(n, *shape)
     if not on_host(out):
-        norms.copy_(device.squared_norms(torch.bmm(left, right, out=out).flatten(1)))
+        norms.copy_(_squares_by_torch(torch.bmm(left, right, out=out).flatten(1)))
         return out
     some = max(1, CACHE_BYTES // max(1, shape[0] * shape[1] * out.element_size()))
     rows, into, lanes = out.view(n, -1).numpy(), norms.numpy(), np.empty(_LANES)
@@ -57,6 +68,7 @@ def normalised_sums(x: Tensor, mean: Tensor | None, rstd: Tensor, g: Tensor) -> 
     """sum_t g xhat and sum_t g of each row of (rows, t, width), (2, rows, width) in float64.
 
     xhat = (x - mean) rstd, with one mean and one rstd for each t. None where that cannot be done.
+    Cost: 5 flops a number of x, which is read once, like g.
     """
     each = (rstd,) if mean is None else (mean, rstd)
     plain = all(t.is_contiguous() and t.dtype == x.dtype for t in (x, g, *each))
@@ -72,13 +84,16 @@ def normalised_sums(x: Tensor, mean: Tensor | None, rstd: Tensor, g: Tensor) -> 
 def weighted_total(weights: Tensor, values: Tensor) -> Tensor:
     """sum_i w_i v_i over the examples of (parts, examples, width), in float64."""
     if not on_host(values):
-        return device.weighted_total(weights, values)
+        return torch.einsum("i,piw->pw", weights.double(), values.detach().double())
     parts, _, width = values.shape
     return weigh_into(weights, values, weights.new_empty(parts, width, dtype=torch.float64))
 
 
 def weigh_into(weights: Tensor, values: Tensor, into: Tensor, *, fresh: bool = True) -> Tensor:
-    """The same put into, or unless `fresh` added to, float64 numbers that lie alike."""
+    """The weighted sum put into, or unless `fresh` added to, float64 numbers that lie alike.
+
+    Cost: 2 flops a number of `values`, each read once.
+    """
     if not (on_host(values) and into.is_contiguous()):
         total = weighted_total(weights, values).view(into.shape)
         return into.copy_(total) if fresh else into.add_(total)
@@ -104,10 +119,10 @@ def put_pair_(into: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return into.copy_(first).add_(second)
 
 
-def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
+def divide_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
     """out = total / divisor, rounded to the precision of `out` once more; returns `out`."""
     if not on_host(total):
-        return device.divided_into(total, divisor, out)
+        return out.copy_(total / divisor)
     narrow = out.dtype in (torch.float16, torch.bfloat16)  # numpy does not know all of them
     if total.is_contiguous() and out.is_contiguous() and not narrow:
         _divide(total.view(-1).numpy(), divisor, out.view(-1).numpy())
@@ -115,21 +130,21 @@ def divided_into(total: Tensor, divisor: float, out: Tensor) -> Tensor:
     return out.copy_(total / divisor)
 
 
-def make_ready() -> None:
+def compile_loops() -> None:
     """Compile the loops now, so that what can fail there fails before a budget is charged."""
     for dtype in (torch.float32, torch.float64):
         rows = torch.zeros(2, 3, dtype=dtype)
         squared_norms(rows)
         total = add_(weighted_total(torch.ones(2), rows[None]), rows[:1])
         put_pair_(total, rows[:1], rows[1:])
-        divided_into(total, 2.0, rows[:1])
+        divide_into(total, 2.0, rows[:1])
         products(rows[None], rows.t()[None].contiguous(), torch.zeros(1, dtype=torch.float64))
         normalised_sums(
             rows[None], rows[None, :, :1].contiguous(), rows[None, :, :1].contiguous(), rows[None]
         )
 
 
-@compiled
+@compile_on_first_use
 def _square(rows: Floats, out: Floats, lanes: Floats) -> None:
     width, n = rows.shape[1], len(lanes)
     fours, whole = width - width % (4 * n), width - width % n
@@ -155,7 +170,7 @@ def _square(rows: Floats, out: Floats, lanes: Floats) -> None:
         out[i] = total
 
 
-@compiled
+@compile_on_first_use
 def _normalise(x: Floats, mean: Floats, rstd: Floats, g: Floats, out: Floats) -> None:
     m, r = mean.astype(np.float64), rstd.astype(np.float64)
     length = x.shape[1]
@@ -182,7 +197,7 @@ def _normalise(x: Floats, mean: Floats, rstd: Floats, g: Floats, out: Floats) ->
                 plain[j] += each
 
 
-@compiled
+@compile_on_first_use
 def _weigh(weights: Floats, values: Floats, out: Floats, fresh: bool, room: Floats) -> None:
     width = values.shape[2]
     for p in range(values.shape[0]):
@@ -212,19 +227,19 @@ def _weigh(weights: Floats, values: Floats, out: Floats, fresh: bool, room: Floa
                     whole_sum[j] += into[j]
 
 
-@compiled
+@compile_on_first_use
 def _add(into: Floats, value: Floats) -> None:
     for j in range(len(into)):
         into[j] += np.float64(value[j])
 
 
-@compiled
+@compile_on_first_use
 def _pair(into: Floats, first: Floats, second: Floats) -> None:
     for j in range(len(into)):
         into[j] = np.float64(first[j]) + np.float64(second[j])
 
 
-@compiled
+@compile_on_first_use
 def _divide(total: Floats, divisor: float, out: Floats) -> None:
     for j in range(len(out)):
         out[j] = total[j] / divisor

@@ -19,43 +19,77 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from privet.nets.per_example.measured import Captured, Kernel, Target, chunks, kept
-from privet.nets.per_example.sites import Site, fold_views, is_channels_last
-from privet.nets.per_example.tape import Tape, Use
-from privet.nets.per_example.wide import CACHE_BYTES
+from privet.gradients.float64_sums import CACHE_BYTES
+from privet.gradients.layer_protocol import (
+    BackwardCall,
+    LayerHandler,
+    ParameterSlice,
+    RecordedLayer,
+    constant,
+    fold_views,
+    is_channels_last,
+    require_dimensions,
+    trainable,
+)
+from privet.gradients.norms_and_sum import example_chunks
+from privet.gradients.tape import ForwardCall, Tape
 
 
 @final
-class GroupNormSite(Site):
+class GroupNormHandler(LayerHandler):
     """gamma and beta of a GroupNorm; the gradient that arrives is (rows, 2, channels): D and B."""
 
     def __init__(self, name: str, weight: nn.Parameter | None, bias: nn.Parameter | None) -> None:
-        super().__init__(name, [Target(p) for p in (weight, bias) if p is not None])
+        super().__init__(name, [ParameterSlice(p) for p in (weight, bias) if p is not None])
         self.parts = [k for k, p in enumerate((weight, bias)) if p is not None]
 
-    def kernels(self, seen: Captured) -> list[Kernel]:
-        values = torch.stack(self.per_example(seen))
-        return [Kernel("given", 0.0, lambda: kept(values, list))]
-
-    def per_example(self, seen: Captured) -> list[Tensor]:
-        return [fold_views(seen.g[:, k], seen.views) for k in self.parts]
+    def per_example(self, call: BackwardCall) -> list[Tensor]:
+        return [fold_views(call.g[:, k], call.views) for k in self.parts]
 
 
-def normalised(
+def record_group_norm(name: str, module: nn.GroupNorm) -> RecordedLayer:
+    """nn.GroupNorm."""
+    return _record(name, module, module.num_groups)
+
+
+def record_instance_norm(name: str, module: Any) -> RecordedLayer:
+    """nn.InstanceNorm1d to 3d: a group for each channel."""
+    return _record(name, module, module.num_features)
+
+
+def _record(name: str, module: Any, groups: int) -> RecordedLayer:
+    weight, bias = trainable(module.weight), trainable(module.bias)
+    handler = (
+        GroupNormHandler(name, weight, bias) if weight is not None or bias is not None else None
+    )
+    fewest = 2 if isinstance(module, nn.GroupNorm) else 3
+
+    def forward(tape: Tape, input: Tensor) -> Tensor:
+        if input.dim() < fewest:
+            require_dimensions(name, input, fewest)
+        return _normalise(
+            tape, handler, input, constant(module.weight), constant(module.bias), groups, module.eps
+        )
+
+    return RecordedLayer.of(forward, handler)
+
+
+def _normalise(
     tape: Tape,
-    site: GroupNormSite | None,
+    handler: GroupNormHandler | None,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
     groups: int,
     eps: float,
 ) -> Tensor:
-    """The layer's output; the gradients of `site` arrive on the tape."""
-    tape.saw(x, x.shape)
-    if site is None or not torch.is_grad_enabled():
+    """The layer's output; the gradients of `handler` arrive on the tape."""
+    x = x if is_channels_last(x) else x.contiguous()
+    tape.note_size(x, x.shape)
+    if handler is None or not torch.is_grad_enabled():
         return _forward(x, weight, bias, groups, eps)[0]
-    use = tape.note(site, x, (), rows=x.shape[0])
-    y: Tensor = _GroupNorm.apply(x, tape.anchor, tape, use, weight, bias, groups, eps)  # type: ignore[no-untyped-call]
+    call = tape.note(handler, x, (), rows=x.shape[0])
+    y: Tensor = _GroupNorm.apply(x, tape.anchor, tape, call, weight, bias, groups, eps)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -76,30 +110,33 @@ class _GroupNorm(torch.autograd.Function):
         x: Tensor,
         anchor: Tensor,
         tape: Tape,
-        use: Use,
+        call: ForwardCall,
         weight: Tensor | None,
         bias: Tensor | None,
         groups: int,
         eps: float,
     ) -> Tensor:
         y, mean, rstd = _forward(x, weight, bias, groups, eps)
-        ctx.tape, ctx.use, ctx.weight, ctx.statistics = tape, use, weight, (mean, rstd)
+        ctx.tape, ctx.call, ctx.weight, ctx.statistics = tape, call, weight, (mean, rstd)
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.use.check_unchanged()
+        ctx.call.check_unchanged()
         mean, rstd = ctx.statistics
-        dx, sums = _backward(ctx.use.a, gradients[0], mean, rstd, ctx.weight)
-        ctx.tape.arrived(ctx.use, sums)
+        dx, sums = _backward(ctx.call.a, gradients[0], mean, rstd, ctx.weight)
+        ctx.tape.receive(ctx.call, sums)
         return (dx, *[None] * 7)
 
 
 def _backward(
     x: Tensor, g: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """dx, and (D, B) as one tensor (rows, 2, channels), a cache-sized piece at a time."""
-    given, dtype = x.dtype, torch.promote_types(x.dtype, torch.float32)
+    """dx, and (D, B) as one tensor (rows, 2, channels), a cache-sized piece at a time.
+
+    Cost: 9 flops a number of the input, each of x and g read once from memory.
+    """
+    input_dtype, dtype = x.dtype, torch.promote_types(x.dtype, torch.float32)
     layout = _ChannelsLast(x) if is_channels_last(x) else _ChannelsFirst(x)
     x, g, mean, rstd = (t.to(dtype) for t in (x, g, mean, rstd))
     rows, channels, groups = *x.shape[:2], mean.shape[1]
@@ -111,9 +148,9 @@ def _backward(
     factor = torch.stack([rstd.pow(3), rstd], 1).neg_().div_(area)  # (rows, 2, groups)
     pixels, g = layout.planes(x), layout.planes(g)
     dx, sums = torch.empty_like(pixels), x.new_empty(rows, 2, channels)
-    some = chunks(rows, x[0].numel() * x.element_size(), CACHE_BYTES)
-    room = torch.empty_like(pixels[some[0]])
-    for s in some:
+    pieces = example_chunks(rows, x[0].numel() * x.element_size(), CACHE_BYTES)
+    room = torch.empty_like(pixels[pieces[0]])
+    for s in pieces:
         out, centred = dx[s], room[: s.stop - s.start]
         torch.sub(pixels[s], centre[s], out=centred)
         layout.totals(torch.mul(centred, g[s], out=out), sums[s, 0])
@@ -122,7 +159,7 @@ def _backward(
         by_xhat, offset = layout.spread_pair(in_group.repeat_interleave(each, 2))
         torch.addcmul(offset, centred, by_xhat, out=out).addcmul_(g[s], slope[s])
     sums[:, 0] *= rstd.repeat_interleave(each, 1)
-    return layout.images(dx).to(given), sums
+    return layout.images(dx).to(input_dtype), sums
 
 
 class _Layout(ABC):

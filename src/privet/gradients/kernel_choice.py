@@ -1,6 +1,6 @@
-"""Which kernel measures a site: timed once per shape, or told by a cost model.
+"""Which kernel a layer uses: the fastest when timed once for each shape, or by a cost model.
 
-Kernels agree up to rounding, so a run that must be repeated bit for bit either uses the cost model
+Kernels agree up to rounding, so a run that must be repeated bit for bit either calls the cost model
 (a function of shapes alone) or restores the choices of the first run.
 """
 
@@ -13,16 +13,19 @@ from typing import Literal
 import torch
 
 from privet.errors import InvalidArgument
-from privet.nets.per_example.measured import Captured, Kernel, Measured
-from privet.nets.per_example.sites import Site
+from privet.gradients.layer_protocol import BackwardCall, Kernel, LayerHandler
+from privet.gradients.norms_and_sum import NormsAndSum
 
 KernelChoice = Literal["measured", "cost-model"]
+# Times each kernel runs; the least time counts, so that one disturbance does not decide.
 _REPETITIONS = 5
-_HOPELESS = 6.0  # a kernel the model puts this far behind the best is not even timed
+# A kernel that the cost model puts this far behind the best is not timed: the model orders kernels
+# roughly, and timing a hopeless one five times could take longer than the step.
+_HOPELESS = 6.0
 
 
-class Chooser:
-    """Chooses among a site's kernels and remembers the choice by shape."""
+class KernelChooser:
+    """Chooses among a layer's kernels and remembers the choice by shape."""
 
     def __init__(self, how: KernelChoice, choices: Mapping[str, str]) -> None:
         if how not in ("measured", "cost-model"):
@@ -30,16 +33,18 @@ class Chooser:
         self.how = how
         self.choices = dict(choices)
 
-    def measure(self, site: Site, seen: Captured) -> Measured:
-        """Measure the site with the chosen kernel."""
-        kernels = site.kernels(seen)
+    def run(self, handler: LayerHandler, call: BackwardCall) -> NormsAndSum:
+        """Norms and sum by the kernel that is chosen for the shape."""
+        kernels = handler.kernels(call)
         if len(kernels) == 1:
             return kernels[0].run()
-        key = site.key(seen)
+        key = handler.key(call)
         name = self.choices.get(key)
         if name is None:
             name = (
-                self._fastest(kernels, site, seen) if self.how == "measured" else _cheapest(kernels)
+                self._fastest(kernels, handler, call)
+                if self.how == "measured"
+                else _cheapest(kernels)
             )
             self.choices[key] = name
         for kernel in kernels:
@@ -49,11 +54,13 @@ class Chooser:
             f"choices[{key!r}]", name, f"one of {[kernel.name for kernel in kernels]}"
         )
 
-    def _fastest(self, kernels: list[Kernel], site: Site, seen: Captured) -> str:
-        scratch = [t.of(torch.zeros_like(t.parameter, dtype=torch.float64)) for t in site.targets]
+    def _fastest(self, kernels: list[Kernel], handler: LayerHandler, call: BackwardCall) -> str:
+        scratch = [
+            t.of(torch.zeros_like(t.parameter, dtype=torch.float64)) for t in handler.targets
+        ]
         limit = _HOPELESS * min(kernel.cost for kernel in kernels)
         seconds: dict[str, list[float]] = {k.name: [] for k in kernels if k.cost <= limit}
-        weights = torch.ones(seen.a.shape[0] // seen.views, dtype=torch.float64).to(seen.a.device)
+        weights = torch.ones(call.a.shape[0] // call.views, dtype=torch.float64).to(call.a.device)
         # one thread: count its own time only, so that a busy machine does not decide
         clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         for _ in range(_REPETITIONS):

@@ -10,17 +10,21 @@ import math
 
 import torch
 
+# Rows of a matrix product that are added up in float32; blocks are added up in float64. Longer ones
+# are cheaper (1.27, 1.22, 1.19 plain steps with 128, 256, 512 for the benchmark's MLP), but leave
+# more rounding for the noise to cover: .0011, .0046, .018 (docs/theory/summation.md).
 BLOCK_ROWS = 256
-"""Rows of a matrix product that are added up in float32; blocks are added up in float64."""
-
+# Pixels, and examples, of a block of a convolution's contraction: as long as the rows above, of few
+# examples, since the bound grows with the root of their number.
 BLOCK_PIXELS, BLOCK_IMAGES = 256, 4
-"""Pixels, and examples, of a block of a convolution's contraction, likewise."""
+# R: norms below (sum_p ||g_p||^2 ||U_p||^2)^(1/2) over R count as that where one contracts. The
+# bound grows with R, while a small R would clip examples that cancel no more than usual.
 CANCELLING = 4.0
-"""R: norms below (sum_p ||g_p||^2 ||U_p||^2)^(1/2) over R count as that where one contracts."""
+# Inputs and output gradients of a layer with a larger squared norm count as not finite, where they
+# are multiplied in float32: weighted ones would fall below its normal numbers (from 2^-126 on).
 LARGEST_SQUARE = 2.0**80
-"""Inputs and output gradients of a layer with a larger squared norm count as not finite, where
-they are multiplied in float32: weighted ones would fall below its normal numbers."""
 
+# The unit roundoff: half the distance from 1 to the next number.
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
 

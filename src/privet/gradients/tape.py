@@ -1,4 +1,4 @@
-"""The tape: what every site saw during one forward pass, filled in by the backward pass.
+"""The tape: the input of every layer in one forward pass, and who receives the gradients after it.
 
 Recorded layers see their parameters as constants, so autograd never computes the summed parameter
 gradients, nor the gradient of the network's input. `Tape.tap` passes an output through unchanged
@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from privet.errors import InvalidArgument
-from privet.nets.per_example.sites import Site
+from privet.gradients.layer_protocol import LayerHandler
 
 
 @dataclass(eq=False)
-class Use:
-    """One call of a site."""
+class ForwardCall:
+    """One call of a layer in the forward pass: its input a, and statistics of a normalisation."""
 
-    site: Site
+    handler: LayerHandler
     a: Tensor
     statistics: tuple[Tensor, ...]
     version: int
@@ -34,88 +34,101 @@ class Use:
         """Refuse an input that was overwritten after the layer had read it."""
         if self.a._version != self.version:
             raise InvalidArgument(
-                self.site.name,
+                self.handler.name,
                 "an input that was modified in place afterwards",
                 "a layer whose input is left alone",
                 "replace the in-place operation that follows it (for instance x += y by x = x + y)",
             )
 
     def release(self) -> None:
-        """Let go of what was seen, once it is measured; activations are most of the memory."""
+        """Let go of the input once norms are known; activations are most of the memory."""
         self.a, self.statistics = self.a.new_empty(0), ()
 
 
 class Tape:
-    """The uses of one forward pass, and the function that receives their gradients.
+    """The calls of one forward pass, and the function that receives their gradients.
 
-    `rows` is the number of rows of the batch, by the first layer unless told; `shapes` are the
-    sites with the shapes of their inputs and outputs. `events` tells how shared values met rows,
-    `constants` what they met that had none, in all passes so far. A `replaying` tape serves
-    checkpointed activations, which are computed again during the backward pass. `lowered`: under
-    autocast.
+    `rows` is the number of rows of the batch: that of the first layer's input unless it is passed.
+    `receive(call, g)` gets each call's output gradient as the backward pass reaches it. `shapes`
+    are the handlers with the shapes of their inputs and outputs. `events` says how shared values
+    met rows, `constants` what they met that had none, in all passes so far. A `replaying` tape
+    serves checkpointed activations, which are computed again during the backward pass.
+    `used_autocast`: whether a layer ran in lower precision. `regrouped` are handlers (by id) of
+    layers that saw their rows in another arrangement, whose owners each backward pass has to test.
     """
 
-    def __init__(self, rows: int | None = None, *, home: torch.device | None = None) -> None:
+    def __init__(self, rows: int | None = None, *, device: torch.device | None = None) -> None:
         self.rows = rows
-        self.replaying = self.lowered = False
+        self.replaying = self.used_autocast = False
         self.events: list[tuple[Any, ...]] = []
         self.constants: set[tuple[str, int, torch.Size]] = set()
-        self.uses: list[Use] = []
-        self.anchor = torch.zeros((), device=home, requires_grad=True)
-        self.arrived: Callable[[Use, Tensor], None] = lambda use, g: None
-        self.shapes: list[tuple[Site, torch.Size, torch.Size]] = []
-        self._seen: list[tuple[int, torch.Size]] = []
+        self.regrouped: set[int] = set()
+        self.calls: list[ForwardCall] = []
+        self.anchor = torch.zeros((), device=device, requires_grad=True)
+        self.receive: Callable[[ForwardCall, Tensor], None] = lambda call, g: None
+        self.shapes: list[tuple[LayerHandler, torch.Size, torch.Size]] = []
+        self._sizes: list[tuple[int, torch.Size]] = []
 
     def tap(
-        self, y: Tensor, site: Site | None, a: Tensor, statistics: tuple[Tensor, ...] = ()
+        self,
+        y: Tensor,
+        handler: LayerHandler | None,
+        a: Tensor,
+        statistics: tuple[Tensor, ...] = (),
     ) -> Tensor:
-        """Return y, noting that `site` made it from `a`; a site of None is frozen."""
-        return self._tapped(y, y.shape, site, a, statistics)
+        """Return y, noting that `handler` made it from `a`; a handler of None is frozen."""
+        return self._tap(y, y.shape, handler, a, statistics)
 
-    def product(self, a: Tensor, weight: Tensor, bias: Tensor | None, site: Site | None) -> Tensor:
+    def product(
+        self, a: Tensor, weight: Tensor, bias: Tensor | None, handler: LayerHandler | None
+    ) -> Tensor:
         """a W^T + b, tapped: as one matrix, since of a tapped view autograd copies the gradient."""
         flat = F.linear(a.reshape(-1, a.shape[-1]), weight, bias)
         shape = torch.Size((*a.shape[:-1], len(weight)))
-        tapped = self._tapped(flat, shape, site, a, ())
+        tapped = self._tap(flat, shape, handler, a, ())
         return tapped if a.dim() == 2 else tapped.view(shape)  # FSDP2 warns of views
 
-    def _tapped(
-        self, y: Tensor, shape: torch.Size, site: Site | None, a: Tensor, statistics: Any
+    def _tap(
+        self, y: Tensor, shape: torch.Size, handler: LayerHandler | None, a: Tensor, statistics: Any
     ) -> Tensor:
-        self.saw(y, shape)
-        self.saw(a, a.shape)
-        if site is not None:
-            self.shapes.append((site, a.shape, shape))
-        if site is None or not torch.is_grad_enabled() or self.replaying:
+        self.note_size(y, shape)
+        self.note_size(a, a.shape)
+        if handler is not None:
+            self.shapes.append((handler, a.shape, shape))
+        if handler is None or not torch.is_grad_enabled() or self.replaying:
             return y
-        use = self.note(site, a, statistics, rows=shape[0])
-        tapped: Tensor = _Tap.apply(y, self.anchor, self, use, shape)  # type: ignore[no-untyped-call]
+        call = self.note(handler, a, statistics, rows=shape[0])
+        tapped: Tensor = _Tap.apply(y, self.anchor, self, call, shape)  # type: ignore[no-untyped-call]
         return tapped
 
-    def saw(self, t: Tensor, shape: torch.Size) -> None:
-        """Take note of the size of a row."""
-        self._seen.append((t.element_size(), shape))
+    def note_size(self, t: Tensor, shape: torch.Size) -> None:
+        """Note the size of a tensor, for `largest_row`."""
+        self._sizes.append((t.element_size(), shape))
 
     @property
     def largest_row(self) -> int:
-        """The size in bytes of the largest row of any input or output of a layer."""
-        return max((size * math.prod(shape[1:]) for size, shape in self._seen), default=0)
+        """The size in bytes of the largest input or output of a layer, an example."""
+        folds = [max(1, shape[0] // self.rows) if self.rows else 1 for _, shape in self._sizes]
+        sizes = [size * math.prod(shape[1:]) for size, shape in self._sizes]
+        return max((n * size for n, size in zip(folds, sizes, strict=True)), default=0)
 
-    def note(self, site: Site, a: Tensor, statistics: tuple[Tensor, ...], rows: int) -> Use:
-        """Add a use; its input may be filled in later."""
+    def note(
+        self, handler: LayerHandler, a: Tensor, statistics: tuple[Tensor, ...], rows: int
+    ) -> ForwardCall:
+        """Add a call; its input may be filled in later."""
         a = a.detach()
-        use = Use(site, a, statistics, a._version, rows)
+        call = ForwardCall(handler, a, statistics, a._version, rows)
         if not self.replaying:
-            self.uses.append(use)
-        return use
+            self.calls.append(call)
+        return call
 
-    def copies(self, parameter: Tensor, site: Site, rows: int) -> Tensor:
+    def copy_parameter(self, parameter: Tensor, handler: LayerHandler, rows: int) -> Tensor:
         """A copy of a parameter for each row, (rows, *shape); its gradient is the per-row one."""
-        return self.copied(parameter, [self.note(site, parameter, (), rows)])
+        return self.copy_to_rows(parameter, [self.note(handler, parameter, (), rows)])
 
-    def copied(self, value: Tensor, uses: list[Use]) -> Tensor:
-        """A copy of a value for each row; all the uses get the gradient."""
-        out: Tensor = _Copies.apply(value, self.anchor, self, uses)  # type: ignore[no-untyped-call]
+    def copy_to_rows(self, value: Tensor, calls: list[ForwardCall]) -> Tensor:
+        """A copy of a value for each row; all the calls receive the gradient."""
+        out: Tensor = _Copies.apply(value, self.anchor, self, calls)  # type: ignore[no-untyped-call]
         return out
 
 
@@ -124,15 +137,15 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, y: Tensor, anchor: Tensor, tape: Tape, use: Use, shape: torch.Size
+        ctx: Any, y: Tensor, anchor: Tensor, tape: Tape, call: ForwardCall, shape: torch.Size
     ) -> Tensor:
-        ctx.tape, ctx.use, ctx.shape = tape, use, shape
+        ctx.tape, ctx.call, ctx.shape = tape, call, shape
         ctx.mark_dirty(y)
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        ctx.tape.arrived(ctx.use, gradients[0].reshape(ctx.shape))
+        ctx.tape.receive(ctx.call, gradients[0].reshape(ctx.shape))
         return gradients[0], None, None, None, None
 
 
@@ -140,12 +153,14 @@ class _Copies(torch.autograd.Function):
     """A value expanded over the rows."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, anchor: Tensor, tape: Tape, uses: list[Use]) -> Tensor:
-        ctx.tape, ctx.uses = tape, uses
-        return value.detach().expand(uses[0].rows, *value.shape)
+    def forward(
+        ctx: Any, value: Tensor, anchor: Tensor, tape: Tape, calls: list[ForwardCall]
+    ) -> Tensor:
+        ctx.tape, ctx.calls = tape, calls
+        return value.detach().expand(calls[0].rows, *value.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, None]:
-        for use in ctx.uses:
-            ctx.tape.arrived(use, gradients[0])
+        for call in ctx.calls:
+            ctx.tape.receive(call, gradients[0])
         return None, None, None, None

@@ -117,8 +117,8 @@ def _refuse_other_names(path: Path, descriptor: int) -> None:
 def _mount(descriptor: int) -> str | None:
     """The number of the mount that an open file is on; None where /proc does not tell."""
     try:
-        with open(f"/proc/self/fdinfo/{descriptor}") as told:
-            return next((line for line in told if line.startswith("mnt_id:")), None)
+        with open(f"/proc/self/fdinfo/{descriptor}") as lines:
+            return next((line for line in lines if line.startswith("mnt_id:")), None)
     except OSError:
         return None
 

@@ -1,4 +1,4 @@
-"""What a ledger may promise, and on which premises: at its cap, and at any moment before.
+"""What a ledger may say it has spent at any moment, and the premises of what it promises.
 
 Two different statements, hence two types. The cap is a *filter*: it was fixed beforehand, and holds
 whoever decides what to charge next. The total so far is an *odometer*: who reads it may have
@@ -12,28 +12,15 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, final
 
-from privet import loss as losses
+from privet import accounting as losses
 from privet import premises
-from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit, number_to_json
-from privet.ledger._chain import Terms
-from privet.loss import Part
+from privet._formatting import standing_in_words
+from privet.accounting import LossPart
+from privet.guarantee import Adjacency, Premise, Unit, number_to_json
+from privet.ledger.terms import Terms
 
 GRID = tuple(2.0 ** (k / 4.0) for k in range(-28, 41))
 """The public budgets that an odometer reads from: 0.0078 to 1024, each 19% above the last."""
-
-
-def at_the_cap(terms: Terms, kinds: Set[type[Part]], *, seeded: int) -> Guarantee:
-    """The guarantee of everything charged to a ledger that refuses what would pass its cap."""
-    return Guarantee(
-        epsilon=terms.cap_epsilon,
-        delta=terms.cap_delta,
-        adjacency=terms.adjacency,
-        unit=terms.unit,
-        protects=terms.protects,
-        standing=Standing.PROVED if math.isfinite(terms.cap_epsilon) else Standing.NONE,
-        theorem="privacy filter at the ledger's cap: no charge passes it",
-        premises=(premises.UNDER_CAP, *_rests_on(kinds, terms.cap_delta, seeded)),
-    )
 
 
 @final
@@ -50,7 +37,7 @@ class Odometer:
     epsilon was not fixed beforehand.
 
     >>> from privet.ledger import Ledger
-    >>> from privet.loss import Gaussian
+    >>> from privet.accounting import Gaussian
     >>> ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
     >>> entry = ledger.charge(Gaussian(mu=0.3), what="mean")
     >>> round(ledger.spent(), 3), round(ledger.odometer().epsilon, 3)
@@ -66,7 +53,8 @@ class Odometer:
     def __str__(self) -> str:
         return (
             f"epsilon {self.epsilon:.4g} spent so far at delta {self.delta:.3g} per "
-            f"{self.unit.value}, {self.adjacency.value}, whenever it is read"
+            f"{self.unit.value}, {self.adjacency.value}, whenever it is read, "
+            + standing_in_words("proved", [p.backing.value for p in self.premises])
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,10 +64,8 @@ class Odometer:
             "delta": self.delta,
             "adjacency": self.adjacency.value,
             "unit": self.unit.value,
-            "premises": [
-                {"about": p.about, "text": p.text, "backing": p.backing.value}
-                for p in self.premises
-            ],
+            "text": str(self),
+            "premises": [p.to_dict() for p in self.premises],
         }
 
 
@@ -88,7 +74,9 @@ def share_of_delta(terms: Terms) -> float:
     return terms.cap_delta / len(GRID)
 
 
-def so_far(terms: Terms, epsilon: float, kinds: Set[type[Part]], *, seeded: int) -> Odometer:
+def read_odometer(
+    terms: Terms, epsilon: float, kinds: Set[type[LossPart]], *, seeded: int
+) -> Odometer:
     """The odometer of losses that compose to `epsilon` at `share_of_delta`: the budget above it.
 
     At delta = 0 the sum itself: pure losses are bounded for certain, hence at every moment.
@@ -100,17 +88,18 @@ def so_far(terms: Terms, epsilon: float, kinds: Set[type[Part]], *, seeded: int)
         delta=terms.cap_delta,
         adjacency=terms.adjacency,
         unit=terms.unit,
-        premises=_rests_on(kinds, terms.cap_delta, seeded),
+        premises=premises_of(kinds, terms.cap_delta, seeded),
     )
 
 
-def _rests_on(kinds: Set[type[Part]], delta: float, seeded: int) -> tuple[Premise, ...]:
+def premises_of(kinds: Set[type[LossPart]], delta: float, seeded: int) -> tuple[Premise, ...]:
+    """What every promise of a ledger with such losses rests on."""
     noise = premises.SECRET_SEED if seeded else premises.SECRET_NOISE
     always = (premises.ALL_CHARGED, premises.LOSSES_BOUND, noise)
     return always if is_filter(kinds, delta) else (*always, premises.NOT_ADAPTIVE)
 
 
-def is_filter(kinds: Set[type[Part]], delta: float) -> bool:
+def is_filter(kinds: Set[type[LossPart]], delta: float) -> bool:
     """Whether a cap on such losses holds even when each is chosen after seeing earlier releases.
 
     Composition theorems fix the losses beforehand. Choosing them on the way is known to cost
@@ -118,7 +107,7 @@ def is_filter(kinds: Set[type[Part]], delta: float) -> bool:
     Gaussian losses (Smith and Thakurta 2022) and for zero-concentrated ones (Feldman and Zrnic
     2021); for exact composition of other losses it is not.
 
-    >>> from privet.loss import Gaussian, Pure
+    >>> from privet.accounting import Gaussian, Pure
     >>> is_filter({Gaussian}, 1e-5), is_filter({Gaussian, Pure}, 1e-5)
     (True, False)
     """

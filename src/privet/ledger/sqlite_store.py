@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sqlite3
 import threading
@@ -11,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, SupportsFloat, final
+from typing import Any, Protocol, final
 
-from privet.errors import InvalidArgument, LedgerError, LedgerLocked, LedgerTampered, NotALedger
-from privet.ledger._lock import WRITABLE, whole_file
+from privet import _check
+from privet.errors import LedgerError, LedgerLocked, LedgerTampered, NotALedger
+from privet.ledger.file_lock import WRITABLE, whole_file
 
 Row = tuple[Any, Any, Any]
 
@@ -91,14 +91,12 @@ class FileStore:
     """A ledger in a file: a connection lives only as long as one transaction, and is alone.
 
     So a fork never inherits one, and between charges the write-ahead log is folded back: the file
-    is whole by itself unless a process is at work or was killed at work. See `_lock` for why the
+    is whole by itself unless a process is at work or was killed at work. `file_lock` says why the
     whole file is held, readers included.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
-        if not (isinstance(timeout, SupportsFloat) and 0.0 <= timeout < math.inf):
-            raise InvalidArgument("timeout", timeout, "a finite number of at least 0")
-        self.path, self.timeout = path, timeout
+        self.path, self.timeout = path, _check.non_negative("timeout", timeout)
 
     @property
     def name(self) -> str:

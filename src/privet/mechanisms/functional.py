@@ -1,7 +1,8 @@
 """The functional mechanism: noise on the coefficients of a loss, once; solving costs nothing.
 
-The coefficients (`privet.bounds.moments`) are one bounded vector, so any mechanism can release it.
-What follows, a repaired matrix, a ridge, a closed form or ten thousand epochs, is post-processing.
+The coefficients (`privet.sensitivity.second_moments`) are one bounded vector, so any mechanism can
+release it. What follows, a repaired matrix, a ridge, a closed form or ten thousand epochs, is
+post-processing.
 
 Zhang, Zhang, Xiao, Yang and Winslett, "Functional Mechanism: Regression Analysis under
 Differential Privacy" (2012), whose L1 bound counts every coefficient at its largest; here the
@@ -18,14 +19,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.bounds import Bounded, MomentSum, Quadratic, cross_entropy, squared_error
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.mechanisms.base import ADD_REMOVE, Charges, Mechanism, bare_sensitivity
-from privet.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from privet.mechanisms.k_norm import KNorm
-from privet.mechanisms.laplace import DiscreteLaplace, Laplace
+from privet.mechanisms.gaussian import DiscreteGaussianMechanism, GaussianMechanism
+from privet.mechanisms.k_norm import KNormMechanism
+from privet.mechanisms.laplace import DiscreteLaplaceMechanism, LaplaceMechanism
+from privet.mechanisms.mechanism import ADD_REMOVE, Mechanism, SupportsCharge, bare_sensitivity
 from privet.noise import Source, grid
+from privet.sensitivity import BoundedValue, MomentSum, Quadratic, cross_entropy, squared_error
 
 Array = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class Noise(Enum):
 
 
 def mechanism_for(
-    of: Bounded,
+    of: BoundedValue,
     *,
     noise: Noise,
     epsilon: float,
@@ -53,39 +54,43 @@ def mechanism_for(
     Gaussian kinds need delta > 0; the others are pure and ignore it. The discrete kinds work on a
     grid whose rounding adds less than one part in 500 to the sensitivity.
 
-    >>> from privet.bounds import Moments, moments
+    >>> from privet.sensitivity import Moments, moments
     >>> total = moments([[0.6, 0.8]], of=Moments(features=2))
     >>> type(mechanism_for(total, noise=Noise.K_NORM, epsilon=1.0)).__name__
-    'KNorm'
+    'KNormMechanism'
     """
     match noise:
         case Noise.GAUSSIAN:
-            return Gaussian.for_budget(of, epsilon=epsilon, delta=delta, adjacency=adjacency)
+            return GaussianMechanism.for_budget(
+                of, epsilon=epsilon, delta=delta, adjacency=adjacency
+            )
         case Noise.LAPLACE:
-            return Laplace.for_budget(of, epsilon=epsilon, adjacency=adjacency)
+            return LaplaceMechanism.for_budget(of, epsilon=epsilon, adjacency=adjacency)
         case Noise.K_NORM:
-            return KNorm.for_budget(of, epsilon=epsilon, adjacency=adjacency)
+            return KNormMechanism.for_budget(of, epsilon=epsilon, adjacency=adjacency)
         case Noise.DISCRETE_GAUSSIAN:
             step = _step(of, adjacency, "l2", math.sqrt(of.dimension))
-            return DiscreteGaussian.for_budget(
+            return DiscreteGaussianMechanism.for_budget(
                 of, epsilon=epsilon, delta=delta, step=step, adjacency=adjacency
             )
         case Noise.DISCRETE_LAPLACE:
             step = _step(of, adjacency, "l1", float(of.dimension))
-            return DiscreteLaplace.for_budget(of, epsilon=epsilon, step=step, adjacency=adjacency)
+            return DiscreteLaplaceMechanism.for_budget(
+                of, epsilon=epsilon, step=step, adjacency=adjacency
+            )
 
 
-def _step(of: Bounded, adjacency: Adjacency, norm: str, size: float) -> float:
-    return grid.power_of_two_below(bare_sensitivity(of, adjacency, norm) / (512.0 * size))
+def _step(of: BoundedValue, adjacency: Adjacency, norm: str, size: float) -> float:
+    return grid.power_of_two_at_most(bare_sensitivity(of, adjacency, norm) / (512.0 * size))
 
 
 def standard_deviation(mechanism: Mechanism, dimension: int) -> float:
     """The standard deviation that a mechanism adds to one of `dimension` coordinates."""
-    if isinstance(mechanism, Gaussian | DiscreteGaussian):
+    if isinstance(mechanism, GaussianMechanism | DiscreteGaussianMechanism):
         return mechanism.scale
-    if isinstance(mechanism, Laplace | DiscreteLaplace):
+    if isinstance(mechanism, LaplaceMechanism | DiscreteLaplaceMechanism):
         return math.sqrt(2.0) * mechanism.scale
-    if isinstance(mechanism, KNorm):
+    if isinstance(mechanism, KNormMechanism):
         return mechanism.standard_deviation(dimension)
     raise InvalidArgument("mechanism", mechanism, "one of privet.mechanisms for real vectors")
 
@@ -125,7 +130,7 @@ def release_moments(
     mechanism: Mechanism,
     *,
     rng: Source,
-    ledger: Charges | None = None,
+    ledger: SupportsCharge | None = None,
     what: str = "",
     adjacency: Adjacency = ADD_REMOVE,
 ) -> Coefficients:
@@ -133,7 +138,7 @@ def release_moments(
 
     **Guarantee** `mechanism.guarantee(total.bounded(), ...)`.
 
-    >>> from privet.bounds import Moments
+    >>> from privet.sensitivity import Moments
     >>> from privet.noise import seeded
     >>> total = Moments(features=2, outputs=1).sum()
     >>> total.add([[1.0, 0.0]] * 1000, [0] * 1000)

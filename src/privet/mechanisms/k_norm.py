@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet import loss as losses
-from privet.bounds import Bounded
+from privet import accounting as losses
 from privet.guarantee import Adjacency
-from privet.mechanisms import transcript
-from privet.mechanisms.base import ADD_REMOVE, Norm, PureOnGrid, Values, ratio_up
+from privet.mechanisms import log_density_ratio
+from privet.mechanisms.mechanism import ADD_REMOVE, Norm, PureGridMechanism, Values, ratio_up
 from privet.noise import Source
+from privet.sensitivity import BoundedValue
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class KNorm(PureOnGrid):
+class KNormMechanism(PureGridMechanism):
     """Add noise of density proportional to e^(-||x||_2 / scale) in all D coordinates together.
 
     By the triangle inequality the densities at two values Delta apart differ by at most
@@ -37,11 +37,11 @@ class KNorm(PureOnGrid):
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L2 sensitivity of the rounded
     value. Rounding to the grid widens Delta by at most sqrt(D) 2^-26 scale.
 
-    The noise is a real vector rounded to the grid, sampled exactly (`privet.noise.k_norm`).
+    The noise is a real vector rounded to the grid, sampled exactly (`privet.noise.k_norm_noise`).
 
-    >>> from privet.bounds import clip_l2
+    >>> from privet.sensitivity import clip_l2
     >>> total = clip_l2([[3.0, 4.0]], 1.0).sum()
-    >>> round(KNorm(scale=2.0).guarantee(total).epsilon, 6)
+    >>> round(KNormMechanism(scale=2.0).guarantee(total).epsilon, 6)
     0.5
 
     Hardt and Talwar, "On the Geometry of Differential Privacy" (2010), section 4.
@@ -57,10 +57,10 @@ class KNorm(PureOnGrid):
         return self.scale * math.sqrt(_check.count("dimension", dimension) + 1.0)
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
-        return transcript.norm_log_ratio(out, first, second, scale=self.scale)
+        return log_density_ratio.norm_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Pure:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet import loss as losses
-from privet.bounds import Bounded
+from privet import accounting as losses
 from privet.guarantee import Adjacency
-from privet.mechanisms import transcript
-from privet.mechanisms.base import (
+from privet.mechanisms import log_density_ratio
+from privet.mechanisms.mechanism import (
     ADD_REMOVE,
+    DiscreteMechanism,
     Norm,
-    OnMultiples,
-    PureOnGrid,
+    PureGridMechanism,
     Values,
     bare_sensitivity,
     ratio_up,
 )
 from privet.noise import Source
+from privet.sensitivity import BoundedValue
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Laplace(PureOnGrid):
+class LaplaceMechanism(PureGridMechanism):
     """Add noise of density e^(-|x| / scale) / (2 scale) to every coordinate, on the public grid.
 
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L1 sensitivity of the rounded
@@ -38,9 +37,9 @@ class Laplace(PureOnGrid):
     The noise is a real Laplace draw rounded to the grid, sampled exactly (docs/theory/noise.md), so
     the release is post-processing of the mechanism with real noise, and pure as that one is.
 
-    >>> from privet.bounds import count
+    >>> from privet.sensitivity import count
     >>> total = count([True, False, True])
-    >>> Laplace(scale=2.0).guarantee(total).epsilon
+    >>> LaplaceMechanism(scale=2.0).guarantee(total).epsilon
     0.5
 
     Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in Private Data Analysis"
@@ -53,10 +52,10 @@ class Laplace(PureOnGrid):
     )
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
-        return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
+        return log_density_ratio.laplace_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Laplace:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Laplace(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
@@ -67,7 +66,7 @@ class Laplace(PureOnGrid):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace(OnMultiples):
+class DiscreteLaplaceMechanism(DiscreteMechanism):
     """Add exact discrete Laplace noise on the multiples of `step`: no floating-point assumption.
 
     The value is rounded to multiples of the step; P[noise = k step] is proportional to e^(-|k| step
@@ -76,8 +75,8 @@ class DiscreteLaplace(OnMultiples):
     **Guarantee** epsilon = Delta / scale with delta = 0, Delta the L1 sensitivity of the rounded
     value: the ratio of two probabilities is e^((|k'| - |k|) step / scale) a coordinate.
 
-    >>> from privet.bounds import count
-    >>> DiscreteLaplace(scale=2.0).loss(count([True])).epsilon(0.0)
+    >>> from privet.sensitivity import count
+    >>> DiscreteLaplaceMechanism(scale=2.0).loss(count([True])).epsilon(0.0)
     0.5
 
     Ghosh, Roughgarden and Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms" (2009).
@@ -87,27 +86,27 @@ class DiscreteLaplace(OnMultiples):
     theorem: ClassVar[str] = "discrete Laplace mechanism (Ghosh, Roughgarden and Sundararajan 2009)"
 
     def log_ratio(self, out: Values, first: Values, second: Values) -> float:
-        return transcript.laplace_log_ratio(out, first, second, scale=self.scale)
+        return log_density_ratio.laplace_log_ratio(out, first, second, scale=self.scale)
 
     def loss(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> losses.Pure:
         delta = self.sensitivity(of, adjacency=adjacency, dimension=dimension)
         return losses.Pure(epsilon_each=ratio_up(delta, self.scale), adjacency=adjacency)
 
-    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]:
-        return rng.discrete_laplace(shape, scale)
+    def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
+        return rng.discrete_laplace(shape, self._ratio())
 
     @classmethod
     def for_budget(
         cls,
-        of: Bounded | float,
+        of: BoundedValue | float,
         *,
         epsilon: float,
         step: float = 1.0,
         adjacency: Adjacency = ADD_REMOVE,
         dimension: int = 1,
-    ) -> DiscreteLaplace:
+    ) -> DiscreteLaplaceMechanism:
         """The least noise that is epsilon-private for this value or sensitivity."""
         epsilon = _check.positive("epsilon", epsilon)
         bare_sensitivity(of, adjacency, "l1")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Protocol, Self
@@ -16,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet.bounds import Bounded
+from privet.accounting import PrivacyLoss
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit
 from privet.ledger import Scope
-from privet.loss import PrivacyLoss
-from privet.mechanisms import transcript
+from privet.mechanisms import release_transcript
 from privet.noise import Source, grid
+from privet.sensitivity import BoundedValue
 
 ADD_REMOVE = Adjacency.ADD_REMOVE
 Values = NDArray[np.float64]
 Norm = Literal["l1", "l2"]
 
 
-class Charges(Protocol):
+class SupportsCharge(Protocol):
     """What a mechanism needs of a ledger."""
 
     def charge(self, loss: PrivacyLoss, *, what: str, scope: Scope) -> object:
@@ -37,9 +36,9 @@ class Charges(Protocol):
 
 
 class Mechanism(ABC):
-    """Noise for a `Bounded` value; the subclasses are frozen and final.
+    """Noise for a `BoundedValue` value; the subclasses are frozen and final.
 
-    Where a method takes `of`, it is a `Bounded` value, or a bare sensitivity (a number) for
+    Where a method takes `of`, it is a `BoundedValue` value, or a bare sensitivity (a number) for
     `dimension` arbitrary reals. Only public things are read from a value: its sensitivity,
     dimension and spacing.
     """
@@ -50,19 +49,24 @@ class Mechanism(ABC):
         """The statement that the loss rests on, and where it is proved."""
 
     @property
+    def name(self) -> str:
+        """What a ledger calls a release that nobody named, such as "Gaussian"."""
+        return type(self).__name__.removesuffix("Mechanism")
+
+    @property
     def law(self) -> Premise:
         """How we know that the noise has the law that the theorem speaks of."""
         return premises.EXACT_LAW
 
     @abstractmethod
     def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> float:
         """The sensitivity of what is released, in this mechanism's norm, after rounding."""
 
     @abstractmethod
     def loss(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> PrivacyLoss:
         """What one release costs."""
 
@@ -72,7 +76,7 @@ class Mechanism(ABC):
 
     def guarantee(
         self,
-        of: Bounded | float,
+        of: BoundedValue | float,
         *,
         delta: float = 0.0,
         adjacency: Adjacency = ADD_REMOVE,
@@ -84,20 +88,20 @@ class Mechanism(ABC):
         Without a source it is a plan, which assumes that a secure one will be used.
         """
         bound = premises.stated_bound("the sensitivity is as stated")
-        unit = of.unit if isinstance(of, Bounded) else Unit.RECORD
+        unit = of.unit if isinstance(of, BoundedValue) else Unit.RECORD
         stated = self.loss(of, adjacency=adjacency, dimension=dimension).guarantee(
             delta, theorem=self.theorem, unit=unit
         )
-        first = of.premise if isinstance(of, Bounded) else bound
+        first = of.premise if isinstance(of, BoundedValue) else bound
         key = premises.SECRET_KEY if rng is None else rng.premise
         return replace(stated, premises=(first, self.law, key))
 
     def release(
         self,
-        bounded: Bounded,
+        bounded: BoundedValue,
         *,
         rng: Source,
-        ledger: Charges | None = None,
+        ledger: SupportsCharge | None = None,
         what: str = "",
         adjacency: Adjacency = ADD_REMOVE,
     ) -> NDArray[np.float64]:
@@ -109,12 +113,12 @@ class Mechanism(ABC):
         **Assumes** a secure `rng`; a seeded one is accepted, for experiments. Without a ledger
         nothing keeps account: add up `loss` yourself.
         """
-        if not isinstance(bounded, Bounded):
+        if not isinstance(bounded, BoundedValue):
             raise InvalidArgument(
                 "bounded",
                 bounded,
-                "a Bounded value",
-                "make one with privet.bounds, such as clip_l2",
+                "a BoundedValue",
+                "make one with privet.sensitivity, such as clip_l2",
             )
         if not isinstance(rng, Source):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
@@ -122,11 +126,11 @@ class Mechanism(ABC):
         if ledger is not None:
             loss = self.loss(bounded, adjacency=adjacency)
             scope = Scope(unit=bounded.unit, secret=rng.secret)
-            ledger.charge(loss, what=what or type(self).__name__, scope=scope)
+            ledger.charge(loss, what=what or self.name, scope=scope)
         noisy = self._perturb(bounded.value, rng)
-        if transcript.now.get() is None:
+        if release_transcript.active_transcript.get() is None:
             return noisy
-        return transcript.note(
+        return release_transcript.record_release(
             self, bounded.value, noisy, sensitivity=sensitivity, log_ratio=self.log_ratio
         )
 
@@ -136,32 +140,45 @@ class Mechanism(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnGrid(Mechanism):
-    """Real noise of a scale, rounded to the public grid of `privet.noise.grid` and added there."""
+class AdditiveMechanism(Mechanism):
+    """Noise of a scale, drawn in steps of a grid and added to the value rounded to that grid."""
 
     norm: ClassVar[Norm]
     theorem: ClassVar[str]
     scale: float
 
-    def __post_init__(self) -> None:
-        grid.spacing(self.scale)
+    @abstractmethod
+    def _step(self) -> float:
+        """The spacing of the grid, a power of two."""
 
     @abstractmethod
     def _units(self, shape: tuple[int, ...], rng: Source) -> NDArray[np.int64]:
         """The noise, in steps of the grid."""
 
     def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
+        self, of: BoundedValue | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
     ) -> float:
-        step = grid.spacing(self.scale)
-        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=step)
+        return sensitivity_after_rounding(
+            of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=self._step()
+        )
 
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        return grid.add(value, self._units(value.shape, rng), step=grid.spacing(self.scale))
+        return grid.add(value, self._units(value.shape, rng), step=self._step())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridMechanism(AdditiveMechanism):
+    """Real noise of a scale, rounded to the public grid of `privet.noise.grid` and added there."""
+
+    def __post_init__(self) -> None:
+        self._step()
+
+    def _step(self) -> float:
+        return grid.spacing(self.scale)
 
     @classmethod
     def _least(
-        cls, of: Bounded | float, *, ratio: float, adjacency: Adjacency, dimension: int
+        cls, of: BoundedValue | float, *, ratio: float, adjacency: Adjacency, dimension: int
     ) -> Self:
         """The least noise with sensitivity / scale <= ratio."""
 
@@ -174,13 +191,13 @@ class OnGrid(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PureOnGrid(OnGrid):
+class PureGridMechanism(GridMechanism):
     """Noise whose epsilon is sensitivity / scale, with delta = 0."""
 
     @classmethod
     def for_budget(
         cls,
-        of: Bounded | float,
+        of: BoundedValue | float,
         *,
         epsilon: float,
         adjacency: Adjacency = ADD_REMOVE,
@@ -192,39 +209,35 @@ class PureOnGrid(OnGrid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnMultiples(Mechanism):
+class DiscreteMechanism(AdditiveMechanism):
     """Integer noise times `step`, sampled exactly; the value is rounded to multiples of it."""
 
-    norm: ClassVar[Norm]
-    theorem: ClassVar[str]
-    scale: float
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        exact_ratio(self.scale, self.step)
+        self._ratio()
 
-    @abstractmethod
-    def _units(self, shape: tuple[int, ...], scale: Fraction, rng: Source) -> NDArray[np.int64]: ...
+    def _step(self) -> float:
+        return self.step
 
-    def sensitivity(
-        self, of: Bounded | float, *, adjacency: Adjacency = ADD_REMOVE, dimension: int = 1
-    ) -> float:
-        return widened(of, norm=self.norm, adjacency=adjacency, dimension=dimension, step=self.step)
+    def _ratio(self) -> Fraction:
+        """scale / step as an exact fraction, for a step that is a power of two."""
+        _check.positive("scale", self.scale)
+        _check.positive("step", self.step)
+        if grid.power_of_two_at_most(self.step) != self.step:
+            raise InvalidArgument("step", self.step, "a power of two")
+        ratio = Fraction(self.scale) / Fraction(self.step)
+        if not Fraction(1, 2**40) <= ratio <= 2**40:
+            raise InvalidArgument("scale", self.scale, "between 2**-40 and 2**40 steps")
+        return ratio
 
-    def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        noise = self._units(value.shape, exact_ratio(self.scale, self.step), rng)
-        return grid.add(value, noise, step=self.step)
 
-
-Widen = Callable[..., float]
-
-
-def widened(
-    of: Bounded | float, *, norm: str, adjacency: Adjacency, dimension: int, step: float
+def sensitivity_after_rounding(
+    of: BoundedValue | float, *, norm: str, adjacency: Adjacency, dimension: int, step: float
 ) -> float:
     """The L1 or L2 sensitivity after rounding to multiples of `step`."""
-    widen: Widen = grid.l1_after_rounding if norm == "l1" else grid.l2_after_rounding
-    if not isinstance(of, Bounded):
+    widen = grid.l1_after_rounding if norm == "l1" else grid.l2_after_rounding
+    if not isinstance(of, BoundedValue):
         exact = _check.non_negative("sensitivity", of)
         if _check.count("dimension", dimension) > 2**53:
             raise InvalidArgument("dimension", dimension, "at most 2**53")
@@ -238,18 +251,18 @@ def widened(
     return widen(exact, dimension=max(of.dimension, 1), step=step)
 
 
-def bare_sensitivity(of: Bounded | float, adjacency: Adjacency, norm: str) -> float:
+def bare_sensitivity(of: BoundedValue | float, adjacency: Adjacency, norm: str) -> float:
     """The sensitivity before rounding, above 0."""
-    if isinstance(of, Bounded):
+    if isinstance(of, BoundedValue):
         both = of.sensitivity(adjacency)
         of = both.l1 if norm == "l1" else both.l2
     return _check.positive("sensitivity", of)
 
 
-def round_up(x: Fraction) -> float:
+def float64_at_least(x: Fraction) -> float:
     """The smallest float64 number that is not below x.
 
-    >>> round_up(Fraction(1, 2)), round_up(Fraction(1, 3)) > 1 / 3
+    >>> float64_at_least(Fraction(1, 2)), float64_at_least(Fraction(1, 3)) > 1 / 3
     (0.5, True)
     """
     try:
@@ -261,16 +274,4 @@ def round_up(x: Fraction) -> float:
 
 def ratio_up(above: float, below: float) -> float:
     """above / below, rounded up."""
-    return round_up(Fraction(above) / Fraction(below))
-
-
-def exact_ratio(scale: float, step: float) -> Fraction:
-    """scale / step as an exact fraction, for a step that is a power of two."""
-    _check.positive("scale", scale)
-    _check.positive("step", step)
-    if grid.power_of_two_below(step) != step:
-        raise InvalidArgument("step", step, "a power of two")
-    ratio = Fraction(scale) / Fraction(step)
-    if not Fraction(1, 2**40) <= ratio <= 2**40:
-        raise InvalidArgument("scale", scale, "between 2**-40 and 2**40 steps")
-    return ratio
+    return float64_at_least(Fraction(above) / Fraction(below))

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check
-from privet.bounds import Categories
+from privet.accounting import Pure
 from privet.errors import Incomparable, InvalidArgument
 from privet.guarantee import Adjacency
 from privet.ledger import Scope
-from privet.loss import Pure
-from privet.mechanisms import transcript
-from privet.mechanisms.base import Charges
+from privet.mechanisms import release_transcript
+from privet.mechanisms.mechanism import SupportsCharge
 from privet.noise import Source
+from privet.sensitivity import Categories
 
 
 @final
@@ -109,7 +109,7 @@ class RandomisedResponse:
         records: Categories,
         *,
         rng: Source,
-        ledger: Charges | None = None,
+        ledger: SupportsCharge | None = None,
         what: str = "",
         null: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
@@ -122,7 +122,7 @@ class RandomisedResponse:
                 "records",
                 records,
                 f"Categories with {self.classes} classes",
-                "use bounds.categories",
+                "use privet.sensitivity.categories",
             )
         if not isinstance(rng, Source):
             raise InvalidArgument("rng", rng, "a noise source", "use privet.noise.secure()")
@@ -133,11 +133,13 @@ class RandomisedResponse:
         false = rng.bernoulli(n, self._false)
         shift = 1 + rng.integers(self.classes - 1, n)  # drawn for all, so that time tells less
         known = records.values
-        said = np.where(false, (known + shift) % self.classes, known)
+        answers = np.where(false, (known + shift) % self.classes, known)
         if null is not None:
-            said = np.where(null, rng.child("null").integers(self.classes, n), said)
+            answers = np.where(null, rng.child("null").integers(self.classes, n), answers)
             known = np.where(null, -1, known)
-        return transcript.note(self, known, said, sensitivity=1.0, log_ratio=self.log_ratio)
+        return release_transcript.record_release(
+            self, known, answers, sensitivity=1.0, log_ratio=self.log_ratio
+        )
 
     def log_ratio(self, out: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> float:
         """log of the probability of the answers `out` for the truth `first`, less for `second`.
@@ -146,8 +148,8 @@ class RandomisedResponse:
         """
 
         def log_chance(known: NDArray[Any]) -> NDArray[np.float64]:
-            told = np.where(out == known, math.log(self.truth), math.log(self.lie))
-            return np.where(known < 0, -math.log(self.classes), told)
+            with_record = np.where(out == known, math.log(self.truth), math.log(self.lie))
+            return np.where(known < 0, -math.log(self.classes), with_record)
 
         return float((log_chance(first) - log_chance(second)).sum())
 

@@ -1,18 +1,18 @@
 """What is released, written down or played back: how conformance and audits look at a method.
 
-`recorded` notes every release made inside it: which mechanism, the exact value, what came out.
-`replayed` makes the same outputs come out again while another data set is read. Between two
-neighbours, three things must then hold, whatever the method does in between: the exact values
-differ by no more than the mechanism was told; the same releases are made in the same order; and,
-since all that follows is post-processing, the model that comes out is the same to the last bit.
-The log of the ratio of the densities of all outputs is the privacy loss of that run.
+`record_releases` notes every release made inside it: which mechanism, the exact value, what came
+out. `replay_releases` makes the same outputs come out again while another data set is read. Between
+two neighbours, three things must then hold, whatever the method does in between: the exact values
+differ by no more than the stated sensitivity; the same releases are made in the same order; and,
+since all that follows is post-processing, the model that comes out is the same to the last bit. The
+log of the ratio of the densities of all outputs is the privacy loss of that run
+(`log_density_ratio`).
 
 Only our own tests and audits use this: an exact value is private.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,8 +27,8 @@ from privet.errors import PrivetError
 Array = NDArray[Any]
 
 
-class AllReleased(PrivetError):
-    """The last release was made: what would follow is post-processing, and nobody looks at it."""
+class LastReleaseMade(PrivetError):
+    """Raised after the last release: what would follow is post-processing, and need not run."""
 
 
 class ReplayDiverged(PrivetError):
@@ -37,7 +37,7 @@ class ReplayDiverged(PrivetError):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Released:
+class ReleaseRecord:
     """One release: by what, of what, and what came out."""
 
     mechanism: Any
@@ -68,23 +68,23 @@ class Transcript:
         included: int | None = None,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        self.releases: list[Released] = []
+        self.releases: list[ReleaseRecord] = []
         self.included, self._watch = included, watch
         self._forced, self._last = forced, last
 
-    def take(self, release: Released) -> Array:
+    def take(self, release: ReleaseRecord) -> Array:
         """Note a release; what comes out of it."""
         k = len(self.releases)
         if self._watch is not None:
             self._watch()
         if self._forced is not None:
-            release = self._as_before(k, release)
+            release = self._force(k, release)
         self.releases.append(release)
         if k + 1 == self._last:
-            raise AllReleased
+            raise LastReleaseMade
         return release.noisy
 
-    def _as_before(self, k: int, release: Released) -> Released:
+    def _force(self, k: int, release: ReleaseRecord) -> ReleaseRecord:
         assert self._forced is not None
         if k >= len(self._forced.releases):
             raise ReplayDiverged(f"a neighbour makes more than {k} releases")
@@ -96,37 +96,37 @@ class Transcript:
         return replace(release, noisy=then.noisy)
 
 
-now: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
-"""Who looks; nobody, mostly, and then nothing is asked and no exact value is copied."""
+active_transcript: ContextVar[Transcript | None] = ContextVar("transcript", default=None)
+"""Where releases are noted; None outside tests and audits, and no exact value is copied."""
 
 
 @contextmanager
-def recorded(
+def record_releases(
     *, last: int | None = None, watch: Callable[[], None] | None = None
 ) -> Iterator[Transcript]:
     """Note all releases made inside."""
-    yield from _with(Transcript(last=last, watch=watch))
+    yield from _activate(Transcript(last=last, watch=watch))
 
 
 @contextmanager
-def replayed(
+def replay_releases(
     before: Transcript, *, last: int | None = None, included: int | None = None
 ) -> Iterator[Transcript]:
     """Let the outputs of `before` come out again, in order; notes the exact values met."""
-    yield from _with(Transcript(before, last=last, included=included))
+    yield from _activate(Transcript(before, last=last, included=included))
 
 
-def _with(transcript: Transcript) -> Iterator[Transcript]:
-    token = now.set(transcript)
+def _activate(transcript: Transcript) -> Iterator[Transcript]:
+    token = active_transcript.set(transcript)
     try:
         yield transcript
-    except AllReleased:
+    except LastReleaseMade:
         pass
     finally:
-        now.reset(token)
+        active_transcript.reset(token)
 
 
-def note(
+def record_release(
     mechanism: Any,
     exact: Array,
     noisy: Array,
@@ -135,12 +135,15 @@ def note(
     log_ratio: Callable[[Array, Array, Array], float],
     rate: float = 1.0,
 ) -> Array:
-    """What every release passes through on its way out; costs nothing where nobody looks."""
-    transcript = now.get()
+    """Note a release in the active transcript, if there is one; what comes out of it.
+
+    Every release passes through here; without a transcript it costs one look at a variable.
+    """
+    transcript = active_transcript.get()
     if transcript is None:
         return noisy
     return transcript.take(
-        Released(
+        ReleaseRecord(
             mechanism=mechanism,
             exact=np.array(exact),
             noisy=np.array(noisy),
@@ -149,42 +152,3 @@ def note(
             rate=rate,
         )
     )
-
-
-def log_ratio(present: Transcript, absent: Transcript) -> float:
-    """The privacy loss of a run: log density of all outputs with the record less without it.
-
-    Where a record takes part with rate q, `present` must have it in every sample: with l the log
-    ratio of one release then, log(1 - q + q e^l) is that of a release on a random sample.
-    """
-    if len(present.releases) != len(absent.releases):
-        raise ReplayDiverged(
-            f"{len(present.releases)} releases, on a neighbour {len(absent.releases)}"
-        )
-    total = 0.0
-    for a, b in zip(present.releases, absent.releases, strict=True):
-        ratio = a.log_ratio(a.noisy, a.exact, b.exact)
-        if a.rate < 1.0:
-            ratio = float(np.logaddexp(math.log1p(-a.rate), math.log(a.rate) + ratio))
-        total += ratio
-    return total
-
-
-def gaussian_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
-    """For normal noise of this standard deviation in every coordinate.
-
-    >>> gaussian_log_ratio(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=1.0)
-    0.5
-    """
-    far = np.square(out - second).sum() - np.square(out - first).sum()
-    return float(far / (2.0 * scale**2))
-
-
-def laplace_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
-    """For Laplace noise of this scale in every coordinate."""
-    return float((np.abs(out - second).sum() - np.abs(out - first).sum()) / scale)
-
-
-def norm_log_ratio(out: Array, first: Array, second: Array, *, scale: float) -> float:
-    """For noise of density e^(-||x||_2 / scale) in all coordinates together."""
-    return float((np.linalg.norm(out - second) - np.linalg.norm(out - first)) / scale)

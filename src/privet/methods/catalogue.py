@@ -1,46 +1,37 @@
-"""Which methods there are: ours, and those that joined by the entry-point group `privet.methods`.
-
-A method of somebody else's joins by a line in its own pyproject.toml:
-
-    [project.entry-points."privet.methods"]
-    toy = "my_package.toy:Toy"
-"""
+"""Which methods there are: ours, and those of other packages (`privet.plugins`)."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from privet.errors import InvalidArgument
+from privet.plugins import METHODS, plugins
 
 if TYPE_CHECKING:
     from privet.methods.contract import Method, Model
 
-GROUP = "privet.methods"
 _OWN = {
-    "dpsgd": "privet.methods.dpsgd.linear_method:LinearDPSGD",
-    "dpsgd-network": "privet.methods.dpsgd.network_method:NetworkDPSGD",
-    "adaptive-laplace": "privet.methods.adaptive_laplace.moments:OneShotMoments",
+    "dpsgd": "privet.methods.dpsgd.linear_dpsgd:LinearDPSGD",
+    "dpsgd-network": "privet.methods.dpsgd.network_dpsgd:NetworkDPSGD",
+    "adaptive-laplace": "privet.methods.moments.one_shot_moments:OneShotMoments",
     "adaptive-laplace-network": (
-        "privet.methods.adaptive_laplace.shaped_training:RelevanceShapedTraining"
+        "privet.methods.moments.relevance_shaped_training:RelevanceShapedTraining"
     ),
-    "local-records": "privet.methods.adaptive_laplace.local:LocalRecords",
-    "autoencoder": "privet.methods.autoencoder.method:AutoencoderStack",
-    "behaviour": "privet.methods.autoencoder.behaviour.method:Behaviour",
-    "residual": "privet.methods.residual.noisy_inputs:NoisyInputs",
-    "pate": "privet.methods.pate.mean:MeanPATE",
-    "pate-by-votes": "privet.methods.pate.votes:VotingPATE",
+    "local-records": "privet.methods.moments.local_privacy:LocalRecords",
+    "autoencoder": "privet.methods.autoencoder.autoencoder_stack:AutoencoderStack",
+    "residual": "privet.methods.noisy_inputs.noisy_inputs:NoisyInputs",
+    "pate": "privet.methods.pate.classification_pate:MeanPATE",
+    "pate-by-votes": "privet.methods.pate.classification_pate:VotingPATE",
 }
-_BY_FILES = {"pate-of-volumes": "privet.methods.pate.volumes:VolumePATE"}
+_BY_FILES = {"pate-of-volumes": "privet.methods.pate.volume_pate:VolumePATE"}
 """What a method of ours becomes for files of its own: runs have these names, no command does."""
 _MODELS = {
-    "LinearModel": "privet.methods.models:LinearModel",
-    "NetworkModel": "privet.methods.models:NetworkModel",
-    "StackModel": "privet.methods.autoencoder.stack:StackModel",
-    "BehaviourNetwork": "privet.methods.autoencoder.behaviour.network:BehaviourNetwork",
-    "EnsembleModel": "privet.methods.models:EnsembleModel",
+    "LinearModel": "privet.methods.released_models:LinearModel",
+    "NetworkModel": "privet.methods.released_models:NetworkModel",
+    "StackModel": "privet.methods.autoencoder.stack_model:StackModel",
+    "EnsembleModel": "privet.methods.released_models:EnsembleModel",
 }
 """Models of our methods, apart from the code that trains them: loading needs no trainer."""
 
@@ -48,15 +39,15 @@ _MODELS = {
 @cache
 def method_names() -> tuple[str, ...]:
     """The names of all methods, ours first."""
-    return (*_OWN, *(name for name in _joined() if name not in _OWN))
+    return (*_OWN, *(name for name in plugins(METHODS) if name not in _OWN))
 
 
 def method_type(name: str) -> type[Method[Any]]:
-    """The method of a name."""
+    """Find the class of a method by its name, ours or one that joined."""
     if (place := _OWN.get(name) or _BY_FILES.get(name)) is not None:
         found: type[Method[Any]] = _named(place)
         return found
-    joined = _joined()
+    joined = plugins(METHODS)
     if name not in joined:
         raise InvalidArgument("method", name, f"one of {', '.join(method_names())}")
     from privet.methods.contract import Method
@@ -72,7 +63,7 @@ def model_type(kind: str, method: str) -> type[Model]:
     if kind in _MODELS:
         found: type[Model] = _named(_MODELS[kind])
         return found
-    if method in _joined():
+    if method in plugins(METHODS):
         from privet.methods.contract import Model
 
         own = getattr(method_type(method), "model", None)
@@ -81,11 +72,6 @@ def model_type(kind: str, method: str) -> type[Model]:
     raise InvalidArgument(
         "model", kind, f"one of {', '.join(_MODELS)}", f"is the method {method!r} installed?"
     )
-
-
-@cache
-def _joined() -> dict[str, Any]:
-    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _named(path: str) -> Any:

@@ -22,16 +22,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet import loss as losses
+from privet import accounting as losses
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency, Protects, Unit
-from privet.mechanisms import DiscreteGaussian, Gaussian, RandomisedResponse, transcript
-from privet.mechanisms.transcript import Released
-from privet.methods.contract import Method, Model, Plan, Worst, lone_record
-from privet.methods.promise import Trained, ledger_for, train
-from privet.methods.replay import replay, same_model, stream_problems
+from privet.mechanisms import (
+    DiscreteGaussianMechanism,
+    GaussianMechanism,
+    RandomisedResponse,
+    release_transcript,
+)
+from privet.mechanisms.release_transcript import ReleaseRecord
+from privet.methods.contract import Method, Model, Plan
+from privet.methods.neighbour_replay import replay, same_model, stream_problems
+from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
+from privet.methods.train_method import TrainingResult, ledger_in_memory, train
 from privet.noise import secure, seeded
 
 ROUNDING = 1.0 + 1e-5
@@ -43,7 +49,7 @@ FLOAT32 = 1e-4
 @final
 @dataclass(kw_only=True)
 class Messages:
-    """What a run told whoever watches it."""
+    """What a run says to whoever watches it: progress, warnings and prints."""
 
     progress: list[tuple[str, int, int]] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
@@ -79,7 +85,7 @@ def strangers(plan: Plan, *, seed: int = 0) -> list[Records]:
         (two, np.arange(n) % 2 % classes, np.zeros(n, dtype=bool)),
     ]
     found = [_records(facts, *one) for one in made]
-    if plan.relation is Adjacency.ADD_REMOVE:  # their true number is a secret
+    if plan.stated_adjacency is Adjacency.ADD_REMOVE:  # their true number is a secret
         (rows, targets, null), short = made[1], n - n // 3
         found.append(_records(facts, rows[:short], targets[:short], null[:short]))
     return found
@@ -96,8 +102,8 @@ def _records(
     nothing, numbers = (0, 2.0 * targets - 1.0) if facts.outputs == 1 else (-1, targets)
     values = values.reshape(len(rows), *(facts.shape or (facts.features,)))
     return replace(
-        lone_record(facts).present,
-        rows=Rows(values=values, kind=Kind.BALL, null=null),
+        lone_record_pair(facts).present,
+        rows=Rows(values=values, kind=RowKind.BALL, null=null),
         targets=np.where(null, nothing, numbers),
         groups=None if facts.unit is Unit.RECORD else np.arange(len(rows)) // 2,
     )
@@ -108,15 +114,15 @@ def stranger_problems(
 ) -> list[str]:
     """Train on the first of `data`, and play the outputs back on all others."""
     data = strangers(plan) if data is None else data
-    told = Messages()
-    with transcript.recorded() as first, told.listening():
-        model = _trained(method, data[-1], plan, told)
+    messages = Messages()
+    with release_transcript.record_releases() as first, messages.listening():
+        model = _trained(method, data[-1], plan, messages)
     if isinstance(model, str):
         return [model]
     found = []
     for k, records in enumerate(data[:-1]):
         heard = Messages()
-        with transcript.replayed(first) as second, heard.listening():
+        with release_transcript.replay_releases(first) as second, heard.listening():
             other = _trained(method, records, plan, heard)
         if isinstance(other, str):
             found.append(f"stranger {k}: {other}")
@@ -138,14 +144,16 @@ def stranger_problems(
         found += [
             f"stranger {k}: {name} tells about records"
             for name in ("progress", "warned", "printed")
-            if getattr(told, name) != getattr(heard, name)
+            if getattr(messages, name) != getattr(heard, name)
         ]
     return found
 
 
-def _trained(method: Method[Any], records: Records, plan: Plan, told: Messages) -> Trained | str:
+def _trained(
+    method: Method[Any], records: Records, plan: Plan, messages: Messages
+) -> TrainingResult | str:
     def progress(*words: Any) -> None:
-        told.progress.append(words)
+        messages.progress.append(words)
 
     try:
         return train(method, records, plan, rng=seeded(0), progress=progress)
@@ -153,7 +161,7 @@ def _trained(method: Method[Any], records: Records, plan: Plan, told: Messages) 
         return f"an error stops it: {type(error).__name__}"
 
 
-def in_a_crowd(plan: Plan) -> Worst:
+def crowd_pair(plan: Plan) -> NeighbouringPair:
     """The crowd, of which one unit is null, or replaced by its opposite of another class.
 
     A unit is a record, or a user with all their records: half a user is no neighbour.
@@ -167,11 +175,11 @@ def in_a_crowd(plan: Plan) -> Worst:
         values = np.where(one[:, None], row, there.rows.flat)
         return _records(facts, values, np.where(one, target, np.abs(there.targets)), null)
 
-    if plan.relation is Adjacency.REPLACE_ONE:
+    if plan.stated_adjacency is Adjacency.REPLACE_ONE:
         other = records(-far, min(1, facts.outputs - 1), null)
     else:
         other = records(far, 0, null | one)
-    return Worst(present=records(far, 0, null), absent=other)
+    return NeighbouringPair(present=records(far, 0, null), absent=other)
 
 
 def neighbour_problems(method: Method[Any], plan: Plan) -> list[str]:
@@ -180,8 +188,8 @@ def neighbour_problems(method: Method[Any], plan: Plan) -> list[str]:
     try:
         return [
             problem
-            for told, worst in ((plan, method.neighbours(plan)), (crowded, in_a_crowd(crowded)))
-            for problem in replay(method, told, worst).problems()
+            for of, worst in ((plan, method.neighbours(plan)), (crowded, crowd_pair(crowded)))
+            for problem in replay(method, of, worst).problems()
         ]
     except PrivetError as error:
         return [f"an error stops the playback: {type(error).__name__}"]
@@ -192,44 +200,44 @@ def promise_problems(method: Method[Any], plan: Plan, records: Records) -> list[
     found = []
     for rng in (seeded(0), secure()):
         done = train(method, records, plan, rng=rng)
-        told = done.guarantee
-        for what, stated, planned in (
-            ("unit", told.unit, plan.unit),
-            ("protection", told.protects, plan.protects),
-            ("relation", told.adjacency, plan.relation),
-            ("delta", told.delta, plan.facts.delta if told.delta else 0.0),
+        stated = done.guarantee
+        for what, promise, planned in (
+            ("unit", stated.unit, plan.unit),
+            ("protection", stated.protects, plan.protects),
+            ("adjacency", stated.adjacency, plan.stated_adjacency),
+            ("delta", stated.delta, plan.facts.delta if stated.delta else 0.0),
         ):
-            if stated != planned:
+            if promise != planned:
                 found.append(f"another {what} is promised than planned")
-        if told.adjacency is Adjacency.ADD_REMOVE and not plan.facts.declared:
+        if stated.adjacency is Adjacency.ADD_REMOVE and not plan.facts.declared:
             found.append("the number of records was counted, and add-remove is promised")
-        if not math.isclose(told.epsilon, plan.loss.epsilon(told.delta), rel_tol=1e-9):
+        if not math.isclose(stated.epsilon, plan.loss.epsilon(stated.delta), rel_tol=1e-9):
             found.append("another epsilon is promised than planned")
-        if not told.epsilon <= plan.facts.epsilon:
+        if not stated.epsilon <= plan.facts.epsilon:
             found.append("more epsilon is spent than was given")
-        about = [p.about for p in told.premises]
+        about = [p.about for p in stated.premises]
         if len(set(about)) != len(about):
             found.append("two premises about one thing")
         missing = {"settings", "preparation", *(p.about for p in plan.facts.premises)} - set(about)
         found += [f"no premise about {word}" for word in sorted(missing)]
-        if rng.premise not in told.premises:
+        if rng.premise not in stated.premises:
             found.append("no true premise about the key of the noise")
         for entry in done.entries:
             scope = entry.scope
             if scope is None or (scope.unit, scope.protects) != (plan.unit, plan.protects):
-                found.append("the ledger is told of another unit")
+                found.append("the ledger records another unit")
             elif scope.secret is not rng.secret:
-                found.append("the ledger is told another thing about the key")
-            elif (scope.adjacency or entry.loss.adjacency) is not plan.relation:
-                found.append("the ledger is told of other neighbours")
+                found.append("the ledger says another thing about the key")
+            elif (scope.adjacency or entry.loss.adjacency) is not plan.stated_adjacency:
+                found.append("the ledger records other neighbours")
     return list(dict.fromkeys(found))
 
 
 def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[str]:
     """Whether all that is released was paid for before, and by a ledger for the same thing."""
     found, paid = [], list[int]()
-    ledger = ledger_for(plan)
-    with transcript.recorded(watch=lambda: paid.append(len(ledger))) as made:
+    ledger = ledger_in_memory(plan)
+    with release_transcript.record_releases(watch=lambda: paid.append(len(ledger))) as made:
         train(method, records, plan, rng=seeded(0), ledger=ledger)
     entries = [e.loss for e in ledger.entries()]
     for count in sorted(set(paid)):
@@ -241,11 +249,11 @@ def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[
     for other in (
         {"unit": Unit.QUERY},
         {"protects": Protects.LABELS},
-        {"adjacency": _not_covered(plan.relation)},
+        {"adjacency": _not_covered(plan.stated_adjacency)},
     ):
-        with transcript.recorded() as made:
+        with release_transcript.record_releases() as made:
             try:
-                train(method, records, plan, rng=seeded(0), ledger=ledger_for(plan, **other))
+                train(method, records, plan, rng=seeded(0), ledger=ledger_in_memory(plan, **other))
             except PrivetError:
                 pass
             else:
@@ -255,14 +263,14 @@ def payment_problems(method: Method[Any], plan: Plan, records: Records) -> list[
     return found
 
 
-def _not_covered(relation: Adjacency) -> Adjacency:
-    return next(a for a in reversed(Adjacency) if not relation.covers(a))
+def _not_covered(adjacency: Adjacency) -> Adjacency:
+    return next(a for a in reversed(Adjacency) if not adjacency.covers(a))
 
 
-def price(releases: Sequence[Released], plan: Plan) -> losses.PrivacyLoss:
+def price(releases: Sequence[ReleaseRecord], plan: Plan) -> losses.PrivacyLoss:
     """What releases cost at the sensitivity and the noise that each was noted with."""
     each: list[losses.PrivacyLoss] = []
-    adjacency, nulls = plan.adjacency, plan.relation is Adjacency.ZERO_OUT
+    adjacency, nulls = plan.adjacency, plan.stated_adjacency is Adjacency.ZERO_OUT
     for r in releases:
         if isinstance(r.mechanism, RandomisedResponse):
             answer = r.mechanism.epsilon_of_null if nulls else r.mechanism.epsilon
@@ -271,10 +279,10 @@ def price(releases: Sequence[Released], plan: Plan) -> losses.PrivacyLoss:
         moved = np.zeros(r.exact.shape)
         moved.flat[0] = r.sensitivity
         ratio = r.log_ratio(moved, moved, np.zeros(r.exact.shape))
-        if isinstance(r.mechanism, DiscreteGaussian):
+        if isinstance(r.mechanism, DiscreteGaussianMechanism):
             each.append(losses.ZCDP(rho=ratio, adjacency=adjacency))
             continue
-        if not isinstance(r.mechanism, str | Gaussian):
+        if not isinstance(r.mechanism, str | GaussianMechanism):
             each.append(losses.Pure(epsilon_each=ratio, adjacency=adjacency))
             continue
         mu = math.sqrt(2.0 * ratio)  # log p / p' at its centre is mu^2 / 2
@@ -302,7 +310,7 @@ def answer_problems(model: Model, rows: Rows) -> list[str]:
 
 
 def problems(method: Method[Any], facts: PublicFacts) -> list[str]:
-    """All of the above, for records of these facts."""
+    """All problems that these checks find with records of these facts."""
     plan = method.plan(facts)
     data = strangers(plan)
     crowd = data[1]
@@ -322,7 +330,7 @@ def problems(method: Method[Any], facts: PublicFacts) -> list[str]:
 
 __all__ = [
     "answer_problems",
-    "in_a_crowd",
+    "crowd_pair",
     "neighbour_problems",
     "payment_problems",
     "price",

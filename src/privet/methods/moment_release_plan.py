@@ -8,12 +8,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from privet.bounds import Moments, MomentSum
+from privet import _check
+from privet.accounting import PrivacyLoss, compose
+from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise
-from privet.loss import PrivacyLoss, compose
-from privet.mechanisms import Coefficients, Gaussian, KNorm, Mechanism, release_moments
+from privet.mechanisms import (
+    Coefficients,
+    GaussianMechanism,
+    KNormMechanism,
+    Mechanism,
+    release_moments,
+)
 from privet.methods.contract import Plan
 from privet.noise import Source
+from privet.sensitivity import Moments, MomentSum
+
+MARGIN = 1.0 - 2.0**-40
+"""Shares of a budget are multiplied by this: whatever a sum of rounded shares is, it is no more
+than the budget."""
+
+
+def check_adjacency(value: Adjacency | str) -> Adjacency:
+    """The adjacency that moments can be released for: add-remove or replace-one."""
+    adjacency = _check.member("adjacency", value, Adjacency)
+    if adjacency is Adjacency.ZERO_OUT:
+        raise InvalidArgument(
+            "adjacency",
+            adjacency.value,
+            "add-remove or replace-one",
+            "add-remove becomes zero-out where records are counted",
+        )
+    return adjacency
 
 
 @final
@@ -26,7 +51,7 @@ class MomentRelease:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     @classmethod
-    def priced(
+    def for_cost(
         cls,
         moments: Moments,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
@@ -37,15 +62,15 @@ class MomentRelease:
         """The least noise at the cost of a Gaussian release of this mu, or of a pure epsilon."""
         of = moments.sum().bounded()
         noise: Mechanism = (
-            Gaussian.for_mu(of, mu=mu, adjacency=adjacency)
+            GaussianMechanism.for_mu(of, mu=mu, adjacency=adjacency)
             if mu > 0.0
-            else KNorm.for_budget(of, epsilon=epsilon, adjacency=adjacency)
+            else KNormMechanism.for_budget(of, epsilon=epsilon, adjacency=adjacency)
         )
         return cls(moments=moments, mechanism=noise, adjacency=adjacency)
 
     @property
     def loss(self) -> PrivacyLoss:
-        """What it costs."""
+        """What this release costs."""
         return self.mechanism.loss(self.moments.sum().bounded(), adjacency=self.adjacency)
 
     @property
@@ -63,13 +88,13 @@ class MomentRelease:
         return release_moments(total, self.mechanism, rng=rng, adjacency=self.adjacency)
 
 
-class MomentsPlan(Plan):
-    """All releases are of moments, for the same neighbours."""
+class MomentReleasePlan(Plan):
+    """A plan whose releases are all of moments, for the same neighbours."""
 
     @property
     @abstractmethod
     def releases(self) -> Sequence[MomentRelease]:
-        """In their order."""
+        """All releases, in the order in which they are made."""
 
     @cached_property
     def loss(self) -> PrivacyLoss:

@@ -1,7 +1,7 @@
 """A method played back on neighbours: what its releases show, and whether anything else leaks.
 
 A method is run on a data set, and again on a neighbour with the same outputs coming out of every
-release. What the releases are told apart by is then known exactly, and everything else that the
+release. What distinguishes the releases is then known exactly, and everything else that the
 two runs do not have in common is a leak.
 """
 
@@ -16,16 +16,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.accounting import PrivacyLoss, compose
+from privet.audit.all_releases_audit import Run, audit_releases
 from privet.audit.conformance import noise_of_every_release, streams_drawn_once
 from privet.audit.finding import Finding
-from privet.audit.released import Run, audit_releases
 from privet.data.records import PublicFacts, Records
 from privet.errors import BudgetExceeded
-from privet.loss import PrivacyLoss, compose
-from privet.mechanisms import transcript
-from privet.mechanisms.transcript import ReplayDiverged, Transcript
-from privet.methods.contract import Method, Model, Plan, Spending, Worst
-from privet.methods.promise import Trained, ledger_for, train
+from privet.mechanisms import release_transcript
+from privet.mechanisms.release_transcript import ReplayDiverged, Transcript
+from privet.methods.contract import Method, Model, Plan, ReleaseContext
+from privet.methods.neighbouring_pairs import NeighbouringPair
+from privet.methods.train_method import TrainingResult, ledger_in_memory, train
 from privet.noise import Source, seeded
 
 TRIALS = 400
@@ -41,8 +42,8 @@ class Replay:
 
     present: Transcript
     absent: Transcript
-    first: Trained
-    second: Trained
+    first: TrainingResult
+    second: TrainingResult
 
     def problems(self) -> list[str]:
         """What a method does that its guarantee does not speak of; empty for a sound one."""
@@ -65,11 +66,11 @@ class Replay:
         return found
 
 
-def replay(method: Method[Any], plan: Plan, worst: Worst, *, seed: int = 0) -> Replay:
+def replay(method: Method[Any], plan: Plan, worst: NeighbouringPair, *, seed: int = 0) -> Replay:
     """The method on `worst.present`, then on `worst.absent` with the same outputs."""
-    with transcript.recorded() as present:
+    with release_transcript.record_releases() as present:
         first = train(method, worst.present, plan, rng=seeded(seed))
-    with transcript.replayed(present) as absent:
+    with release_transcript.replay_releases(present) as absent:
         second = train(method, worst.absent, plan, rng=seeded(seed))
     return Replay(present=present, absent=absent, first=first, second=second)
 
@@ -85,8 +86,8 @@ def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[s
                 f"charged epsilon {spent.epsilon(delta):g}, planned {plan.loss.epsilon(delta):g}"
             )
             break
-    broke = ledger_for(plan, cap_epsilon=0.5 * plan.loss.epsilon(plan.facts.delta))
-    with transcript.recorded() as made:
+    broke = ledger_in_memory(plan, cap_epsilon=0.5 * plan.loss.epsilon(plan.facts.delta))
+    with release_transcript.record_releases() as made:
         try:
             train(method, records, plan, rng=seeded(0), ledger=broke)
         except BudgetExceeded:
@@ -121,13 +122,14 @@ def audit_method(
     rng: Source,
     trials: int = TRIALS,
     without_noise: float = 1e3,
-    neighbours: Callable[[Any], Worst] | None = None,
+    neighbours: Callable[[Any], NeighbouringPair] | None = None,
 ) -> Finding:
     """All that a method releases, on its worst neighbours, end to end: `trials` runs a side.
 
-    The control is the same method at an epsilon of `without_noise`: a release that is not told
-    apart even then cannot be audited so. `privet.audit.released` says how. Neighbours are of one
-    size, a record and a place without one, unless `neighbours` makes others from the plan.
+    The control is the same method at an epsilon of `without_noise`: a release that is not
+    distinguished even then cannot be audited so. `privet.audit.all_releases_audit` says how.
+    Neighbours are of one size, a record and a place without one, unless `neighbours` makes others
+    from the plan.
     """
     facts = dataclasses.replace(facts, declared=neighbours is not None)
     plan = method.plan(facts)
@@ -145,21 +147,23 @@ def audit_method(
     )
 
 
-def _runs(method: Method[Any], plan: Plan, neighbours: Callable[[Any], Worst] | None = None) -> Run:
+def _runs(
+    method: Method[Any], plan: Plan, neighbours: Callable[[Any], NeighbouringPair] | None = None
+) -> Run:
     """The method on one of its worst neighbours, by the code that trains."""
     worst = (neighbours or method.neighbours)(plan)
 
     def run(inside: bool, rng: Source) -> Model:
-        free: Any = _Free(plan)  # paid by nobody: what it costs is known by the plan
-        spending = Spending(ledger=free, rng=rng, plan=plan)
-        return method.fit(worst.present if inside else worst.absent, plan, spending)
+        free: Any = _UnmeteredLedger(plan)  # paid by nobody: what it costs is known by the plan
+        context = ReleaseContext(ledger=free, rng=rng, plan=plan)
+        return method.fit(worst.present if inside else worst.absent, plan, context)
 
     return run
 
 
 @final
 @dataclass(frozen=True)
-class _Paid:
+class _UnmeteredEntry:
     """An entry of a ledger that keeps no account."""
 
     loss: PrivacyLoss
@@ -168,28 +172,28 @@ class _Paid:
 
 
 @final
-class _Free:
+class _UnmeteredLedger:
     """A ledger for audits: takes every charge of the plan's terms, and computes nothing."""
 
     name, cap_epsilon = "an audit's", math.inf
 
     def __init__(self, plan: Plan) -> None:
-        self.adjacency, self.unit, self.protects = plan.relation, plan.unit, plan.protects
+        self.adjacency, self.unit, self.protects = plan.stated_adjacency, plan.unit, plan.protects
         self.cap_delta = plan.facts.delta
 
-    def refuse_other(self, *terms: Any) -> None:
-        """Nothing: the terms are the plan's."""
+    def check_terms(self, *terms: Any) -> None:
+        """Do nothing: the terms are the plan's."""
 
-    def charge(self, loss: PrivacyLoss, **told: Any) -> _Paid:
-        """Taken."""
-        return _Paid(loss)
+    def charge(self, loss: PrivacyLoss, **charge: Any) -> _UnmeteredEntry:
+        """Take any charge."""
+        return _UnmeteredEntry(loss)
 
     def entries(self) -> tuple[()]:
-        """None."""
+        """Return nothing: no account is kept."""
         return ()
 
     def affords(self, loss: PrivacyLoss) -> bool:
-        """Everything."""
+        """Return True: everything can be paid."""
         return True
 
 
@@ -205,9 +209,9 @@ def distance(mechanism: Any, first: NDArray[Any], second: NDArray[Any]) -> float
 
 def same_model(first: Model, second: Model) -> bool:
     """Whether two models are the same to the last bit."""
-    (a, told_a), (b, told_b) = first.state(), second.state()
+    (a, settings_a), (b, settings_b) = first.state(), second.state()
     return (
-        told_a == told_b
+        settings_a == settings_b
         and a.keys() == b.keys()
         and all(np.array_equal(a[k], b[k], equal_nan=True) for k in a)
     )
@@ -216,12 +220,12 @@ def same_model(first: Model, second: Model) -> bool:
 def small_facts(method: Method[Any], *, epsilon: float = 1.0, delta: float = 1e-5) -> PublicFacts:
     """Public facts of a data set that is as small as a method can do with."""
     return PublicFacts(
-        records=method.smallest,
-        features=math.prod(method.smallest_shape),
+        records=method.audit_records,
+        features=math.prod(method.audit_shape),
         outputs=2,
         epsilon=epsilon,
         delta=delta,
-        shape=method.smallest_shape,
+        shape=method.audit_shape,
     )
 
 

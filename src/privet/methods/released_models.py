@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.rows import Rows
+from privet.data.domain import Rows
 from privet.errors import InvalidArgument
 from privet.methods.contract import Model
 
@@ -43,7 +43,7 @@ class LinearModel(Model):
             object.__setattr__(self, name, plain)
 
     def outputs(self, rows: Rows) -> NDArray[np.float64]:
-        from privet.nets.features import unit_rows
+        from privet.features import unit_rows
 
         x = leading(getattr(rows, self.view)().reshape(len(rows), -1), self.components)
         x = x if self.centre is None else unit_rows(x - self.centre)
@@ -64,7 +64,7 @@ class LinearModel(Model):
 
 def leading(x: Array, components: int | None) -> Array:
     """The first so many columns, each row scaled to length 1 again."""
-    from privet.nets.features import unit_rows
+    from privet.features import unit_rows
 
     if components is None or components >= x.shape[1]:
         return x
@@ -90,15 +90,15 @@ class NetworkModel(Model):
         return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        from privet.nets.networks import describe
+        from privet.networks.architectures import describe_network
 
-        return _arrays(self.network), {"view": self.view, "network": describe(self.network)}
+        return _arrays(self.network), {"view": self.view, "network": describe_network(self.network)}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
-        from privet.nets.networks import build
+        from privet.networks.architectures import build_network
 
-        network = build(settings["network"], own=settings.get("module"))
+        network = build_network(settings["network"], user_network=settings.get("module"))
         return cls(network=_loaded(network, arrays), view=settings["view"])
 
 
@@ -119,7 +119,7 @@ class EnsembleModel(Model):
         """
         import torch
 
-        from privet.nets.residual import Ensemble
+        from privet.networks.residual import Ensemble
 
         network = Ensemble(self.members, noise_draws=self.noise_draws).eval()
         x = torch.from_numpy(np.ascontiguousarray(getattr(rows, self.view)()))
@@ -132,24 +132,24 @@ class EnsembleModel(Model):
         return out
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        from privet.nets.networks import describe
+        from privet.networks.architectures import describe_network
 
         arrays = {
             f"{i}.{k}": v for i, one in enumerate(self.members) for k, v in _arrays(one).items()
         }
-        networks = [describe(one) for one in self.members]
-        told = {"view": self.view, "networks": networks, "noise_draws": self.noise_draws}
-        return arrays, told
+        networks = [describe_network(one) for one in self.members]
+        settings = {"view": self.view, "networks": networks, "noise_draws": self.noise_draws}
+        return arrays, settings
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
-        from privet.nets.networks import build
+        from privet.networks.architectures import build_network
 
         members = []
         for i, description in enumerate(settings["networks"]):
             start = f"{i}."
             own = {k[len(start) :]: v for k, v in arrays.items() if k.startswith(start)}
-            members.append(_loaded(build(description), own))
+            members.append(_loaded(build_network(description), own))
         return cls(members=members, noise_draws=settings["noise_draws"], view=settings["view"])
 
 

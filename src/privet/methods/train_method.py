@@ -1,112 +1,32 @@
-"""Where a promise is made: terms checked, charged, trained, and stated; for every method alike."""
+"""Train a method and state its guarantee: check terms, charge, train, state; the same for all."""
 
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from privet import premises
+from privet.accounting import PrivacyLoss
 from privet.data.records import PublicFacts, Records
 from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
-from privet.guarantee import Adjacency, Guarantee, Premise, Unit
-from privet.ledger import Entry, Ledger, Scope
-from privet.loss import PrivacyLoss, compose
+from privet.guarantee import Adjacency, Guarantee, Premise, Unit, number_to_json
+from privet.jobs import Progress
+from privet.ledger import Entry, Ledger
+from privet.methods.release_context import ReleaseContext
+from privet.methods.replan import plan_inputs
 from privet.noise import Source
 from privet.noise.source import source_of
 
 if TYPE_CHECKING:
     from privet.methods.contract import Method, Model, Plan
 
-Progress = Callable[[str, int, int], None]
-"""Told what goes on, how much of it is done, and of how much; never anything about records."""
-
-
-@final
-class Spending:
-    """Who pays, where noise comes from, and who watches: the only way to a release.
-
-    A method calls `charge` before it draws anything with `noise`. What was charged is in `entries`.
-    """
-
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        rng: Source,
-        plan: Plan,
-        run: str | None = None,
-        progress: Progress | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.ledger, self.rng, self.plan = ledger, rng, plan
-        self.run = run or f"run-{secrets.token_hex(8)}"
-        self.folder, self._watcher = folder, progress
-        self.entries: list[Entry] = []
-        self.steps = 0
-
-    def charge(self, loss: PrivacyLoss | None = None, *, what: str) -> Entry:
-        """Pay for a part of the plan, or for all of it; raises with nothing spent if refused."""
-        part = self.plan.loss if loss is None else loss
-        token = f"{self.run}:{len(self.entries)}"
-        entry = self.ledger.charge(part, what=what, scope=self.scope, run=self.run, token=token)
-        self.entries.append(entry)
-        return entry
-
-    def within(self, plan: Plan, *, part: str) -> Spending:
-        """The same purse for a method inside another one: its own plan, and noise of its own.
-
-        What it charges is in `entries` here too. It keeps no files: the outer method would have to
-        be taken up again with it.
-        """
-        inner = Spending(
-            ledger=self.ledger,
-            rng=self.rng.child(part),
-            plan=plan,
-            run=self.run,
-            progress=self._watcher,
-        )
-        inner.entries = self.entries
-        return inner
-
-    def noise(self, *label: str | int) -> Source:
-        """The noise of one release, by its name."""
-        return self.rng.child(*label)
-
-    def progress(self, what: str, done: int, of: int) -> None:
-        """Tell who watches, if anybody does."""
-        if self._watcher is not None:
-            self._watcher(what, done, of)
-
-    def take_over(self, entries: Sequence[Entry], *, steps: int) -> None:
-        """Charges that a training loop made by itself on this ledger, and how far it came."""
-        known = {entry.sequence for entry in self.entries}
-        self.entries += [entry for entry in entries if entry.sequence not in known]
-        self.steps = steps
-
-    @property
-    def scope(self) -> Scope:
-        """What every charge of this plan is about."""
-        plan = self.plan
-        return Scope(
-            unit=plan.unit,
-            adjacency=plan.relation,
-            protects=plan.protects,
-            secret=self.rng.secret,
-        )
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """All that was charged."""
-        return compose([e.loss for e in self.entries], adjacency=self.plan.adjacency)
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingResult:
     """A model, what is promised and claimed for it, and what was charged."""
 
     model: Model
@@ -122,43 +42,44 @@ class Trained:
     """The ledger as it stood at the end: identity, head, cap and total (`Ledger.statement`)."""
     loss: PrivacyLoss
     """All that was charged for it."""
-    told: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The method's name, its settings, its plan in short and how many steps were planned."""
+    metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The method's name, its settings, its plan in short, what that was made of, and its steps."""
 
 
-def planned(
+def make_plan(
     method: Method[Any],
     facts: PublicFacts,
     *,
-    anyway: bool = False,
-    stated: Sequence[Premise] = (),
-    replaced: Sequence[Premise] = (),
+    allow_vacuous: bool = False,
+    extra_premises: Sequence[Premise] = (),
+    replace_one_premises: Sequence[Premise] = (),
     hint: str = "",
 ) -> Plan:
-    """What a method will do with records of these public facts.
+    """Plan what a method will do with records of these public facts.
 
-    A delta of 1/n or more is refused, unless `anyway`: then the promise says that it is none. With
-    a `hint` what to do then, so is a budget whose noise would outweigh all records together.
-    `stated`: what is known of the records besides, in place of what they say of the same things;
-    `replaced`: the same where a record that is replaced by another may change what is trained on.
+    A delta of 1/n or more is refused, unless `allow_vacuous`: then the promise says that it is
+    none. With a `hint` what to do then, so is a budget whose noise would outweigh all records
+    together. `extra_premises`: what is known of the records besides, in place of what they say of
+    the same things; `replace_one_premises`: the same where a record that is replaced by another may
+    change what is trained on.
     """
-    if facts.unit is Unit.USER and not method.grouped:
+    if facts.unit is Unit.USER and not method.protects_users:
         raise InvalidArgument(
             "groups", "given", f"left out: {method.name} protects records", "or take another method"
         )
     delta = facts.delta
     if delta >= 1.0 / facts.records:
-        if not anyway:
+        if not allow_vacuous:
             raise InvalidArgument(
                 "delta", delta, f"below 1/n, {1.0 / facts.records:.3g} for {facts.records} records",
-                "publishing one record at random would keep such a promise; anyway=True (--anyway) "
-                "trains all the same, and marks it",
+                "publishing one record at random would keep such a promise; allow_vacuous=True "
+                "(--anyway) trains all the same, and marks it",
             )  # fmt: skip
-        stated = (*stated, premises.large_delta(delta, facts.records))
-    plan: Plan = method.plan(_with(facts, stated))
-    if replaced and plan.adjacency is Adjacency.REPLACE_ONE:
-        plan = method.plan(_with(facts, (*replaced, *stated)))
-    if hint and not anyway:
+        extra_premises = (*extra_premises, premises.large_delta(delta, facts.records))
+    plan: Plan = method.plan(_with(facts, extra_premises))
+    if replace_one_premises and plan.adjacency is Adjacency.REPLACE_ONE:
+        plan = method.plan(_with(facts, (*replace_one_premises, *extra_premises)))
+    if hint and not allow_vacuous:
         plan.check_enough(facts, hint=hint)
     return plan
 
@@ -180,7 +101,7 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     purpose: str = "",
-) -> Trained:
+) -> TrainingResult:
     """Check the terms, pay, train, and state what holds.
 
     `rng`: a source, a seed for experiments, or None for secret noise. `ledger`: one, or the path of
@@ -188,15 +109,15 @@ def train(
     records without refusing. `folder` keeps checkpoints of methods that have steps; with `resume`
     the run in it goes on.
 
-    **Guarantee** `Trained.guarantee`. When the ledger cannot afford the plan, `BudgetExceeded` is
-    raised with nothing charged and nothing read.
+    **Guarantee** `TrainingResult.guarantee`. When the ledger cannot afford the plan,
+    `BudgetExceeded` is raised with nothing charged and nothing read.
     """
     rng = source_of(rng)
     if not isinstance(ledger, Ledger):
-        ledger = ledger_at(ledger, plan)
+        ledger = open_ledger(ledger, plan)
     ledger.purpose = purpose or ledger.purpose
-    check_terms(ledger, plan)
-    spending = Spending(ledger=ledger, rng=rng, plan=plan, progress=progress, folder=folder)
+    ledger.check_terms(plan.stated_adjacency, plan.unit, plan.protects)
+    context = ReleaseContext(ledger=ledger, rng=rng, plan=plan, progress=progress, folder=folder)
     if not resume and not ledger.affords(plan.loss):
         raise BudgetExceeded(
             cap_epsilon=ledger.cap_epsilon,
@@ -204,40 +125,42 @@ def train(
             delta=ledger.cap_delta,
             what=method.name,
         )
-    model = method.fit(records, plan, spending)
-    if not spending.entries:
+    model = method.fit(records, plan, context)
+    if not context.entries:
         raise PrivetError(f"{method.name} released a model and charged nothing")
-    spent = spending.loss
-    return Trained(
+    spent = context.loss
+    return TrainingResult(
         model=model,
-        guarantee=promise(plan, spent, rng),
+        guarantee=state_guarantee(plan, spent, rng),
         claim=plan.claim,
         plan=plan,
-        entries=tuple(spending.entries),
-        steps=spending.steps,
-        run=spending.run,
-        account=ledger.statement(),
+        entries=tuple(context.entries),
+        steps=context.steps,
+        run=context.run,
+        account=ledger.statement()
+        | {"after_one_more": number_to_json(ledger.epsilon_after(spent))},
         loss=spent,
-        told={
+        metadata={
             "method": method.name,
             "settings": method.settings_to_dict(),
             "plan": plan.summary(),
+            "plan_inputs": plan_inputs(method, plan),
             "steps": plan.steps,
         },
     )
 
 
-def ledger_at(path: Path | None, plan: Plan) -> Ledger:
+def open_ledger(path: Path | None, plan: Plan) -> Ledger:
     """The ledger at this path, made with the plan's budget as its cap if there is none."""
     if path is None:
-        return ledger_for(plan)
+        return ledger_in_memory(plan)
     if path.exists():
         return Ledger.open(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     return Ledger.create(path, cap_epsilon=plan.facts.epsilon, **_terms(plan))
 
 
-def ledger_for(plan: Plan, *, cap_epsilon: float = math.inf, **other: Any) -> Ledger:
+def ledger_in_memory(plan: Plan, *, cap_epsilon: float = math.inf, **other: Any) -> Ledger:
     """A ledger in memory of the plan's own terms; without a cap it only records."""
     return Ledger.in_memory(cap_epsilon=cap_epsilon, **{**_terms(plan), **other})
 
@@ -245,31 +168,26 @@ def ledger_for(plan: Plan, *, cap_epsilon: float = math.inf, **other: Any) -> Le
 def _terms(plan: Plan) -> dict[str, Any]:
     return {
         "cap_delta": plan.facts.delta,
-        "adjacency": plan.relation,
+        "adjacency": plan.stated_adjacency,
         "unit": plan.unit,
         "protects": plan.protects,
     }
 
 
-def promise(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
+def state_guarantee(plan: Plan, spent: PrivacyLoss, rng: Source) -> Guarantee:
     """What is proved of a plan that was paid with `spent`: the one place that says so."""
     stated = spent.guarantee(plan.facts.delta, theorem=plan.theorem, unit=plan.unit)
     key = rng.premise
     own = plan.premises
     about = {p.about for p in own}
     theirs = (p for p in plan.facts.premises if p.about not in about)
-    told = about | {p.about for p in plan.facts.premises}
+    known = about | {p.about for p in plan.facts.premises}
     alone = (premises.ONE_RECORD_EACH,) if plan.unit is Unit.RECORD else ()
     always = (premises.SETTINGS, premises.OWN_MAP, *alone)
-    more = tuple(p for p in always if p.about not in told)
+    more = tuple(p for p in always if p.about not in known)
     return replace(
         stated,
-        adjacency=plan.relation,
+        adjacency=plan.stated_adjacency,
         protects=plan.protects,
         premises=(*own, *theirs, *more, key),
     )
-
-
-def check_terms(ledger: Ledger, plan: Plan) -> None:
-    """Refuse a ledger that promises for other neighbours, or another unit, than what is charged."""
-    ledger.refuse_other(plan.relation, plan.unit, plan.protects)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.unit_ball import UnitBall
+from privet.networks.bounded_layers import UnitBall
 
 _CONVOLUTION = {2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}

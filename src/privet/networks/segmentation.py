@@ -20,14 +20,14 @@ from privet import _check
 from privet.errors import InvalidArgument, PrivetError
 
 Grid = tuple[int, int, int]
-Watcher = Callable[[int, float], None]
-"""Told the step and its loss; the loss is not protected."""
+LossWatcher = Callable[[int, float], None]
+"""Called with the step and its loss; the loss is not protected."""
 Predictor = Callable[[NDArray[Any]], NDArray[np.float32]]
 """From images (n, x, y, z) to class probabilities (n, c, x, y, z)."""
 
 
-def nobody(step: int, loss: float) -> None:
-    """Watches nothing."""
+def ignore_loss(step: int, loss: float) -> None:
+    """The watcher that does nothing."""
 
 
 def unet(
@@ -84,8 +84,8 @@ def dice_and_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     axes = (2, 3, 4)
     probabilities = logits.softmax(1)
     entropy = -(targets * logits.log_softmax(1)).sum(1).mean((1, 2, 3))
-    both = (probabilities * targets).sum(axes)
-    dice = (2.0 * both + 1.0) / (probabilities.sum(axes) + targets.sum(axes) + 1.0)
+    overlap_mass = (probabilities * targets).sum(axes)
+    dice = (2.0 * overlap_mass + 1.0) / (probabilities.sum(axes) + targets.sum(axes) + 1.0)
     out: Tensor = entropy + 1.0 - dice[:, 1:].mean(1)
     return out
 
@@ -117,6 +117,13 @@ class Recipe:
         _check.non_negative("turn", self.turn)
 
 
+SMALL_CHANNELS = (8, 16, 32)
+SHORT_RECIPE = Recipe(steps=400, learning_rate=1e-2)
+"""The U-Net of teachers and students that nobody configured: half the width, one level and half the
+steps of the defaults, so that a site trains one in minutes on a processor; with half the steps the
+rate may be higher."""
+
+
 def random_patch(
     volume: Tensor, recipe: Recipe, generator: torch.Generator, inputs: int = 1
 ) -> Tensor:
@@ -129,7 +136,7 @@ def random_patch(
     chances = torch.rand(3, generator=generator)
     bends = 2.0 * torch.rand(5, generator=generator) - 1.0
     if chances[0] < recipe.augmented:
-        patch = _turned(patch.flip(1) if chances[1] < 0.5 else patch, recipe.turn * bends[:3])
+        patch = _rotate(patch.flip(1) if chances[1] < 0.5 else patch, recipe.turn * bends[:3])
     if chances[2] < recipe.augmented:
         image = patch[:inputs] * (1.0 + 0.2 * bends[3]) + 0.2 * bends[4]
         patch = torch.cat([image, patch[inputs:]])
@@ -143,7 +150,7 @@ def random_patches(
     return torch.stack([random_patch(volume, recipe, generator, inputs) for volume in volumes])
 
 
-def _turned(volume: Tensor, angles: Tensor) -> Tensor:
+def _rotate(volume: Tensor, angles: Tensor) -> Tensor:
     """A volume (channels, x, y, z) turned about its middle; the edge voxels go on outside it."""
     generators = torch.zeros(3, 3)
     for a, (i, j) in zip(angles, ((0, 1), (0, 2), (1, 2)), strict=True):
@@ -162,7 +169,7 @@ def train(
     recipe: Recipe,
     *,
     seed: int,
-    watcher: Watcher = nobody,
+    watcher: LossWatcher = ignore_loss,
 ) -> nn.Module:
     """Train the network in place on soft targets, and hand it back in evaluation mode.
 
@@ -178,8 +185,8 @@ def train(
     network.train()
     inputs = images.shape[1]
     for step in range(recipe.steps):
-        chosen = torch.randint(len(images), (recipe.batch_size,), generator=generator)
-        volumes = torch.cat([images[chosen], targets[chosen]], dim=1)
+        picks = torch.randint(len(images), (recipe.batch_size,), generator=generator)
+        volumes = torch.cat([images[picks], targets[picks]], dim=1)
         batch = random_patches(volumes, recipe, generator, inputs)
         loss = dice_and_entropy(network(batch[:, :inputs]), batch[:, inputs:]).mean()
         optimizer.zero_grad()
@@ -224,10 +231,10 @@ class Segmenter:
     (n, x, y, z) to class probabilities (n, c, x, y, z). Targets are such probabilities, soft or
     not, or label maps (n, x, y, z).
 
-    >>> from privet.data.nifti import spheres
-    >>> made = spheres(4, seed=0)
+    >>> from privet.data.volumes import spheres
+    >>> volumes = spheres(4, seed=0)
     >>> learn = Segmenter(classes=3, channels=(4, 8), recipe=Recipe(steps=2, patch=(8, 8, 8)))
-    >>> learn(made.images, made.labels, 0)(made.images[:2]).shape
+    >>> learn(volumes.images, volumes.labels, 0)(volumes.images[:2]).shape
     (2, 3, 16, 16, 16)
     """
 
@@ -258,8 +265,8 @@ class Segmenter:
 
 def volumes_of(images: NDArray[Any]) -> Tensor:
     """Images (n, x, y, z) as the network takes them, (n, 1, x, y, z); channels stay."""
-    found = torch.as_tensor(np.asarray(images), dtype=torch.float32)
-    return found[:, None] if found.dim() == 4 else found
+    volumes = torch.as_tensor(np.asarray(images), dtype=torch.float32)
+    return volumes[:, None] if volumes.dim() == 4 else volumes
 
 
 def dice(predicted: NDArray[Any], truth: NDArray[Any], classes: int) -> NDArray[np.float64]:
@@ -278,8 +285,8 @@ def dice(predicted: NDArray[Any], truth: NDArray[Any], classes: int) -> NDArray[
     for k in range(1, classes):
         first, second = (a == k).reshape(len(a), -1), (b == k).reshape(len(b), -1)
         total = first.sum(1) + second.sum(1)
-        both = (first & second).sum(1)
-        out[:, k - 1] = np.where(total > 0, 2.0 * both / np.maximum(total, 1), 1.0)
+        common = (first & second).sum(1)
+        out[:, k - 1] = np.where(total > 0, 2.0 * common / np.maximum(total, 1), 1.0)
     return out
 
 

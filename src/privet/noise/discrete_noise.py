@@ -1,4 +1,4 @@
-"""Exact discrete Laplace and discrete Gaussian draws from random words.
+"""Exact coins, whole numbers, discrete Laplace and discrete Gaussian draws from random words.
 
 No floating-point number takes part: probabilities are ratios of Python integers, and every coin is
 decided by comparing random binary digits with the exact digits of its probability. The algorithms
@@ -17,14 +17,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.noise.continuous import below, bernoulli
-from privet.noise.stream import Stream
+from privet.noise.key_stream import KeyStream, Words
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def _coins(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
+def bernoulli(stream: KeyStream, n: int, p: Fraction) -> NDArray[np.bool_]:
+    """Exact coins: P[true] = p, to the last bit.
+
+    Compare the binary digits of a uniform real with those of p, 64 at a time; a tie (probability
+    2^-64) goes on to the next 64 digits.
+    """
+    if p >= 1 or p <= 0:
+        return np.full(n, p >= 1)
+    threshold, rest = divmod(p.numerator << 64, p.denominator)
+    words = stream.words(n)
+    out = words < np.uint64(threshold)
+    for i in np.flatnonzero(words == np.uint64(threshold)):
+        out[i] = bernoulli(stream, 1, Fraction(rest, p.denominator))[0]
+    return out
+
+
+def uniform_below(stream: KeyStream, n: int, high: int) -> Words:
+    """Exactly uniform whole numbers in [0, high), high <= 2^63, by rejection of the ragged end."""
+    limit = np.uint64((2**64 // high) * high - 1)
+    out = stream.words(n)
+    while len(bad := np.flatnonzero(out > limit)):
+        out[bad] = stream.words(len(bad))
+    return out % np.uint64(high)
+
+
+def distinct_words(stream: KeyStream, n: int) -> Words:
+    """n different words, uniform among all such lists: a list with a repeat is drawn again."""
+    while True:
+        words = stream.words(n)
+        ordered = np.sort(words)
+        if not np.any(ordered[1:] == ordered[:-1]):
+            return words
+
+
+def _coins(stream: KeyStream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
     """Exact coins: the i-th is true with probability above[index[i]] / whole, each in [0, 1]."""
     limit = np.array([min((a << 64) // whole, 2**64 - 1) for a in above], dtype=np.uint64)[index]
     sure = np.array([a >= whole for a in above], dtype=np.bool_)[index]
@@ -35,7 +68,9 @@ def _coins(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int
     return np.asarray((words < limit) | sure)
 
 
-def _exp_fraction(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
+def _exp_fraction(
+    stream: KeyStream, index: NDArray[np.intp], above: list[int], whole: int
+) -> Bools:
     """Exact coins with probability exp(-gamma), gamma = above[index[i]] / whole in [0, 1].
 
     Toss coins with probabilities gamma/1, gamma/2, gamma/3, ... until one fails; the number K of
@@ -54,12 +89,14 @@ def _exp_fraction(stream: Stream, index: NDArray[np.intp], above: list[int], who
     return np.asarray(failed_at % 2 == 1)
 
 
-def _exp_one(stream: Stream, n: int) -> Bools:
+def _exp_one(stream: KeyStream, n: int) -> Bools:
     """n exact coins with probability exp(-1)."""
     return _exp_fraction(stream, np.zeros(n, dtype=np.intp), [1], 1)
 
 
-def bernoulli_exp(stream: Stream, index: NDArray[np.intp], above: list[int], whole: int) -> Bools:
+def bernoulli_exp(
+    stream: KeyStream, index: NDArray[np.intp], above: list[int], whole: int
+) -> Bools:
     """Exact coins with probability exp(-gamma), any gamma = above[index[i]] / whole >= 0.
 
     exp(-gamma) is a product of floor(gamma) factors exp(-1) and one exp(-(gamma - floor(gamma))).
@@ -79,7 +116,7 @@ def _table(values: NDArray[Any]) -> tuple[list[int], NDArray[np.intp]]:
     return used.tolist(), inverse
 
 
-def _geometric(stream: Stream, n: int) -> Ints:
+def _geometric(stream: KeyStream, n: int) -> Ints:
     """How many exp(-1) coins succeed before the first failure."""
     out = np.zeros(n, dtype=np.int64)
     running = np.arange(n)
@@ -89,10 +126,10 @@ def _geometric(stream: Stream, n: int) -> Ints:
     return out
 
 
-def _laplace_batch(stream: Stream, n: int, scale: Fraction) -> Ints:
+def _laplace_batch(stream: KeyStream, n: int, scale: Fraction) -> Ints:
     """At most n draws: the rejected ones are left out."""
     t, s = scale.numerator, scale.denominator
-    u = below(stream, n, t)
+    u = uniform_below(stream, n, t)
     values, index = _table(u)
     u = u[bernoulli_exp(stream, index, values, t)]
     v = _geometric(stream, len(u))
@@ -108,7 +145,7 @@ def _laplace_batch(stream: Stream, n: int, scale: Fraction) -> Ints:
     return np.asarray(np.where(negative, -y, y)[keep])
 
 
-def laplace(stream: Stream, n: int, scale: Fraction) -> Ints:
+def laplace(stream: KeyStream, n: int, scale: Fraction) -> Ints:
     """Exact draws with P[x] proportional to exp(-|x| / scale) (algorithm 2)."""
     out = np.empty(0, dtype=np.int64)
     while len(out) < n:
@@ -117,7 +154,7 @@ def laplace(stream: Stream, n: int, scale: Fraction) -> Ints:
     return out[:n]
 
 
-def gaussian(stream: Stream, n: int, variance: Fraction) -> Ints:
+def gaussian(stream: KeyStream, n: int, variance: Fraction) -> Ints:
     """Exact draws with P[x] proportional to exp(-x^2 / (2 variance)) (algorithm 3).
 
     Draw y from the discrete Laplace law of scale t = floor(sigma) + 1 and keep it with probability

@@ -12,31 +12,31 @@ The right-hand side is a function of v_g + n, the ideal mechanism with real nois
 the release has the ideal mechanism's guarantee at the sensitivity of v_g, which exceeds that of v
 by no more than rounding can add: see `l1_after_rounding` and `l2_after_rounding`.
 
-round_g(n) is sampled with exactly the law of a rounded real draw (`privet.noise.rounded`): with
-float64 draws a cell's probability would be off by some 2^-24 of itself, and a pure epsilon would be
-exceeded by as much.
+round_g(n) is sampled with exactly the law of a rounded real draw (`privet.noise.rounded_noise`):
+with float64 draws a cell's probability would be off by some 2^-24 of itself, and a pure epsilon
+would be exceeded by as much.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.errors import InvalidArgument, Unattainable
+from privet import _check
+from privet.errors import Unattainable
 
 BITS = 26
 """The grid is between 2^-26 and 2^-27 of the scale of the noise."""
 BITS_FLOAT32 = 14
 """The same for float32 output: multiples up to 2^24 are exact, which is 1024 scales."""
-_LARGEST = 2**61
-_UP = 1.0 + 2.0**-50
+_LARGEST = 2**61  # the sum of two such numbers still fits int64
+_UP = 1.0 + 2.0**-50  # more than three float64 roundings can take away
 
 
-def power_of_two_below(x: float) -> float:
+def power_of_two_at_most(x: float) -> float:
     """The largest power of two that is at most x."""
     return math.ldexp(1.0, math.frexp(x)[1] - 1)
 
@@ -47,9 +47,9 @@ def spacing(scale: float, *, bits: int = BITS) -> float:
     >>> spacing(1.0) == spacing(1.9) == 2.0**-26
     True
     """
-    if not (isinstance(scale, SupportsFloat) and 2.0**-900 <= scale <= 2.0**900):
-        raise InvalidArgument("scale", scale, "a finite number above 0, within 2**-900 and 2**900")
-    return math.ldexp(power_of_two_below(scale), -bits)
+    # beyond these the grid, or a sum on it, would leave the range of float64
+    scale = _check.between("scale", scale, 2.0**-900, 2.0**900)
+    return math.ldexp(power_of_two_at_most(scale), -bits)
 
 
 def l1_after_rounding(sensitivity: float, *, dimension: int, step: float) -> float:
@@ -112,10 +112,8 @@ def noise_scale(*, sensitivity: float, noise_multiplier: float, dimension: int) 
     >>> noise_scale(sensitivity=1.0, noise_multiplier=2.0, dimension=10**6) / 2.0 - 1.0 < 1e-4
     True
     """
-    z, c = noise_multiplier, sensitivity
-    if not (isinstance(z, SupportsFloat) and isinstance(c, SupportsFloat) and z > 0.0 and c > 0.0):
-        raise InvalidArgument("noise_multiplier or sensitivity", (z, c), "finite numbers above 0")
-    z, c = float(z), float(c)  # numpy would go on in float16 or float32
+    z = _check.positive("noise_multiplier", noise_multiplier)
+    c = _check.positive("sensitivity", sensitivity)
 
     def needed(scale: float) -> float:
         # the tensor path rounds halves to even, for which one coordinate has no better bound

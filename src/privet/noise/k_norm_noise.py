@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.noise.layers import EXPONENTIAL, NORMAL, Curve, layers
-from privet.noise.rounded import Ints, settled_words, split
-from privet.noise.stream import Stream
+from privet.noise.key_stream import KeyStream
+from privet.noise.rounded_noise import Ints, settled_words, split_words
+from privet.noise.ziggurat import EXPONENTIAL, NORMAL, DensityCurve, layers
 
 Whole = NDArray[Any]
 """An array of Python's own whole numbers, which have no largest one."""
@@ -29,10 +29,10 @@ _GUARD = 32
 class _Draws:
     """n draws from under a curve, each known to `bits` digits: whole numbers of 2^(32 - bits)."""
 
-    def __init__(self, stream: Stream, n: int, curve: Curve) -> None:
+    def __init__(self, stream: KeyStream, n: int, curve: DensityCurve) -> None:
         self.stack, self.stream, self.bits = layers(curve), stream, 52
         words, self.rare = settled_words(stream, n, self.stack)
-        layer, place = split(words)
+        layer, place = split_words(words)
         self.negative = place < 0
         self.digits: Whole = (np.abs(place) >> 1).astype(object)
         self.room: Whole = np.array(self.stack.room, dtype=object)[layer]
@@ -52,7 +52,7 @@ class _Draws:
         return np.asarray(out, dtype=object)
 
 
-def k_norm(stream: Stream, n: int, ratio: Fraction) -> Ints:
+def k_norm(stream: KeyStream, n: int, ratio: Fraction) -> Ints:
     """floor(ratio x + 1/2) for the n coordinates of a vector x of density e^-||x||_2, exactly."""
     normal, radius = _Draws(stream, n, NORMAL), _Draws(stream, n, EXPONENTIAL)
     while True:

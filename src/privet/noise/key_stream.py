@@ -6,57 +6,26 @@ import hashlib
 import os
 import sys
 import threading
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from privet.errors import InvalidArgument, PrivetError
+from privet.errors import InvalidArgument
+from privet.noise import noise_reuse
+from privet.noise.fork_safety import refuse_copy, rekeying_lock, this_process
 
 Words = NDArray[np.uint64]
-_ZEROS = bytes(1 << 16)
-_forked, _forks = threading.Lock(), 0
-"""Held while a stream is given its key after a fork, and how many forks led to this process."""
-
-
-def _after_fork() -> None:
-    global _forked, _forks
-    _forked, _forks = threading.Lock(), _forks + 1
-
-
-if sys.platform != "win32":  # where there is no fork
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _process() -> tuple[int, int]:
-    """This process and no other: its id alone could be that of a forebear who has died."""
-    return os.getpid(), _forks
-
-
-class Watcher(Protocol):
-    """Who is told of every draw, in tests (`privet.noise.record`)."""
-
-    def named(self, parent: bytes, key: bytes, label: str) -> None:
-        """A stream was made from another one."""
-
-    def given(self, key: bytes, start: int, blocks: int) -> None:
-        """Blocks of 16 bytes of a key stream were handed out."""
-
-
-watcher: Watcher | None = None
-
-
-class NoiseReuse(PrivetError, TypeError):
-    """Something would have made two holders of one secret key, who would draw the same noise."""
+_ZEROS = bytes(1 << 16)  # what is encrypted at a time: it fits the cache
 
 
 def derive(key: bytes, purpose: bytes, *label: str | int | bytes) -> bytes:
     """A 32-byte key from a parent key, a purpose and a label.
 
     Keyed BLAKE2b is a pseudo-random function (RFC 7693), so distinct (purpose, label) pairs give
-    keys that cannot be told from independent ones. The label is encoded without ambiguity: every
-    part carries its type and its length.
+    keys that cannot be distinguished from independent ones. The label is encoded without ambiguity:
+    every part carries its type and its length.
 
     >>> derive(b"k", b"child", "step", 1) == derive(b"k", b"child", "step1")
     False
@@ -75,7 +44,7 @@ def derive(key: bytes, purpose: bytes, *label: str | int | bytes) -> bytes:
     return hashlib.blake2b(message, digest_size=32, key=key, person=b"privet." + purpose).digest()
 
 
-class Stream:
+class KeyStream:
     """The key stream AES-256-CTR(derive(key)), read as little-endian 64-bit words.
 
     A stream hands out every counter value at most once (a lock makes that true for threads). After
@@ -83,9 +52,13 @@ class Stream:
     the parent's bits; copying or pickling one is refused for the same reason. A *seeded* stream is
     meant to be repeated: it may be copied, and a forked process goes on as its parent does.
 
-    **Assumes** that AES-256 is a pseudo-random permutation, that `os.urandom` is unpredictable, and
-    that nobody duplicates the process by other means than fork (a virtual-machine snapshot restored
-    twice repeats noise; this cannot be seen from inside).
+    A virtual machine that is restored twice from one snapshot cannot be seen from inside. Every
+    child, split and bulk draw of a secret stream therefore takes fresh bytes of the operating
+    system into its key: what repeats is what was left of streams already begun, such as the rest of
+    one step's noise, and, where the hypervisor does not tell the kernel (VM generation ID), what
+    follows until the kernel has gathered new entropy.
+
+    **Assumes** that AES-256 is a pseudo-random permutation, and that `os.urandom` is unpredictable.
     """
 
     __slots__ = ("_cipher", "_counter", "_key", "_lock", "_process", "_secret", "_serial")
@@ -103,14 +76,14 @@ class Stream:
     def _renew(self) -> None:
         self._lock = threading.Lock()
         self._cipher: CipherContext | None = None
-        self._process = _process()
+        self._process = this_process()
 
     def _guard(self) -> None:
         """Notice a fork: a new lock (a thread that is gone may hold the old one), a new key."""
-        if self._process == _process():
+        if self._process == this_process():
             return
-        with _forked:
-            if self._process != _process():  # no other thread was first
+        with rekeying_lock():
+            if self._process != this_process():  # no other thread was first
                 if self.secret:
                     self._key = derive(self._key, b"fork", os.getpid(), os.urandom(32))
                     self._counter = self._serial = 0
@@ -132,8 +105,8 @@ class Stream:
                 key = algorithms.AES(derive(self._key, b"stream"))
                 start = modes.CTR(self._counter.to_bytes(16, "big"))
                 self._cipher = Cipher(key, start).encryptor()
-            if watcher is not None:
-                watcher.given(self._key, self._counter, size // 16)
+            if noise_reuse.active_log is not None:
+                noise_reuse.active_log.add_draw(self._key, self._counter, size // 16)
             self._counter += size // 16
             for i in range(0, size, len(_ZEROS)):
                 part = raw[i : i + len(_ZEROS)]
@@ -141,43 +114,51 @@ class Stream:
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
 
-    def split(self) -> Stream:
+    def split(self) -> KeyStream:
         """A fresh independent stream; the n-th split of equal seeded streams is equal."""
-        key, serial = self._next()
-        return Stream(self._made(key, derive(key, b"split", serial), serial), secret=self.secret)
+        key, *number = self._next()
+        return KeyStream(
+            self._log_stream(key, derive(key, b"split", *number), number[0]), secret=self.secret
+        )
 
     def bulk(self) -> Bulk:
         """A fresh independent key stream for one large request, made and used up in one call."""
-        key, serial = self._next()
-        own = self._made(key, derive(key, b"bulk", serial), serial)
-        if watcher is not None:
-            watcher.given(own, 0, 1)
+        key, *number = self._next()
+        own = self._log_stream(key, derive(key, b"bulk", *number), number[0])
+        if noise_reuse.active_log is not None:
+            noise_reuse.active_log.add_draw(own, 0, 1)
         return Bulk(own)
 
-    def child(self, *label: str | int | bytes) -> Stream:
+    def child(self, *label: str | int | bytes) -> KeyStream:
         """The stream named by a label; of a secret stream, a new one at every call."""
         if not self.secret:
             own = derive(self._key, b"child", *label)
-            return Stream(self._made(self._key, own, label), secret=False)
-        key, serial = self._next()
-        return Stream(self._made(key, derive(key, b"child", serial, *label), label), secret=True)
+            return KeyStream(self._log_stream(self._key, own, label), secret=False)
+        key, *number = self._next()
+        return KeyStream(
+            self._log_stream(key, derive(key, b"child", *number, *label), label), secret=True
+        )
 
     @staticmethod
-    def _made(parent: bytes, key: bytes, label: object) -> bytes:
-        if watcher is not None:
-            watcher.named(parent, key, str(label))
+    def _log_stream(parent: bytes, key: bytes, label: object) -> bytes:
+        if noise_reuse.active_log is not None:
+            noise_reuse.active_log.add_stream(parent, key, str(label))
         return key
 
-    def _next(self) -> tuple[bytes, int]:
-        """The key, which a fork has changed by now, and a number that was never used with it."""
+    def _next(self) -> tuple[Any, ...]:
+        """The key, which a fork has changed by now, and a number that was never used with it.
+
+        Of a secret stream also fresh bytes of the operating system, which a virtual machine that
+        was restored from a snapshot has not in common with another one.
+        """
         self._guard()
         with self._lock:
             self._serial += 1
-            return self._key, self._serial
+            return self._key, self._serial, *((os.urandom(32),) if self.secret else ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.secret:
-            _refuse_copy()
+            refuse_copy()
         return _restore, (self._key, self._counter, self._serial)
 
 
@@ -204,12 +185,5 @@ class Bulk:
             out.byteswap(inplace=True)
 
 
-def _restore(key: bytes, counter: int, serial: int) -> Stream:
-    return Stream(key, secret=False, counter=counter, serial=serial)
-
-
-def _refuse_copy() -> NoReturn:
-    raise NoiseReuse(
-        "a secure noise source cannot be pickled or copied, since the copy would repeat its noise; "
-        "call privet.noise.secure() in the other process"
-    )
+def _restore(key: bytes, counter: int, serial: int) -> KeyStream:
+    return KeyStream(key, secret=False, counter=counter, serial=serial)

@@ -6,7 +6,7 @@ the answers have *exactly* the law that real numbers would give them (Knuth and 
 "Sampling exactly from the normal distribution", 2016). Everything here is in whole numbers and
 fractions; `decimal`, whose exponential is correctly rounded, bounds exp from both sides.
 
-These are the rare cases of `privet.noise.rounded`, whose arrays decide all others.
+These are the rare cases of `privet.noise.rounded_noise`, whose arrays decide all others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who belongs, of very many: exact coins of one probability p, in fewer words than coins.
+"""Poisson subsets of very many records: exact coins of one probability p, in few words.
 
 Symbols: p the probability, q = 1 - p, G the number of places skipped before the next member.
 """
@@ -12,22 +12,21 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.noise.continuous import bernoulli
-from privet.noise.stream import Stream
+from privet.noise.discrete_noise import bernoulli
+from privet.noise.key_stream import KeyStream
 
 Ints = NDArray[np.int64]
-_AT_ONCE = 2**14
-"""Skips drawn at a time, at most."""
+_SKIPS = 2**14  # drawn at a time, at most; each takes a word for every binary digit of n
 
 
-def members(stream: Stream, n: int, p: Fraction) -> Ints:
+def poisson_subset(stream: KeyStream, n: int, p: Fraction) -> Ints:
     """The numbers below n, ascending, that each belong by an independent coin of exactly p.
 
     The law is that of `bernoulli`, whichever way is shorter: a word for every 8 numbers or so, or
     a word for every binary digit of n and every member.
 
-    >>> from privet.noise.stream import Stream
-    >>> members(Stream(b"a key", secret=False), 10**9, Fraction(3, 10**9)).size < 20
+    >>> from privet.noise.key_stream import KeyStream
+    >>> poisson_subset(KeyStream(b"a key", secret=False), 10**9, Fraction(3, 10**9)).size < 20
     True
     """
     if n == 0 or p <= 0 or p > Fraction(1, 2):
@@ -37,7 +36,7 @@ def members(stream: Stream, n: int, p: Fraction) -> Ints:
     return _by_bits(stream, n, p)
 
 
-def _by_bits(stream: Stream, n: int, p: Fraction) -> Ints:
+def _by_bits(stream: KeyStream, n: int, p: Fraction) -> Ints:
     """Members by the bits of words, for p of 1/2 or less.
 
     p = 2^-k r with 1/2 < r <= 1. A bit of k random words joined by "and" is set with probability
@@ -61,7 +60,7 @@ def _by_bits(stream: Stream, n: int, p: Fraction) -> Ints:
     return found[bernoulli(stream, len(found), p)]
 
 
-def _by_skips(stream: Stream, n: int, p: Fraction) -> Ints:
+def _by_skips(stream: KeyStream, n: int, p: Fraction) -> Ints:
     """Members by how many numbers lie before the next one, for rare members.
 
     With independent coins the skips are independent and P[G >= g] = q^g; with independent skips of
@@ -72,7 +71,7 @@ def _by_skips(stream: Stream, n: int, p: Fraction) -> Ints:
     last = -1
     while last < n:
         expected = float((n - 1 - last) * p)
-        count = min(_AT_ONCE, math.ceil(expected + 4.0 * math.sqrt(expected) + 8.0))
+        count = min(_SKIPS, math.ceil(expected + 4.0 * math.sqrt(expected) + 8.0))
         skips, beyond = _skips(stream, count, p, digits)
         places = last + np.cumsum(np.where(beyond, n, skips) + 1)
         parts.append(places[places < n])
@@ -80,14 +79,16 @@ def _by_skips(stream: Stream, n: int, p: Fraction) -> Ints:
     return np.concatenate(parts)
 
 
-def _skips(stream: Stream, count: int, p: Fraction, digits: int) -> tuple[Ints, NDArray[np.bool_]]:
+def _skips(
+    stream: KeyStream, count: int, p: Fraction, digits: int
+) -> tuple[Ints, NDArray[np.bool_]]:
     """G modulo 2^digits, and whether G is as large as that or larger, for independent skips.
 
     The binary digits of G are independent: q^G is a product of one factor for each digit. Digit j
     is 1 with probability q^(2^j) / (1 + q^(2^j)), and what is above them all is not zero with
     probability q^(2^digits). Each is compared with random digits as `bernoulli` does.
     """
-    limits = np.array(_chances(p, digits, 64), dtype=np.uint64)[:, None]
+    limits = np.array(_probabilities(p, digits, 64), dtype=np.uint64)[:, None]
     words = stream.words((digits + 1) * count).reshape(digits + 1, count)
     ones = words < limits
     for which, i in np.argwhere(words == limits):
@@ -96,11 +97,11 @@ def _skips(stream: Stream, count: int, p: Fraction, digits: int) -> tuple[Ints, 
     return powers @ ones[:-1], ones[-1]
 
 
-def _next_digits(stream: Stream, p: Fraction, digits: int, which: int) -> bool:
+def _next_digits(stream: KeyStream, p: Fraction, digits: int, which: int) -> bool:
     """The coin of a chance whose first 64 digits did not decide."""
     bits = 128
     while True:
-        limit = _chances(p, digits, bits)[which] % 2**64
+        limit = _probabilities(p, digits, bits)[which] % 2**64
         word = int(stream.words(1)[0])
         if word != limit:
             return word < limit
@@ -108,7 +109,7 @@ def _next_digits(stream: Stream, p: Fraction, digits: int, which: int) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _chances(p: Fraction, digits: int, bits: int) -> tuple[int, ...]:
+def _probabilities(p: Fraction, digits: int, bits: int) -> tuple[int, ...]:
     """The first `bits` binary digits of every chance of `_skips`, as whole numbers.
 
     Powers of q are kept between two whole numbers over 2^precision, rounded outwards; if both

@@ -4,8 +4,8 @@
 for a normal one: the noise counted in steps, ratio = scale / step. Nothing is an approximation.
 Arrays compute in float64 *and bound their error*; where the answer (under the curve or not, this
 cell or the next) lies within the bound, a few times in a million draws, the digits drawn so far are
-handed to `privet.noise.lazy`, which draws more until the answer is certain. The theorem and the
-error bounds are in docs/theory/noise.md.
+handed to `privet.noise.lazy_reals`, which draws more until the answer is certain. The theorem and
+the error bounds are in docs/theory/noise.md.
 
 A word stands for a layer (its low 10 bits), a sign, and the first 52 digits m of a uniform U:
 |x| = U w[layer]. Its *place* is the odd number 2 m + 1, of 2^53, with the sign.
@@ -19,10 +19,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.noise import lazy
-from privet.noise.layers import EXPONENTIAL, LAYERS, NORMAL, ONE, Curve, Floats, Layers, layers
-from privet.noise.lazy import Draw, LazyReal
-from privet.noise.stream import Stream, Words
+from privet.noise import lazy_reals
+from privet.noise.key_stream import KeyStream, Words
+from privet.noise.lazy_reals import Draw, LazyReal
+from privet.noise.ziggurat import (
+    EXPONENTIAL,
+    LAYERS,
+    NORMAL,
+    ONE,
+    DensityCurve,
+    Floats,
+    Layers,
+    layers,
+)
 
 Ints = NDArray[np.int64]
 Rare = dict[int, LazyReal]
@@ -36,27 +45,28 @@ MARGIN = 2.0**-18
 """More than the error of ratio x in float64, for |x| <= 16.01."""
 DOUBT = 2.0**-44
 """More than the error of a height less the curve in float64."""
+# e^-x = 2^-n e^r for |r| <= (log 2) / 2, where 14 terms of the series are off by some 4e-18.
 LN2 = math.log(2.0)
 POWERS = 2.0 ** -np.arange(64.0)
 TAYLOR = np.array([1.0 / math.factorial(k) for k in range(13, -1, -1)])
 
 
-def laplace(stream: Stream, n: int, ratio: Fraction) -> Ints:
+def laplace(stream: KeyStream, n: int, ratio: Fraction) -> Ints:
     """n draws of floor(ratio x + 1/2) for a standard Laplace x, exactly; ratio <= 2^27."""
     return _rounded(stream, n, ratio, layers(EXPONENTIAL))
 
 
-def gaussian(stream: Stream, n: int, ratio: Fraction) -> Ints:
+def gaussian(stream: KeyStream, n: int, ratio: Fraction) -> Ints:
     """n draws of floor(ratio x + 1/2) for a standard normal x, exactly; ratio <= 2^27."""
     return _rounded(stream, n, ratio, layers(NORMAL))
 
 
-def _rounded(stream: Stream, n: int, ratio: Fraction, stack: Layers) -> Ints:
+def _rounded(stream: KeyStream, n: int, ratio: Fraction, stack: Layers) -> Ints:
     out, step = np.empty(n, dtype=np.int64), stack.widths * float(ratio)
     for start in range(0, n, BLOCK):
         part = out[start : start + BLOCK]
         words, rare = settled_words(stream, len(part), stack)
-        layer, place = split(words)
+        layer, place = split_words(words)
         y = place * step[layer] + 0.5
         part[:] = units = np.floor(y)
         y -= units
@@ -67,7 +77,7 @@ def _rounded(stream: Stream, n: int, ratio: Fraction, stack: Layers) -> Ints:
     return out
 
 
-def settled_words(stream: Stream, n: int, stack: Layers) -> tuple[Words, Rare]:
+def settled_words(stream: KeyStream, n: int, stack: Layers) -> tuple[Words, Rare]:
     """Words whose |x| has the density of the curve; the exceptions by their number.
 
     Left of `inside` a point is under the curve at any height of its layer. Other points get a
@@ -77,7 +87,7 @@ def settled_words(stream: Stream, n: int, stack: Layers) -> tuple[Words, Rare]:
     rare: Rare = {}
     left = np.arange(n)
     while True:
-        layer, place = split(words[left])
+        layer, place = split_words(words[left])
         place = np.abs(place)
         unsettled = place >= stack.inside[layer]
         left, layer, place = left[unsettled], layer[unsettled], place[unsettled]
@@ -90,7 +100,7 @@ def settled_words(stream: Stream, n: int, stack: Layers) -> tuple[Words, Rare]:
         doubtful = (np.abs(above) <= DOUBT) | ((layer == 0) & (place >= stack.beyond))
         refused = (above > 0.0) & ~doubtful
         for j in np.flatnonzero(doubtful):
-            found = judge(int(words[left[j]]), int(heights[j]), stack, draw)
+            found = settle_attempt(int(words[left[j]]), int(heights[j]), stack, draw)
             refused[j] = found is None
             if found is not None:
                 rare[int(left[j])] = found
@@ -98,12 +108,12 @@ def settled_words(stream: Stream, n: int, stack: Layers) -> tuple[Words, Rare]:
         words[left] = others[refused]
 
 
-def split(words: Words) -> tuple[NDArray[np.intp], Ints]:
+def split_words(words: Words) -> tuple[NDArray[np.intp], Ints]:
     """The layers and the signed places that words stand for."""
     return (words & np.uint64(LAYERS - 1)).astype(np.intp), words.view(np.int64) >> 10 | 1
 
 
-def height_at(x: Floats, curve: Curve) -> Floats:
+def height_at(x: Floats, curve: DensityCurve) -> Floats:
     """e^-p(x), p(x) < 44, by additions and products alone: no library's exponential is trusted.
 
     With p = n ln 2 + r, |r| < .35, it is 2^-n times Taylor's polynomial of degree 13.
@@ -117,18 +127,18 @@ def height_at(x: Floats, curve: Curve) -> Floats:
     return np.asarray(total * POWERS[n.astype(np.intp)])
 
 
-def drawer(stream: Stream) -> Draw:
+def drawer(stream: KeyStream) -> Draw:
     """Words of a stream, one by one."""
     return lambda: int(stream.words(1)[0])
 
 
 def at_word(word: int, stack: Layers, draw: Draw) -> LazyReal:
     """|x| of a word, its further digits to be drawn."""
-    layer, place = (int(part[0]) for part in split(np.array([word], dtype=np.uint64)))
+    layer, place = (int(part[0]) for part in split_words(np.array([word], dtype=np.uint64)))
     return LazyReal(draw, digits=abs(place) >> 1, bits=52, scale=stack.width(layer))
 
 
-def judge(word: int, height: int, stack: Layers, draw: Draw) -> LazyReal | None:
+def settle_attempt(word: int, height: int, stack: Layers, draw: Draw) -> LazyReal | None:
     """Settle one attempt exactly, given its word and the first 64 digits of its height.
 
     None if the point lies above the curve. In the lowest layer what lies beyond R is the tail.
@@ -142,7 +152,7 @@ def judge(word: int, height: int, stack: Layers, draw: Draw) -> LazyReal | None:
             return tail(stack, draw)
     base, room = Fraction(stack.low[layer], ONE), Fraction(stack.room[layer], ONE)
     y = LazyReal(draw, digits=height, bits=64, base=base, scale=room)
-    return x if lazy.under(stack.curve.power, x, y) else None
+    return x if lazy_reals.under(stack.curve.power, x, y) else None
 
 
 def tail(stack: Layers, draw: Draw) -> LazyReal | None:
@@ -156,9 +166,9 @@ def tail(stack: Layers, draw: Draw) -> LazyReal | None:
     def excess(e: Fraction) -> Fraction:
         return curve.power(curve.end + e / curve.rate) - e
 
-    e, height = lazy.exponential(draw), LazyReal(draw, scale=room)
+    e, height = lazy_reals.exponential(draw), LazyReal(draw, scale=room)
     height.refine()
-    if not lazy.under(excess, e, height):
+    if not lazy_reals.under(excess, e, height):
         return None
     e.base, e.scale = curve.end + e.base / curve.rate, e.scale / curve.rate
     return e

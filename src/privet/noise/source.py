@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import operator
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, SupportsFloat, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,22 @@ from numpy.typing import NDArray
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.noise import continuous, discrete, grid, k_norm, members, rounded
-from privet.noise.stream import Stream, derive
+from privet.noise import (
+    discrete_noise,
+    float64_noise,
+    grid,
+    k_norm_noise,
+    poisson_subsets,
+    rounded_noise,
+)
+from privet.noise.key_stream import KeyStream, derive
 
 Shape = int | tuple[int, ...]
-_LARGEST_SCALE = 2**40
+_LARGEST_SCALE = 2**40  # draws of such a scale stay far inside int64
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Source:
     """A named stream of random draws; make one with `seeded` or `secure`.
 
@@ -43,12 +50,12 @@ class Source:
     True
     """
 
-    stream: Stream
-    secret: bool = field(init=False)
-    """Whether nobody can know the key, as a release needs; it cannot be declared, only drawn."""
+    stream: KeyStream
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "secret", self.stream.secret)
+    @property
+    def secret(self) -> bool:
+        """Whether nobody can know the key, as a release needs: drawn, never declared."""
+        return self.stream.secret
 
     @property
     def premise(self) -> Premise:
@@ -72,81 +79,83 @@ class Source:
     def uniform(self, shape: Shape) -> NDArray[np.float64]:
         """Uniform numbers in the open interval (0, 1), with 53 significant bits even near 0."""
         size, dims = _size(shape)
-        return continuous.uniform(self.stream, size).reshape(dims)
+        return float64_noise.uniform(self.stream, size).reshape(dims)
 
     def gaussian(self, shape: Shape, scale: float = 1.0) -> NDArray[np.float64]:
         """Normal draws with standard deviation `scale`; the tail goes on to 38 of them."""
         scale = _check.positive("scale", scale)
         size, dims = _size(shape)
-        return (scale * continuous.gaussian(self.stream, size)).reshape(dims)
+        return (scale * float64_noise.gaussian(self.stream, size)).reshape(dims)
 
     def laplace(self, shape: Shape, scale: float = 1.0) -> NDArray[np.float64]:
         """Laplace draws, density exp(-|x| / scale) / (2 scale)."""
         scale = _check.positive("scale", scale)
         size, dims = _size(shape)
-        return (scale * continuous.laplace(self.stream, size)).reshape(dims)
+        return (scale * float64_noise.laplace(self.stream, size)).reshape(dims)
 
     def gaussian_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
         """Normal noise in steps of `grid.spacing(scale)`: real draws, rounded, exactly."""
         size, dims = _size(shape)
-        return rounded.gaussian(self.stream, size, _steps(scale)).reshape(dims)
+        return rounded_noise.gaussian(self.stream, size, _steps(scale)).reshape(dims)
 
     def laplace_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
         """Laplace noise in steps of `grid.spacing(scale)`: real draws, rounded, exactly."""
         size, dims = _size(shape)
-        return rounded.laplace(self.stream, size, _steps(scale)).reshape(dims)
+        return rounded_noise.laplace(self.stream, size, _steps(scale)).reshape(dims)
 
     def k_norm_on_grid(self, shape: Shape, scale: float) -> NDArray[np.int64]:
         """One vector of density e^(-||x||_2 / scale), rounded to steps of `grid.spacing(scale)`."""
         size, dims = _size(shape)
-        return k_norm.k_norm(self.stream, size, _steps(scale)).reshape(dims)
+        return k_norm_noise.k_norm(self.stream, size, _steps(scale)).reshape(dims)
 
     def bernoulli(self, shape: Shape, p: float | Fraction) -> NDArray[np.bool_]:
         """Coins that are true with probability exactly p (as a float64 number or a fraction)."""
-        _probability(p)
+        _check.unit("p", p)
         size, dims = _size(shape)
-        return continuous.bernoulli(self.stream, size, Fraction(p)).reshape(dims)
+        return discrete_noise.bernoulli(self.stream, size, Fraction(p)).reshape(dims)
 
-    def members(self, n: int, p: float | Fraction) -> NDArray[np.int64]:
+    def poisson_subset(self, n: int, p: float | Fraction) -> NDArray[np.int64]:
         """The numbers below n that each belong with probability exactly p, in ascending order.
 
         The same law as that of `bernoulli`, from fewer words where p is small.
         """
-        _probability(p)
-        return members.members(self.stream, _check.count("n", n, minimum=0), Fraction(p))
+        _check.unit("p", p)
+        return poisson_subsets.poisson_subset(
+            self.stream, _check.count("n", n, minimum=0), Fraction(p)
+        )
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Exactly uniform whole numbers in [0, high)."""
         if (high := _whole("high", high, minimum=1)) >= 2**63:
             raise InvalidArgument("high", high, "a whole number below 2**63")
         size, dims = _size(shape)
-        return continuous.below(self.stream, size, high).astype(np.int64).reshape(dims)
+        return discrete_noise.uniform_below(self.stream, size, high).astype(np.int64).reshape(dims)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
         """The numbers 0 to n - 1 in an exactly uniform order."""
         n = _check.count("n", n, minimum=0)
-        return np.argsort(continuous.distinct(self.stream, n)).astype(np.int64)
+        return np.argsort(discrete_noise.distinct_words(self.stream, n)).astype(np.int64)
 
     def sample(self, n: int, size: int) -> NDArray[np.int64]:
         """An exactly uniform subset of 0 to n - 1 with `size` members, in ascending order."""
         n, size = _check.count("n", n, minimum=0), _check.count("size", size, minimum=0)
         if size > n:
             raise InvalidArgument("size", size, f"at most n = {n}")
-        words = continuous.distinct(self.stream, n)
-        chosen = np.argpartition(words, size - 1)[:size] if size else np.empty(0, dtype=np.int64)
-        return np.sort(chosen).astype(np.int64)
+        words = discrete_noise.distinct_words(self.stream, n)
+        subset = np.argpartition(words, size - 1)[:size] if size else np.empty(0, dtype=np.int64)
+        return np.sort(subset).astype(np.int64)
 
     def discrete_laplace(self, shape: Shape, scale: float | Fraction) -> NDArray[np.int64]:
         """Exact integer draws, P[x] = (1 - e^(-1/scale)) / (1 + e^(-1/scale)) e^(-|x|/scale)."""
         scale = _rational("scale", scale)
         size, dims = _size(shape)
-        return discrete.laplace(self.stream, size, scale).reshape(dims)
+        return discrete_noise.laplace(self.stream, size, scale).reshape(dims)
 
     def discrete_gaussian(self, shape: Shape, sigma: float | Fraction) -> NDArray[np.int64]:
         """Exact integer draws, P[x] proportional to e^(-x^2 / (2 sigma^2))."""
         variance = _rational("sigma", sigma) ** 2
         size, dims = _size(shape)
-        return discrete.gaussian(self.stream, size, variance).reshape(dims)
+        return discrete_noise.gaussian(self.stream, size, variance).reshape(dims)
 
     def __repr__(self) -> str:
         return f"<privet.noise.Source, {'secure' if self.secret else 'seeded'}>"
@@ -164,7 +173,7 @@ def seeded(seed: int) -> Source:
     True
     """
     seed = _whole("seed", seed, minimum=0)
-    return Source(Stream(derive(b"privet", b"seed", seed), secret=False))
+    return Source(KeyStream(derive(b"privet", b"seed", seed), secret=False))
 
 
 def secure() -> Source:
@@ -173,7 +182,7 @@ def secure() -> Source:
     >>> secure()
     <privet.noise.Source, secure>
     """
-    return Source(Stream(os.urandom(32), secret=True))
+    return Source(KeyStream(os.urandom(32), secret=True))
 
 
 def _whole(name: str, value: int, *, minimum: int) -> int:
@@ -181,11 +190,6 @@ def _whole(name: str, value: int, *, minimum: int) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < minimum:
         raise InvalidArgument(name, value, f"a whole number of at least {minimum}")
     return int(value)
-
-
-def _probability(p: float | Fraction) -> None:
-    if not (isinstance(p, SupportsFloat) and 0 <= p <= 1):
-        raise InvalidArgument("p", p, "a number in [0, 1]")
 
 
 def _size(shape: Shape) -> tuple[int, tuple[int, ...]]:

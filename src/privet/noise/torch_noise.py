@@ -1,8 +1,8 @@
 """Normal noise written straight into torch tensors, fast; the only module that needs torch.
 
-The draws are those of `privet.noise.rounded` in compiled loops: the same layers, the same bounds on
-float64's errors, the same exact answers where these do not decide (docs/theory/noise.md); 99.5% of
-all words end in the first loop, `candidates`.
+The draws are those of `privet.noise.rounded_noise` in compiled loops: the same layers, the same
+bounds on float64's errors, the same exact answers where these do not decide (docs/theory/noise.md);
+99.5% of all words end in the first loop, `candidates`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
 from privet.noise import grid
-from privet.noise.layers import LAYERS, NORMAL, layers
-from privet.noise.rounded import POWERS, TAYLOR, at_word, judge
+from privet.noise.key_stream import Bulk, Words
+from privet.noise.rounded_noise import POWERS, TAYLOR, at_word, settle_attempt
 from privet.noise.source import Source
-from privet.noise.stream import Bulk, Words
+from privet.noise.ziggurat import LAYERS, NORMAL, layers
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -36,7 +36,7 @@ DONE, EMPTY, CELL, HEIGHT = 0, 1, 2, 3
 """What `settle` comes back with: nothing, no spare words, a cell or a height it cannot tell."""
 
 
-def compiled(function: Callable[P, T]) -> Callable[P, T]:
+def compile_on_first_use(function: Callable[P, T]) -> Callable[P, T]:
     """Machine code on first use, kept on disk where that is possible.
 
     Strict floating point: nothing is contracted or reordered, so that results are the same on every
@@ -50,18 +50,18 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 
 _STACK = layers(NORMAL)
 _INSIDE = _STACK.inside.astype(np.float64)
-_MASK = np.uint64(LAYERS - 1)
+_MASK = np.uint64(LAYERS - 1)  # the low bits of a word choose the layer
 _MIDDLE = 1.5 * 2.0**52
 """Added and taken away again, it rounds to the nearest whole number."""
 _SURE = 0.5 - 2.0**-20
 """So near to a whole number, ratio x is nearest to it, whatever float64 does for |x| <= 6.01."""
-_FEW = 512
+_FEW = 512  # words a round: their places stay in the first cache
 _DOUBT, _LN2 = 2.0**-44, math.log(2.0)
 """As in `rounded`. Tables are arguments of the loops: machine code kept on disk must not hold them,
 since nothing would renew it when they change."""
 
 
-@compiled
+@compile_on_first_use
 def candidates(words: Words, out: Floats, open_: Bools, steps: Floats, inside: Floats) -> None:
     """The draws in steps of the grid, and which of them are still to be settled."""
     places = np.empty(_FEW)
@@ -78,7 +78,7 @@ def candidates(words: Words, out: Floats, open_: Bools, steps: Floats, inside: F
             undecided[i] = (abs(places[i]) >= inside[layer]) | (abs(y - unit) > _SURE)
 
 
-@compiled
+@compile_on_first_use
 def settle(
     words: Words,
     spare: Words,
@@ -122,9 +122,9 @@ def settle(
     return len(open_), used, DONE
 
 
-@compiled
+@compile_on_first_use
 def _curve(x: float, taylor: tuple[Floats, Floats]) -> float:
-    """`rounded.height_at` of one number, for the normal curve."""
+    """`rounded_noise.height_at` of one number, for the normal curve."""
     terms, powers = taylor
     p = 0.5 * x * x
     n = np.floor(p / _LN2 + 0.5)
@@ -163,7 +163,7 @@ def fill(
         x = (
             at_word(word, _STACK, draw)
             if why == CELL
-            else judge(word, int(spare[used - 2]), _STACK, draw)
+            else settle_attempt(word, int(spare[used - 2]), _STACK, draw)
         )
         if x is None:
             words[at] = spare[used - 1]
@@ -175,7 +175,7 @@ def fill(
 BLOCK = 31 * 1024
 """Outputs made at a time: they fit the cache."""
 CHUNK = 1024 * BLOCK
-"""Outputs made from one key."""
+"""Outputs made from one key: far below the 2^36 bytes that one key of GCM serves."""
 LARGEST = 2.0**50
 """Values are held within this number of grid steps: at least 2^23 standard deviations."""
 
@@ -275,7 +275,7 @@ def add_noise_(
     return scale
 
 
-@compiled
+@compile_on_first_use
 def _add_narrow(part: Any, units: Floats, step: float, coarse: float) -> None:
     limit, middle, wide = LARGEST * step, _MIDDLE * step, _MIDDLE * coarse
     largest = np.float64(np.finfo(np.float32).max)
@@ -286,7 +286,7 @@ def _add_narrow(part: Any, units: Floats, step: float, coarse: float) -> None:
         part[i] = np.float32(min(max(total, -largest), largest))
 
 
-@compiled
+@compile_on_first_use
 def _add_wide(part: Floats, units: Floats, step: float) -> None:
     limit, middle = LARGEST * step, _MIDDLE * step
     for i in range(len(part)):

@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LAYERS = 1024
+LAYERS = 1024  # ten bits of a word; the tables (24 kB) stay in the first-level cache
 ONE = 2**64
 """Height 1."""
-_DIGITS = Context(prec=40, rounding=ROUND_DOWN)
+_DIGITS = Context(prec=40, rounding=ROUND_DOWN)  # heights have 64 bits (20 digits): twice that
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class DensityCurve:
     """f(x) = e^-power(x), and where its stack of layers ends."""
 
     power: Callable[[Fraction], Fraction]
@@ -51,7 +51,7 @@ class Curve:
     """B is at least this, in units of 2^-64."""
 
 
-NORMAL = Curve(
+NORMAL = DensityCurve(
     power=lambda x: x * x / 2,
     root=lambda t: _DIGITS.sqrt(_DIGITS.multiply(Decimal(2), t)),
     end=6,
@@ -59,7 +59,7 @@ NORMAL = Curve(
     area=1348735804 << 24,
     tail=1 << 36,
 )
-EXPONENTIAL = Curve(
+EXPONENTIAL = DensityCurve(
     power=lambda x: x, root=lambda t: t, end=16, rate=1, area=1077545843 << 24, tail=1 << 41
 )
 
@@ -69,7 +69,7 @@ EXPONENTIAL = Curve(
 class Layers:
     """A stack: `low` and `room` as whole numbers, and what arrays need of it in float64."""
 
-    curve: Curve
+    curve: DensityCurve
     low: tuple[int, ...] = field(repr=False)
     """Y[i-1], in units of 2^-64."""
     room: tuple[int, ...] = field(repr=False)
@@ -89,7 +89,7 @@ class Layers:
 
 
 @cache
-def layers(curve: Curve) -> Layers:
+def layers(curve: DensityCurve) -> Layers:
     """The stack over a curve, made once in a process.
 
     >>> found = layers(NORMAL)

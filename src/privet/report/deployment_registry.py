@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from privet._words import Facts, promise_in_words
+from privet._formatting import Facts, promise_in_words
 from privet.errors import InvalidArgument
 
 UNSAID = "TO FILL IN"
@@ -67,7 +67,8 @@ def entry(record: Facts) -> dict[str, Any]:
                 "post_processing": "Predictions of the model.",
                 "composition": "Exact composition of all releases, charged to a ledger beforehand"
                 + ("." if paid is None else f": {paid['identity']}, head {paid['head']}, "
-                   f"epsilon {paid['spent']} spent on these data in all."),
+                   f"epsilon {paid['spent']} spent in it; what was spent elsewhere on the same "
+                   "data is not known here."),
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": _lines(

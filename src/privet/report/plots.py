@@ -1,28 +1,60 @@
-"""Pictures in files: matplotlib figures, made without pyplot and without a display."""
+"""Every picture: matplotlib figures, made without pyplot and without a display.
+
+`save` writes a figure to a file; `to_svg` gives it to a page, whose colours it then follows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
 
+from privet.accounting import PrivacyLoss, SampledGaussian
+from privet.accounting.accountant_comparison import ValidityMap
+from privet.accounting.closed_form import closed_form_claim
+from privet.accounting.privacy_loss import Array
+from privet.accounting.renyi_and_moments_accountants import moments_epsilon, renyi_epsilon
+from privet.accounting.trade_off import TradeOff
 from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
-from privet.loss import PrivacyLoss, SampledGaussian
-from privet.loss.base import Array
-from privet.loss.compare import ValidityMap
-from privet.report.spending import by_accountant
+from privet.report.explanation import posterior
 
 INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
+"""Of text, of what is beside the point, and of grids: on a page they are the page's own."""
+_PAGE_COLOURS = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
+_ON_MAP = "#22303d"
+"""Of lines on a light map, which stays light on a dark page: INK but for one bit."""
 EXACT, CLAIM, RENYI, MOMENTS = "#1b6ca8", "#d1495b", "#8a9a5b", "#b08968"
+PALETTE = ("#6b7a89", "#2f7fc1", "#3c9a4e", "#8e63c7", "#d1495b", "#c9780e", "#1f9e99", "#a0616a")
+"""Mid-tones: each stands out from a white page and from a black one."""
+FOR, AGAINST = (209, 73, 91), (47, 127, 193)
+"""Red and blue of signed maps, both readable on white and on black."""
+MOST_CURVES = 12
+"""Methods that have a curve: more cannot be distinguished."""
+SMALLEST_DELTA = 1e-10
+"""The lower end of drawn deltas: below, no promise is stated."""
+_PAGE_SIZE = (6.4, 4.0)
+"""Inches of a picture on a page: with letters of 11 points they can be read on a phone."""
+_MOST_PHASES = 40
+"""Of a schedule whose ends are all drawn: a picture has no room for more corners."""
+_MARK = 8.0
+"""Radius of a numbered mark in points: two digits fit in."""
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -35,8 +67,55 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
+def to_svg(figure: Figure, alt: str) -> str:
+    """A figure for an HTML page, light or dark; `alt` is what a screen reader says.
+
+    The same figure gives the same text every time, so that `privet verify` can compare pages.
+    """
+    file = io.StringIO()
+    # text stays text, and the names of parts follow from their content
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "privet"}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for useless in (
+        r"<metadata>.*?</metadata>\s*",
+        r"<style.*?</style>",
+        r'(?<=<g) id="[^"]*"',  # the same in every figure, which a page may not have twice
+        r"\s*font-family: [^;\"]*;?",
+    ):
+        svg = re.sub(useless, "", svg, flags=re.DOTALL)
+    width, height = (72 * v for v in figure.get_size_inches())
+    start = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alt)}">'
+    svg = re.sub(r"<svg.*?>", start, svg, count=1, flags=re.DOTALL).replace("xlink:href", "href")
+    for colour, variable in _PAGE_COLOURS.items():
+        svg = svg.replace(colour, variable)
+    return svg
+
+
+def to_png_address(values: NDArray[Any]) -> str:
+    """Values in [-1, 1] as a data: address: red above 0, blue below, transparent at 0.
+
+    >>> to_png_address(np.zeros((1, 1)))[:22]
+    'data:image/png;base64,'
+    """
+    from matplotlib.image import imsave
+
+    v = np.clip(np.asarray(values, dtype=np.float64), -1.0, 1.0)
+    colour = np.where((v > 0.0)[..., None], FOR, AGAINST)
+    pixels = np.concatenate([colour, np.round(255.0 * np.abs(v))[..., None]], axis=-1)
+    file = io.BytesIO()
+    imsave(file, pixels.astype(np.uint8), format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def colours_of(names: Sequence[str]) -> dict[str, str]:
+    """One colour of the palette for each name."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+
+
 def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
-    """The house style: few lines, a title that says what is seen."""
+    """Style the axes in the same way on every picture: few lines, a title, labels."""
     axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
     axes.set_xlabel(x, color=MUTED)
     axes.set_ylabel(y, color=MUTED)
@@ -47,58 +126,114 @@ def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
         axes.spines[side].set_visible(False)
 
 
+def _page_figure(*, right: float = 0.97) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=_PAGE_SIZE)
+    return figure, figure.subplots(
+        gridspec_kw={"left": 0.12, "right": right, "bottom": 0.15, "top": 0.97}
+    )
+
+
+def spending_by_accountant(
+    loss: SampledGaussian, delta: float, points: int
+) -> tuple[list[int], dict[str, list[float]]]:
+    """Some steps of a run, and what each accountant says that was spent by then."""
+    prefixes = _prefixes(loss, points)
+    parts = [part for _, part in prefixes]
+    return [steps for steps, _ in prefixes], {
+        "moments": [moments_epsilon(part, delta) for part in parts],
+        "Renyi": [renyi_epsilon(part, delta) for part in parts],
+        "exact": [part.epsilon(delta) for part in parts],
+        "closed form (claim)": [closed_form_claim(part, delta).epsilon for part in parts],
+    }
+
+
+def _prefixes(loss: SampledGaussian, points: int) -> list[tuple[int, SampledGaussian]]:
+    """The first steps of a run, in the order in which they were given, cut at `points` places
+    and at the end of every phase.
+
+    >>> run = SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=100)
+    >>> [steps for steps, _ in _prefixes(run, 4)]
+    [12, 35, 65, 100]
+    >>> phases = SampledGaussian(sample_rate=0.1, noise_multiplier=[1.0, 2.0], steps=[40, 60])
+    >>> [steps for steps, _ in _prefixes(phases, 2)]
+    [35, 40, 100]
+    """
+    q, z, n = (np.asarray(v) for v in (loss.sample_rate, loss.noise_multiplier, loss.steps))
+    ends = np.cumsum(n)
+    total = int(ends[-1])
+    # closer together at the start, where the curves bend
+    cuts = {max(1, round(total * (k / points) ** 1.5)) for k in range(1, points + 1)}
+    changes = np.nonzero((np.diff(q) != 0.0) | (np.diff(z) != 0.0))[0]
+    if len(changes) <= _MOST_PHASES:  # between the ends of phases a line would cut the corner
+        cuts |= {int(end) for end in ends[changes]}
+    prefixes = []
+    for cut in sorted(cuts):
+        last = int(np.searchsorted(ends, cut))
+        m = n[: last + 1].copy()
+        m[last] -= ends[last] - cut
+        part = SampledGaussian(
+            sample_rate=q[: last + 1],
+            noise_multiplier=z[: last + 1],
+            steps=m,
+            adjacency=loss.adjacency,
+        )
+        prefixes.append((cut, part))
+    return prefixes
+
+
 def accountants(loss: PrivacyLoss, delta: float, *, points: int = 18) -> Figure:
     """epsilon as training goes on, by every accountant, and the exact trade against delta."""
     if not isinstance(loss, SampledGaussian):
         raise InvalidArgument("loss", type(loss).__name__, "a SampledGaussian")
     if len(loss.groups[0]) > 2000:
-        points = 6
-    steps, said = by_accountant(loss, delta, points)
-    exact, claim = np.array(said["exact"]), np.array(said["closed form"])
+        points = 6  # every point of a schedule with so many different steps takes a second
     figure = Figure(figsize=(11.0, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.55, 1.0])
-
-    left.fill_between(
-        steps, claim, exact, where=(exact > claim).tolist(), color=CLAIM, alpha=0.13, linewidth=0
-    )
-    curves: list[tuple[str, Any, str, str]] = [
-        ("moments", said["moments"], MOMENTS, "-"),
-        ("Renyi", said["Renyi"], RENYI, "-"),
-        ("exact", exact, EXACT, "-"),
-        ("closed form (claim)", claim, CLAIM, "--"),
-    ]
-    for name, values, colour, style in curves:
-        left.plot(steps, values, style, color=colour, linewidth=2.6 if name == "exact" else 1.8)
-    under = exact[-1] > claim[-1]
-    plain(
-        left,
-        f"Privacy spent after each step, delta = {delta:g}"
-        + ("; shaded: what the closed form hides" if under else ""),
-        x="steps",
-        y="epsilon",
-    )
-    left.set_xlim(0, steps[-1] * 1.001)
-    left.set_ylim(0, max(1.35 * exact[-1], 1.06 * float(curves[1][1][-1]), 1.06 * claim[-1]))
-    _label_ends(left, [(n, float(v[-1]), c) for n, v, c, _ in curves])
-    left.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-
-    exponents = np.linspace(-2, -12, 11)
-    deltas = 10.0**exponents
+    exact, claim = _draw_budget(left, loss, delta, points)
+    title = f"Privacy spent after each step, delta = {delta:g}"
+    hidden = "; shaded: what the closed form hides" if exact > claim else ""
+    plain(left, title + hidden, x="steps", y="epsilon")
+    deltas = 10.0 ** np.linspace(-2, -12, 11)
     right.plot(deltas, [loss.epsilon(d) for d in deltas], color=EXACT, linewidth=2.6)
-    right.plot([delta], [exact[-1]], "o", color=EXACT, markersize=7)
+    right.plot([delta], [exact], "o", color=EXACT, markersize=7)
     right.annotate(
-        f"epsilon {exact[-1]:.3g}",
-        (delta, exact[-1]),
-        xytext=(8, -16),
-        textcoords="offset points",
-        color=EXACT,
-        fontweight="bold",
-    )
+        f"epsilon {exact:.3g}", (delta, exact), xytext=(8, -16), textcoords="offset points",
+        color=EXACT, fontweight="bold",
+    )  # fmt: skip
     right.set_xscale("log")
     right.set_xlim(1.5e-2, 0.7e-12)
     right.set_ylim(0, None)
     plain(right, "The whole run, for every delta", x="delta", y="epsilon")
     return figure
+
+
+def budget(loss: SampledGaussian, delta: float, *, points: int) -> Figure:
+    """epsilon as training goes on, by every accountant, for a page."""
+    figure, axes = _page_figure(right=0.72)  # room for the names beside the ends
+    _draw_budget(axes, loss, delta, points)
+    return figure
+
+
+def _draw_budget(
+    axes: Axes, loss: SampledGaussian, delta: float, points: int
+) -> tuple[float, float]:
+    """Draw what each accountant says; returns what the exact one and the claim say at the end."""
+    steps, curves = spending_by_accountant(loss, delta, points)
+    exact, claim = np.array(curves["exact"]), np.array(curves["closed form (claim)"])
+    under = (exact > claim).tolist()
+    axes.fill_between(steps, claim, exact, where=under, color=CLAIM, alpha=0.13, linewidth=0)
+    styles = dict(zip(curves, ((MOMENTS, "-"), (RENYI, "-"), (EXACT, "-"), (CLAIM, "--")),
+                      strict=True))  # fmt: skip
+    for name, values in curves.items():
+        colour, line = styles[name]
+        axes.plot(steps, values, line, color=colour, linewidth=2.6 if name == "exact" else 1.8)
+    plain(axes, "", x="steps", y="epsilon")
+    axes.set_xlim(0, steps[-1] * 1.001)
+    renyi = curves["Renyi"][-1]
+    axes.set_ylim(0, max(1.35 * exact[-1], 1.06 * renyi, 1.06 * claim[-1]))
+    _label_ends(axes, [(n, float(v[-1]), styles[n][0]) for n, v in curves.items()])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    return float(exact[-1]), float(claim[-1])
 
 
 def _label_ends(axes: Axes, ends: list[tuple[str, float, str]]) -> None:
@@ -124,28 +259,34 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float, str]]) -> None:
         )
 
 
-def validity_map(found: ValidityMap) -> Figure:
-    """The (rate, noise) plane: blue where the closed form is a bound, red where it is too small."""
+def validity_map(
+    validity: ValidityMap, *, run: SampledGaussian | None = None, title: bool = True
+) -> Figure:
+    """The (rate, noise) plane: blue where the closed form is a bound, red where it is too small.
+
+    `run` is marked, if given; a page has its own title.
+    """
     figure = Figure(figsize=(8.6, 5.4), layout="constrained")
     axes = figure.subplots()
-    z, q = found.noise_multipliers, found.sample_rates
+    z, q = validity.noise_multipliers, validity.sample_rates
     axes.set_xscale("log")
     axes.set_yscale("log")
     mesh = axes.pcolormesh(
         z,
         q,
-        np.clip(np.log2(found.ratio), -2.0, 4.0),
+        np.clip(np.log2(validity.ratio), -2.0, 4.0),
         cmap="RdBu_r",
         norm=TwoSlopeNorm(vmin=-2.5, vcenter=0.0, vmax=4.5),
         shading="gouraud",
+        rasterized=True,
     )
-    axes.contour(z, q, np.log2(found.ratio), levels=[0.0], colors=INK, linewidths=2.2)
+    axes.contour(z, q, np.log2(validity.ratio), levels=[0.0], colors=_ON_MAP, linewidths=2.2)
     lines = axes.contour(
         z,
         q,
-        found.exact,
+        validity.exact,
         levels=[0.1, 1.0, 10.0, 100.0],
-        colors=INK,
+        colors=_ON_MAP,
         linewidths=0.9,
         linestyles=":",
     )
@@ -160,13 +301,13 @@ def validity_map(found: ValidityMap) -> Figure:
         Line2D([], [], color=INK, linewidth=2.2, label="equal"),
         Patch(color="#12507f", label="valid bound"),
     ]
-    figure.legend(handles=named, loc="outside lower center", ncols=3, frameon=False)
-    plain(
-        axes,
-        f"Where the closed form can be believed: {found.steps:,} steps, delta = {found.delta:g}",
-        x="noise multiplier z",
-        y="sample rate q",
-    )
+    figure.legend(handles=named, loc="outside lower center", ncols=3, frameon=False, labelcolor=INK)
+    where = "Where the closed form can be believed"
+    heading = f"{where}: {validity.steps:,} steps, delta = {validity.delta:g}"
+    plain(axes, heading if title else "", x="noise multiplier z", y="sample rate q")
+    if run is not None:
+        here = float(np.ravel(run.noise_multiplier)[0]), float(np.ravel(run.sample_rate)[0])
+        axes.plot(*here, "o", color=_ON_MAP, markerfacecolor="#ffffff", markersize=9, clip_on=False)
     axes.grid(False)
     bar = figure.colorbar(mesh, ax=axes, ticks=[-2, -1, 0, 1, 2, 3, 4], pad=0.02)
     bar.ax.set_ylim(-2.0, 4.0)
@@ -248,7 +389,7 @@ def error_curve(curve: ErrorCurve, chosen: int) -> Figure:
     axes.plot(l, curve.predicted[shown], color=EXACT, linewidth=2.6, label="predicted error")
     axes.plot([chosen], [curve.predicted[chosen]], "o", color=INK, label=f"chosen: {chosen}")
     axes.set_ylim(bottom=0.0)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, labelcolor=INK)
     plain(axes, "Squared error of an answer", x="components", y="error")
     return figure
 
@@ -256,49 +397,250 @@ def error_curve(curve: ErrorCurve, chosen: int) -> Figure:
 COLOURS = (EXACT, CLAIM, RENYI, MOMENTS, INK, "#7b5ea7")
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class RocCurve:
+    """Members found against non-members called members, as a line; with limits at some rates."""
+
+    fpr: ArrayLike
+    tpr: ArrayLike
+    colour: str
+    width: float = 2.0
+    name: str | None = None
+    limits: Sequence[tuple[float, float, float]] = ()
+    """A false-positive rate, and the least and most true positives there."""
+
+
 def roc(
     findings: Sequence[MembershipFinding], *, title: str = "Who was in the training set?"
 ) -> Figure:
-    """Each attack's curve with its limits at the low false-positive rates, and chance.
+    """Each attack's curve with its limits at the low false-positive rates, and chance."""
+    if not findings:
+        raise InvalidArgument("findings", findings, "at least one")
+    curves = []
+    for k, finding in enumerate(findings):
+        fpr, tpr = finding.thin_curve(400)
+        limits = [(rate, r.low, r.high) for rate, r in finding.tpr_at.items() if r.low > 0.0]
+        name = f"{finding.attack}: AUC {finding.auc.value:.3f}"
+        colour = COLOURS[k % len(COLOURS)]
+        curves.append(RocCurve(fpr=fpr, tpr=tpr, colour=colour, name=name, limits=limits))
+    # half a record: curves start where nobody was called a member
+    least = 0.5 / max(f.non_members for f in findings)
+    floor = 0.5 / max(f.members for f in findings)
+    return roc_curves(curves, least=least, floor=floor, title=title)
+
+
+def roc_curves(
+    curves: Sequence[RocCurve], *, least: float, floor: float, title: str | None = None
+) -> Figure:
+    """Curves on logarithmic axes from `least` and `floor`, and chance; for a page without a title.
 
     A straight axis shows the average record; the records that a model memorised are the left end
     of a logarithmic one.
     """
-    if not findings:
-        raise InvalidArgument("findings", findings, "at least one")
-    figure = Figure(figsize=(7.4, 5.6), layout="constrained")
-    axes = figure.subplots()
-    least = 0.5 / max(f.non_members for f in findings)
-    floor = 0.5 / max(f.members for f in findings)
-    for finding, colour in zip(findings, np.resize(np.array(COLOURS), len(findings)), strict=True):
-        fpr, tpr = finding.thinned(400)
-        label = f"{finding.attack}: AUC {finding.auc.value:.3f}"
+    figure, axes = _page_figure()
+    if title is not None:
+        figure = Figure(figsize=(7.4, 5.6), layout="constrained")
+        axes = figure.subplots()
+    for curve in curves:
         axes.step(
-            np.maximum(fpr, least),
-            np.maximum(tpr, floor),
-            where="post",
-            color=str(colour),
-            linewidth=2.0,
-            label=label,
-        )
-        for rate, found in finding.tpr_at.items():
-            if rate >= least and found.low > 0.0:
-                axes.vlines(
-                    rate,
-                    max(found.low, floor),
-                    found.high,
-                    color=str(colour),
-                    linewidth=4,
-                    alpha=0.35,
-                )
+            np.maximum(curve.fpr, least), np.maximum(curve.tpr, floor), where="post",
+            color=curve.colour, linewidth=curve.width, label=curve.name,
+        )  # fmt: skip
+        for rate, low, high in curve.limits:
+            if rate >= least:
+                axes.vlines(rate, max(low, floor), high, color=curve.colour, lw=4, alpha=0.35)
     chance = np.geomspace(least, 1.0, 50)
-    axes.plot(chance, chance, "--", color=MUTED, linewidth=1.2, label="chance")
+    name = None if title is None else "chance"
+    axes.plot(chance, chance, "--", color=MUTED, linewidth=1.2, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(least, 1.0)
     axes.set_ylim(min(floor, least), 1.05)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g}%"))
-    plain(axes, title, x="non-members called members", y="members found")
-    axes.legend(frameon=False, loc="lower right", labelcolor=INK)
+    plain(axes, title or "", x="non-members called members", y="members found")
+    if title is not None:
+        axes.legend(frameon=False, loc="lower right", labelcolor=INK)
     return figure
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A point with a number in it; hollow for what is only claimed."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+    hollow: bool = False
+
+
+def accuracy_marks(marks: Sequence[Mark]) -> Figure:
+    """Accuracy against epsilon, a numbered mark for each method; the right edge has no bound."""
+    figure, axes = _page_figure()
+    low, high = 0.05, 1e6
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(0.0, 1.0)
+    ticks = [10.0**k for k in range(-1, 7)]
+    axes.set_xticks(ticks, [*(f"{t:,.10g}" for t in ticks[:-1]), "∞"])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    plain(axes, "", x="epsilon (right edge: no bound)", y="accuracy")
+    box = axes.get_position()
+    width, height = 72 * box.width * _PAGE_SIZE[0], 72 * box.height * _PAGE_SIZE[1]
+    at = [min(max(m.x, low), high) for m in marks]
+    points = [
+        (math.log(x / low) / math.log(high / low) * width, m.y * height)
+        for x, m in zip(at, marks, strict=True)
+    ]
+    moves = spread_apart(points, radius=_MARK, width=width)
+    for mark, x, move in zip(marks, at, moves, strict=True):
+        _draw_mark(axes, mark, x, move)
+    return figure
+
+
+def _draw_mark(axes: Axes, mark: Mark, x: float, move: float = 0.0) -> None:
+    """A number in a circle, `move` points aside of where it belongs, which then has a dot."""
+    dot = {"arrowstyle": "-", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}
+    if move:
+        axes.plot([x], [mark.y], "o", color=mark.colour, markersize=4, clip_on=False)
+    axes.annotate(
+        mark.text, (x, mark.y), xytext=(move, 0.0), textcoords="offset points", ha="center",
+        va="center", fontsize=8, fontweight="bold", annotation_clip=False,
+        color=mark.colour if mark.hollow else "#ffffff", arrowprops=dot if move else None,
+        bbox={
+            "boxstyle": f"circle,pad={0.25 if len(mark.text) > 1 else 0.4}", "linewidth": 1.6,
+            "edgecolor": mark.colour, "facecolor": "none" if mark.hollow else mark.colour,
+        },
+    )  # fmt: skip
+
+
+def spread_apart(
+    points: Sequence[tuple[float, float]], *, radius: float, width: float
+) -> list[float]:
+    """How far marks move sideways so that none hides another, no further than they must.
+
+    >>> spread_apart([(5.0, 0.0), (5.0, 0.0)], radius=2.0, width=20.0)
+    [0.0, 4.0]
+    """
+    placed: list[tuple[float, float]] = []
+    moves = []
+    for x, y in points:
+        tries = (sign * float(step) for step in range(int(width) + 1) for sign in (1, -1))
+        free = (
+            move
+            for move in tries
+            if radius <= x + move <= width or move == 0.0
+            if all(math.hypot(x + move - a, y - b) >= 1.9 * radius for a, b in placed)
+        )
+        move = next(free, 0.0)
+        moves.append(move)
+        placed.append((x + move, y))
+    return moves
+
+
+def accuracy_curves(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Mean accuracy over epsilon, a numbered line for each method, from worst to best seed."""
+    figure, axes = _page_figure()
+    axes.set_xscale("log")
+    epsilons = sorted({row["epsilon"] for own in rows.values() for row in own})
+    for k, own in enumerate(rows.values(), 1):
+        colour = PALETTE[(k - 1) % len(PALETTE)]
+        x, y = [row["epsilon"] for row in own], [row["accuracy"] for row in own]
+        style = "--" if k > len(PALETTE) else "-"
+        axes.plot(x, y, style, color=colour, linewidth=2.2)
+        aside = 1.012 ** (k - (len(rows) + 1) / 2)  # spreads of one budget stand side by side
+        low, high = ([row[f"accuracy_{end}"] for row in own] for end in ("low", "high"))
+        axes.vlines([aside * e for e in x], low, high, color=colour, linewidth=1.2)
+        _draw_mark(axes, Mark(x=x[-1], y=y[-1], text=str(k), colour=colour), x[-1])
+    floor = min(row["accuracy_low"] for own in rows.values() for row in own)
+    axes.set_xlim(epsilons[0] / 1.15, epsilons[-1] * 1.15)
+    axes.set_ylim(max(0, math.floor(10 * floor - 0.3)) / 10, 1.0)
+    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    plain(axes, "", x="epsilon", y="accuracy")
+    return figure
+
+
+def relevance_bars(names: Sequence[str], shares: ArrayLike) -> Figure:
+    """A bar for each column, the most relevant on top."""
+    figure = Figure(figsize=(_PAGE_SIZE[0], 0.4 + 0.27 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    values, rows = np.asarray(shares), np.arange(len(names))[::-1]
+    axes.barh(rows, values, color=PALETTE[2], height=0.7)
+    plain(axes, "", x="", y="")
+    axes.grid(False)
+    axes.set_yticks(rows, names)
+    axes.set_xticks([])
+    for row, value in zip(rows, values, strict=True):
+        axes.annotate(
+            f"{value:.1%}", (value, row), xytext=(4, 0), textcoords="offset points", va="center",
+            color=MUTED,
+        )  # fmt: skip
+    axes.set_xlim(0.0, 1.15 * max(float(values.max()), 1e-12))  # room for the numbers
+    return figure
+
+
+def trade_offs(curves: Sequence[tuple[float, TradeOff]]) -> Figure:
+    """What attackers find and may believe at most, a line for each (epsilon, its curve)."""
+    figure = Figure(figsize=(11.0, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    rates, priors = np.geomspace(1e-4, 1.0, 200), np.linspace(0.0, 1.0, 201)
+    for k, (epsilon, curve) in enumerate(curves):
+        colour, name = PALETTE[(k + 1) % len(PALETTE)], f"epsilon {epsilon:.3g}"
+        left.plot(rates, curve.curve(rates)[1], color=colour, linewidth=2.6, label=name)
+        beliefs = [posterior(float(p), epsilon) for p in priors]
+        right.plot(priors, beliefs, color=colour, linewidth=2.6, label=name)
+    left.set_xscale("log")
+    left.set_yscale("log")
+    for axes, values in ((left, rates), (right, priors)):
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g}%"))
+        axes.plot(values, values, "--", color=MUTED, linewidth=1.2, label="nothing learned")
+        axes.legend(frameon=False, loc="lower right", labelcolor=INK)
+    left.set_xlim(rates[0], 1.0)
+    left.set_ylim(rates[0], 1.3)
+    right.set_xlim(0.0, 1.0)
+    right.set_ylim(0.0, 1.02)
+    plain(
+        left,
+        "What any attack finds, at most",
+        x="false alarms, of those whose record was not used",
+        y="found, of those whose record was used",
+    )
+    plain(
+        right,
+        "What somebody may come to believe, at most",
+        x="belief before, that a record was used",
+        y="belief after",
+    )
+    return figure
+
+
+def privacy_curve(points: Sequence[tuple[float, float]]) -> Figure:
+    """delta over epsilon for a page; the line ends where epsilon is 0."""
+    figure, axes = _page_figure()
+    zero = [k for k, (epsilon, _) in enumerate(points) if epsilon == 0.0]
+    shown = points[: zero[0] + 1] if zero else points
+    axes.plot([e for e, _ in shown], [d for _, d in shown], color=EXACT, linewidth=2.6)
+    axes.set_yscale("log")
+    axes.set_xlim(0.0, 1.05 * max([1.0, *(e for e, _ in shown)]))
+    axes.set_ylim(SMALLEST_DELTA, 1.0)
+    axes.set_yticks([10.0**k for k in range(-10, 1, 2)], [_power(k) for k in range(-10, 1, 2)])
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    plain(axes, "", x="epsilon", y="delta")
+    return figure
+
+
+def _power(k: int) -> str:
+    """A power of ten in ordinary letters.
+
+    >>> _power(-4), _power(0)
+    ('10⁻⁴', '1')
+    """
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return f"10{str(k).translate(raised)}" if k else "1"

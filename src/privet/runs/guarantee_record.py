@@ -2,16 +2,15 @@
 
 What is in it follows from what was trained and charged, and from what the user says of purpose and
 curator. It is sealed by a digest of itself, and names the digests of the files beside it: model,
-config, metrics, card and page belong together or `privet verify` says which does not.
+config, card and page belong together or `privet verify` says which does not.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -19,14 +18,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, final
 
+from privet.accounting import Gaussian, PrivacyLoss
+from privet.accounting import from_dict as loss_from_dict
+from privet.accounting.trade_off import RATES, TradeOff, trade_off_of_statement
 from privet.errors import InvalidArgument, MissingFile
 from privet.guarantee import EXPERIMENT, Adjacency, Backing, Guarantee, Unit, number_to_json
-from privet.loss import Gaussian, PrivacyLoss
-from privet.loss import from_dict as loss_from_dict
+from privet.report.explanation import explain
 
 GUARANTEE = "guarantee.json"
 VERSION = 2
-Record = dict[str, Any]
+GuaranteeRecord = dict[str, Any]
 DELTAS = (
     0.0,
     1e-12,
@@ -46,8 +47,6 @@ DELTAS = (
     0.5,
 )
 """Where the curve is written down."""
-RATES = (0.0001, 0.001, 0.01, 0.05, 0.1)
-"""False-positive rates at which an attacker is bounded."""
 
 NEIGHBOURS = {
     Adjacency.ADD_REMOVE: "two data sets, one of which has one {unit} more",
@@ -56,24 +55,26 @@ NEIGHBOURS = {
     Adjacency.REPLACE_ONE: "two data sets of the same size that differ in one {unit}",
 }
 COVERED = {
-    Unit.RECORD: "Each record. A person with several records is covered for one of them at a time.",
+    Unit.RECORD: "Each record. A person with several records is covered for one of them at a time, "
+    "not as a person.",
     Unit.USER: "Each person, with all records that share that person's identifier.",
     Unit.SHARD: "Each teacher's part of the records, with everybody in it.",
     Unit.QUERY: "Each query.",
 }
 ACTORS = (
-    ("the curator, and whoever runs the training", "the records, exact metrics and the ledger",
-     "trusted: the noise is added here, after the records were collected"),
+    ("the curator, and whoever runs the training", "the records, exact results and the ledger",
+     "has to be trusted: the noise is drawn and added here, after the records were collected"),
     ("the machine that trains", "the records, the noise and how long things take",
-     "trusted: no defence against somebody inside it"),
+     "has to be trusted: there is no defence against somebody inside it"),
     ("whoever is given the model, now or later", "the model, its card and this record",
      "not trusted: any computing power, any other knowledge, all other records"),
 )  # fmt: skip
 NOT_PROTECTED = (
     "what is true of a group of people: a model is there to learn it",
     "the declared ranges, classes and settings, which are public",
-    "test accuracies, attack results and the fingerprint of the data, which come from the records "
-    "without noise",
+    "people whose records were kept for tests: they are not covered, and exact results on them are "
+    "for the owner's eyes",
+    "results of attacks, where some were added: they come from the records without noise",
     "whatever was released from these records without being charged to the ledger",
     "how long the training took",
 )
@@ -83,16 +84,25 @@ PREPARED = ("preparation", "rows", "settings", "classes", "split", "questions", 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class Provenance:
     """What only the user can say; all of it is optional, and empty where it was not said."""
 
     purpose: str = ""
     curator: str = ""
     region: str = ""
     justification: str = ""
+    """Why this epsilon, and why these people's records."""
+    lawful_basis: str = ""
+    """Why the records may be used: consent, a law, a contract."""
+    retention: str = ""
+    """How long the records, and the model, are kept."""
+    recipients: str = ""
+    """Who is given the model."""
+    contact: str = ""
+    """Whom a person in the data can ask."""
 
 
-def describe(
+def make_record(
     *,
     run: str,
     guarantee: Guarantee,
@@ -103,12 +113,11 @@ def describe(
     config: Mapping[str, Any],
     domain: Mapping[str, Any],
     data: Mapping[str, Any],
-    measured: Mapping[str, Any],
-    given: Given,
-) -> Record:
+    given: Provenance,
+) -> GuaranteeRecord:
     """The record of a training, before the files beside it are hashed."""
-    unit = guarantee.unit
-    points = curve(loss, guarantee.delta)
+    points, curve_of_loss = curve(loss, guarantee.delta), loss.trade_off()
+    follows = consequences(guarantee, loss)
     return {
         "version": VERSION,
         "run": run,
@@ -118,14 +127,43 @@ def describe(
         "guarantee": guarantee.to_dict(),
         "claim": None if claim is None else claim.to_dict(),
         "curve": {
-            "variant": variant_of(loss, guarantee.delta),
-            "mu": loss.mu if isinstance(loss, Gaussian) else None,
+            **follows.pop("curve"),
             "points": [{"epsilon": number_to_json(e), "delta": d} for e, d in points],
         },
-        "attacker": [
-            {"false_positive_rate": a, "true_positive_rate_at_most": most_true_positives(points, a)}
-            for a in RATES
-        ],
+        "attacker": _attacker(curve_of_loss),
+        "explanation": explain(
+            curve_of_loss, epsilon=guarantee.epsilon, delta=guarantee.delta, unit=guarantee.unit
+        ).to_dict(),
+        "domain": dict(domain),
+        "mechanism": {
+            "method": config["method"],
+            "settings": config.get("settings", {}),
+            "plan": config.get("plan", {}),
+            "loss": loss.to_dict(),
+            **follows.pop("mechanism"),
+        },
+        **follows,
+        "made_by": made_by(),
+        "data": dict(data),
+        "measured": {},
+        "ledger": {
+            **account,
+            "entries": [
+                {"sequence": e.sequence, "token": e.token, "hash": e.hash} for e in entries
+            ],
+        },
+        "evidence": [],
+    }
+
+
+def consequences(guarantee: Guarantee, loss: PrivacyLoss) -> dict[str, Any]:
+    """What a record says in words, and follows from its guarantee and its loss alone."""
+    unit = guarantee.unit
+    return {
+        "curve": {
+            "variant": variant_of(loss, guarantee.delta),
+            "mu": loss.mu if isinstance(loss, Gaussian) else None,
+        },
         "neighbours": NEIGHBOURS[guarantee.adjacency].format(unit=unit.value),
         "covered": COVERED[unit],
         "not_protected": not_protected(guarantee),
@@ -133,17 +171,12 @@ def describe(
             "model": "central",
             "actors": [dict(zip(("who", "sees", "trust"), a, strict=True)) for a in ACTORS],
         },
-        "domain": dict(domain),
         "preparation": [
             {"about": p.about, "text": p.text, "how": _how(p.about, p.text, p.backing)}
             for p in guarantee.premises
             if p.about in PREPARED
         ],
         "mechanism": {
-            "method": config["method"],
-            "settings": config.get("settings", {}),
-            "plan": config.get("plan", {}),
-            "loss": loss.to_dict(),
             "releases": sum(part.releases for part in loss.parts),
             "publication": "one release: the model, published once",
         },
@@ -153,16 +186,6 @@ def describe(
             ],
             "timing": "none: draws do not take constant time; keep the duration to yourself",
         },
-        "made_by": made_by(),
-        "data": dict(data),
-        "measured": {k: v for k, v in measured.items() if k not in ("seconds", "steps")},
-        "ledger": {
-            **account,
-            "entries": [
-                {"sequence": e.sequence, "token": e.token, "hash": e.hash} for e in entries
-            ],
-        },
-        "evidence": [],
     }
 
 
@@ -184,21 +207,22 @@ def curve(loss: PrivacyLoss, delta: float) -> list[tuple[float, float]]:
     return [(loss.epsilon(d), d) for d in sorted({*DELTAS, delta})]
 
 
-def most_true_positives(points: Iterable[tuple[float, float]], rate: float) -> float:
-    """What no attack on membership exceeds at this false-positive rate, whatever it knows.
+def _attacker(curve: TradeOff) -> list[dict[str, float]]:
+    """What no attack on membership exceeds at a few false-positive rates."""
+    return [
+        {"false_positive_rate": a, "true_positive_rate_at_most": curve.tpr(a)[1]} for a in RATES
+    ]
 
-    For every (epsilon, delta) that holds, TPR <= e^epsilon FPR + delta and, the other way round,
-    1 - FPR <= e^epsilon (1 - TPR) + delta; the least of all is taken.
 
-    >>> round(most_true_positives([(1.0, 1e-5)], 0.01), 4)
-    0.0272
+def trade_off_of(record: Mapping[str, Any]) -> TradeOff:
+    """The exact curve of a record's loss; of its epsilon and delta where it does not say the loss.
+
+    Of a claim that no theorem bounds (an infinite epsilon) everything is possible.
     """
-    best = 1.0
-    for epsilon, delta in points:
-        less = math.exp(-epsilon)
-        best = min(best, rate / less + delta if less > 0.0 else 1.0)
-        best = min(best, 1.0 - less * max(0.0, 1.0 - rate - delta))
-    return best
+    loss, stated = loss_of(record), Guarantee.from_dict(record["guarantee"])
+    if loss is None:
+        return trade_off_of_statement(stated.epsilon, stated.delta, stated.adjacency)
+    return loss.trade_off()
 
 
 def not_protected(guarantee: Guarantee) -> list[str]:
@@ -221,7 +245,7 @@ def _how(about: str, text: str, backing: Backing) -> str:
 def made_by() -> dict[str, Any]:
     """The software, with the commit where it runs from a git checkout."""
     versions = {"python": platform.python_version()}
-    for name in ("privet", "torch", "numpy", "scipy"):
+    for name in ("privet", "torch", "numpy", "scipy", "matplotlib", "jinja2"):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -248,22 +272,22 @@ def _commit() -> str | None:
 # Reading it back
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path, name: str = GUARANTEE) -> GuaranteeRecord:
     """guarantee.json of a folder; one of version 1 as it would be in version 2."""
-    path = folder / GUARANTEE
+    path = folder / name
     if not path.exists():
         raise MissingFile(path, "give the folder of a finished run")
     try:
         record = json.loads(
             path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_constant
         )
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InvalidArgument(GUARANTEE, str(path), "JSON", str(e)) from None
     if not isinstance(record, dict) or "guarantee" not in record:
         raise InvalidArgument(GUARANTEE, str(path), "the record of a run")
     version = record.get("version", 1)
     if version == 1:
-        return migrated(record, json.loads((folder / "config.json").read_text()))
+        return migrate_record(record, json.loads((folder / "config.json").read_text()))
     if version != VERSION:
         raise InvalidArgument(GUARANTEE, version, f"version 1 or {VERSION}", "upgrade privet")
     return record
@@ -282,7 +306,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:
+def migrate_record(old: Mapping[str, Any], config: Mapping[str, Any]) -> GuaranteeRecord:
     """A record of version 1 as one of version 2: what it did not say is null, and stays unknown.
 
     Nothing ties it to a model or a ledger, since nothing did; its curve is the one point it stated.
@@ -296,7 +320,7 @@ def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:
         "run": config.get("run"),
         "status": "release" if guarantee.release else EXPERIMENT,
         "date": None,
-        "given": asdict(Given()),
+        "given": asdict(Provenance()),
         "guarantee": guarantee.to_dict(),
         "claim": old["claim"],
         "curve": {
@@ -306,13 +330,7 @@ def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:
             "mu": None,
             "points": [{"epsilon": number_to_json(point[0]), "delta": point[1]}],
         },
-        "attacker": [
-            {
-                "false_positive_rate": a,
-                "true_positive_rate_at_most": most_true_positives([point], a),
-            }
-            for a in RATES
-        ],
+        "attacker": _attacker(trade_off_of_statement(*point)),
         "neighbours": NEIGHBOURS[guarantee.adjacency].format(unit=unit.value),
         "covered": COVERED[unit],
         "not_protected": not_protected(guarantee),
@@ -329,7 +347,12 @@ def migrated(old: Mapping[str, Any], config: Mapping[str, Any]) -> Record:
         },
         "defences": None,
         "made_by": {"privet": config.get("privet", "0.1"), "commit": None},
-        "data": {"name": config.get("data"), "fingerprint": None, "records": None},
+        "data": {
+            "name": config.get("data"),
+            "fingerprint": None,
+            "curator_key": None,
+            "records": None,
+        },
         "measured": {},
         "ledger": None,
         "evidence": [],

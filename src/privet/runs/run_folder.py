@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-import secrets
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -14,35 +11,48 @@ from typing import Any
 import numpy as np
 
 from privet import premises
-from privet._files import canonical, replacing, write_json, write_whole
-from privet.data.rows import Domain
+from privet._atomic_files import write_json, write_whole
+from privet._canonical_json import canonical_json, sha256_hex
+from privet.data.domain import Domain
+from privet.data.table_columns import TableColumns
 from privet.errors import InvalidArgument
-from privet.methods.promise import Trained
-from privet.report.card import card, run_page
-from privet.runs.record import GUARANTEE, Given, Record, describe
+from privet.methods.train_method import TrainingResult
+from privet.report.run_page import card, run_page
+from privet.runs.guarantee_record import GUARANTEE, GuaranteeRecord, Provenance, make_record
 
 FORMAT = 2
 """Of config.json and model.safetensors; 1 was that of privet 0.1."""
 MODEL, CONFIG, METRICS, CARD, PAGE = (
     "model.safetensors",
     "config.json",
-    "metrics.json",
+    "private/metrics.json",
     "README.md",
     "run.html",
 )
-DATA_KEY = "data.key"
-"""The key of the data's fingerprint: with it, who can guess all records but one can confirm it."""
+WHERE = "private/data.json"
+"""Where the records lie."""
+NOTICE = "private/README.txt"
+KEEP = (
+    "Keep this folder: exact results on people kept for tests, whom no promise covers, and where "
+    "the records lie. To publish is what the card beside it lists.\n"
+)
+DECLARATION = "declaration.json"
+"""What was declared of a file of the user's own, as it was given."""
 
 
-def has_no_run(out: Path, name: str = "--out") -> None:
+PUBLISHED = (MODEL, CONFIG, GUARANTEE, CARD, PAGE, DECLARATION)
+"""What may be given to anybody; the last only where there is a file of the user's own."""
+
+
+def require_empty_run(out: Path, name: str = "--out") -> None:
     """Refuse a folder with a finished run; nothing is made yet."""
     if (out / GUARANTEE).exists():
         raise InvalidArgument(name, str(out), "a folder without a run", "name another one")
 
 
-def save(estimator: Any, folder: Path, *, given: Given) -> Path:
+def save(estimator: Any, folder: Path, *, given: Provenance) -> Path:
     """Write a fitted estimator to a folder that holds no run yet."""
-    has_no_run(folder, "folder")
+    require_empty_run(folder, "folder")
     method, trained = estimator._method(), estimator.trained_
     config = {
         "method": method.name,
@@ -50,12 +60,17 @@ def save(estimator: Any, folder: Path, *, given: Given) -> Path:
         "data": "records of your own",
         "epsilon": trained.plan.facts.epsilon,
         "delta": trained.plan.facts.delta,
-        "noise": "seeded" if premises.SECRET_SEED in trained.guarantee.premises else "secure",
         **target_of(estimator),
+        **columns_to_config(getattr(estimator, "table_columns_", None)),
         "plan": estimator.plan_.summary(),
     }
     write_run(folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given)
     return folder
+
+
+def columns_to_config(columns: TableColumns | None) -> dict[str, Any]:
+    """How a person's table becomes records, for the config of a run; nothing where none was."""
+    return {} if columns is None else {"columns": columns.to_dict()}
 
 
 def target_of(estimator: Any) -> dict[str, Any]:
@@ -72,30 +87,33 @@ def target_of(estimator: Any) -> dict[str, Any]:
 
 def write_run(
     folder: Path,
-    trained: Trained,
+    trained: TrainingResult,
     *,
     domain: Domain,
     config: dict[str, Any],
     metrics: dict[str, Any],
-    given: Given,
+    given: Provenance,
     here: dict[str, Any] | None = None,
-    fingerprint: str | None = None,
+    data: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write everything, the record last; returns what scripts may rely on.
 
-    `here` is where the records lie: in config.json, but neither in the model nor on its card.
-    `fingerprint`: of the records, which the record has under a key that stays in `data.key`.
+    `here` is where the records lie. It and the metrics, which are exact, go to the folder private.
+    `data`: the identity of the records under a curator's key, and which key that is.
     """
     arrays, settings = trained.model.state()
     whole = {
         "format": FORMAT,
         "privet": version("privet"),
+        "noise": "seeded" if premises.SECRET_SEED in trained.guarantee.premises else "secure",
         **config,
+        "plan_inputs": trained.metadata.get("plan_inputs"),
+        "stopped_early": trained.steps < trained.metadata.get("steps", 0),
         "domain": domain_to_dict(domain),
         "model": {"kind": type(trained.model).__name__, "settings": settings},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    record = describe(
+    record = make_record(
         run=trained.run,
         guarantee=trained.guarantee,
         claim=trained.claim,
@@ -103,69 +121,81 @@ def write_run(
         entries=trained.entries,
         account=trained.account,
         config=config,
-        domain=_as_declared(whole),
+        domain=_declared_domain(whole),
         data={
             "name": config["data"],
             "records": trained.plan.facts.records,
-            "fingerprint": None if fingerprint is None else _keyed(folder, fingerprint),
+            **({"fingerprint": None, "curator_key": None} if data is None else data),
         },
-        measured=metrics,
         given=given,
     )
     write_whole(folder / MODEL, _packed(arrays, whole))
-    write_json(folder / CONFIG, whole | {"run": trained.run} | (here or {}))
-    write_json(folder / METRICS, metrics)
+    write_json(folder / CONFIG, whole | {"run": trained.run})
+    write_private(folder, {METRICS: metrics, WHERE: here or {}})
     record = write_record(folder, record)
     promise = {k: record[k] for k in ("guarantee", "claim", "status", "run")}
     return {"method": config["method"], "data": config["data"], **metrics, **promise,
             "out": str(folder)}  # fmt: skip
 
 
-def write_record(folder: Path, record: Record) -> Record:
-    """The card and the page that tell a record, then the record, sealed; it is not signed yet."""
-    for name, text in told_by(record).items():
-        write_whole(folder / name, text)
-    names = (MODEL, CONFIG, METRICS, CARD, PAGE)
-    record = sealed(record, {name: file_digest(folder / name) for name in names})
-    write_json(folder / GUARANTEE, record)
+def write_private(folder: Path, contents: Mapping[str, Any]) -> None:
+    """What must not be published, in a folder of its own with a notice; other users cannot look."""
+    for name, value in contents.items():
+        write_json(folder / name, value)
+    write_whole(folder / NOTICE, KEEP)
+    (folder / NOTICE).parent.chmod(0o700)
+
+
+def write_record(folder: Path, record: GuaranteeRecord, *, date: str = "") -> GuaranteeRecord:
+    """The card and the page that tell a record, then the record, sealed; it is not signed yet.
+
+    With a `date` all three have it in their names, and those without stay as they are.
+    """
+    for name, text in render_record(record).items():
+        write_whole(folder / dated(name, date), text)
+    names = (MODEL, CONFIG, dated(CARD, date), dated(PAGE, date))
+    record = seal(record, {name: sha256_hex((folder / name).read_bytes()) for name in names})
+    write_json(folder / dated(GUARANTEE, date), record)
     return record
 
 
-def digest_of(record: Mapping[str, Any]) -> str:
+def dated(name: str, date: str) -> str:
+    """The name of a file of a later record.
+
+    >>> dated("run.html", "2026-11-18T17-20-00Z"), dated("run.html", "")
+    ('run.2026-11-18T17-20-00Z.html', 'run.html')
+    """
+    stem, suffix = name.rsplit(".", 1)
+    return f"{stem}.{date}.{suffix}" if date else name
+
+
+def later_records(folder: Path) -> list[Path]:
+    """Records that evidence was added to after the first was signed, the oldest first."""
+    return sorted(folder.glob(dated(GUARANTEE, "*")))
+
+
+def record_digest(record: Mapping[str, Any]) -> str:
     """SHA-256 of everything in a record but its seal and its signature."""
     rest = {k: v for k, v in record.items() if k not in ("digest", "signature")}
-    return hashlib.sha256(canonical(rest)).hexdigest()
+    return sha256_hex(canonical_json(rest))
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def sealed(record: Mapping[str, Any], files: Mapping[str, str]) -> Record:
+def seal(record: Mapping[str, Any], files: Mapping[str, str]) -> GuaranteeRecord:
     """The record with the digests of the files beside it, and its own; a signature is dropped."""
     whole = {k: v for k, v in record.items() if k not in ("digest", "signature")}
     whole["files"] = dict(files)
-    return {**whole, "digest": digest_of(whole)}
+    return {**whole, "digest": record_digest(whole)}
 
 
-def told_by(record: Record) -> dict[str, str]:
+def render_record(record: GuaranteeRecord) -> dict[str, str]:
     """What is written from a record alone, and must say what it says: the card and the page."""
     bare = {k: v for k, v in record.items() if k not in ("files", "digest", "signature")}
     return {CARD: card(bare), PAGE: run_page(bare)}
 
 
-def _as_declared(config: dict[str, Any]) -> dict[str, Any]:
+def _declared_domain(config: dict[str, Any]) -> dict[str, Any]:
     told = ("label", "classes", "class_weight", "target_bounds")
     return {**config["domain"], **{k: config[k] for k in told if k in config}}
-
-
-def _keyed(folder: Path, fingerprint: str) -> str:
-    """The fingerprint under a secret key of its own, which is kept for the owner's eyes."""
-    key = secrets.token_bytes(32)
-    with replacing(folder / DATA_KEY, mode=0o600) as file:
-        file.write(key.hex().encode())
-    return "hmac-sha256:" + hmac.new(key, fingerprint.encode(), hashlib.sha256).hexdigest()
 
 
 def _packed(arrays: dict[str, Any], config: dict[str, Any]) -> bytes:
@@ -175,9 +205,16 @@ def _packed(arrays: dict[str, Any], config: dict[str, Any]) -> bytes:
     return bytes(packed(plain, metadata={"privet": json.dumps(config)}))
 
 
+def packed_config(model: bytes) -> dict[str, Any]:
+    """What a safetensors file, a length, a JSON header and data, says of its run."""
+    size = int.from_bytes(model[:8], "little")
+    header = json.loads(model[8 : 8 + size])
+    return dict(json.loads(header.get("__metadata__", {}).get("privet", "{}")))
+
+
 def domain_to_dict(domain: Domain) -> dict[str, Any]:
     """What is declared about a record, as JSON."""
-    from privet.nets.features.describe import features_to_dict
+    from privet.features.extractor_json import features_to_dict
 
     bounds: Any = domain.bounds
     if isinstance(bounds, tuple):

@@ -10,58 +10,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet.data.dataset import FIXED_SPLIT, Dataset
-from privet.data.records import Records, told_before
-from privet.data.rows import Domain
+from privet.data.dataset import FIXED_SPLIT, TRAINED_ON, Dataset
+from privet.data.domain import Domain
+from privet.data.records import Records, silence_diagnostics
 from privet.errors import InvalidArgument
+from privet.features import Features
+from privet.features.combined_extractors import FeaturesWithProgress
 from privet.guarantee import Standing
-from privet.methods.contract import Front, Method, Plan
-from privet.methods.promise import Trained, planned, train
-from privet.nets.features import Features
-from privet.nets.features.base import Watched
-from privet.report.measures import in_words, measures_of
-from privet.runs.weights import class_offsets
+from privet.methods.contract import InputFeatures, Method, Plan
+from privet.methods.train_method import TrainingResult, make_plan, train
+from privet.report.metrics import measure_outputs, summarise_metrics
+from privet.runs.class_weights import class_offsets
 
 MANY, FEW = 1000, 500
 """More features than the first are projected to the second where their square is released."""
-FRONTS = ("auto", "plain", "scattering", "strokes")
 
 
-def domain_of(dataset: Dataset, front: Front, *, features: str, cache: bool = False) -> Domain:
+def domain_of(
+    dataset: Dataset, front: InputFeatures, *, features: str, cache: bool = False
+) -> Domain:
     """What is declared about a data set's records, with the public features that were asked for."""
-    extractor = None if front is Front.PLAIN else extractor_of(dataset, features)
-    if extractor is not None and front is Front.FEW and extractor.n_features > MANY:
-        from privet.nets.features import RandomProjection
-
-        fewer = RandomProjection(n_inputs=extractor.n_features, n_features=FEW)
-        extractor = extractor.then(fewer)
+    extractor = public_features(dataset.shape, front, features)
     if extractor is not None and cache:
-        from privet.nets.features import Cached
+        from privet.features import CachedFeatures
 
-        extractor = Cached(extractor)
-    return Domain(
-        shape=dataset.x_train.shape[1:], bounds=(dataset.low, dataset.high), features=extractor
-    )
+        extractor = CachedFeatures(extractor)
+    return Domain(shape=dataset.shape, bounds=(dataset.low, dataset.high), features=extractor)
 
 
-def extractor_of(dataset: Dataset, features: str) -> Features | None:
-    """A public extractor by its name; None for plain rows."""
-    from privet.nets.features import handwriting, pictures
+def public_features(shape: tuple[int, ...], front: InputFeatures, name: str) -> Features | None:
+    """The public extractor of this name for a method that takes such a front; None for rows."""
+    from privet.features import RandomProjection, features_by_name
 
-    if features not in FRONTS:
-        raise InvalidArgument("--features", features, f"one of {', '.join(FRONTS)}")
-    shape = dataset.x_train.shape[1:]
-    drawn = len(shape) >= 2
-    if features == "auto":
-        large = drawn and min(shape[:2]) >= 16
-        features = "scattering" if large else "plain"
-    if features == "plain":
+    extractor = features_by_name(name, shape)
+    if extractor is None or front is InputFeatures.NONE:
         return None
-    if not drawn:
-        raise InvalidArgument("--features", features, "plain for data that are not pictures")
-    if features == "strokes" and shape != (28, 28):
-        raise InvalidArgument("--features", features, "for pictures of 28x28 grey pixels")
-    return handwriting() if features == "strokes" else pictures(shape)
+    if front is InputFeatures.FEW and extractor.n_features > MANY:
+        return extractor.then(RandomProjection(n_inputs=extractor.n_features, n_features=FEW))
+    return extractor
 
 
 def records_of(
@@ -70,7 +56,7 @@ def records_of(
     """The training records, without the last `public` ones, whose inputs are asked about."""
     end = len(dataset.x_train) - public
     x, y = dataset.x_train[:end], dataset.y_train[:end]
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "domain": domain,
         "n_public": n_public,
         "groups": None if dataset.groups is None else dataset.groups[:end],
@@ -78,8 +64,8 @@ def records_of(
         "split": dataset.split_assumes,
     }
     if dataset.target_bounds is not None:
-        return Records.measured(x, y, target_bounds=dataset.target_bounds, **told)
-    return Records.classified(x, y, classes=np.arange(len(dataset.classes)), **told)
+        return Records.with_numbers(x, y, target_bounds=dataset.target_bounds, **facts)
+    return Records.with_classes(x, y, classes=np.arange(len(dataset.classes)), **facts)
 
 
 @final
@@ -100,46 +86,51 @@ class Task:
         """How many numbers the training rows hold."""
         return len(self.dataset.x_train) * math.prod(self.domain.row_shape)
 
-    def unmade(self, *, n_public: int | None) -> Records:
-        """What is trained on before features are made of it, which may take minutes: for a plan."""
-        return records_of(self.dataset, self.domain.unmade(), n_public=n_public, public=self.public)
+    def records_without_features(self, *, n_public: int | None) -> Records:
+        """The training records without their features, which may take minutes: for a plan."""
+        return records_of(
+            self.dataset, self.domain.with_zero_features(), n_public=n_public, public=self.public
+        )
 
     def records(self, *, n_public: int | None, progress: Any) -> Records:
-        """The same with features; `progress` is told how many are made."""
+        """The same with features; `progress` is called with how many are made."""
         domain = self.domain
         if domain.features is not None and progress is not None:
-            domain = replace(domain, features=Watched(domain.features, progress))
-        with told_before():
+            domain = replace(domain, features=FeaturesWithProgress(domain.features, progress))
+        with silence_diagnostics():
             return records_of(self.dataset, domain, n_public=n_public, public=self.public)
 
-    def plan(self, records: Records, *, epsilon: float, delta: float, anyway: bool) -> Plan:
-        """What will be done; a record that is replaced may change sides: a premise then."""
-        told = any(p.about == "split" for p in records.premises)
-        return planned(
-            self.method, records.facts(epsilon=epsilon, delta=delta), anyway=anyway,
-            replaced=() if told else (premises.split(FIXED_SPLIT),),
+    def plan(self, records: Records, *, epsilon: float, delta: float, allow_vacuous: bool) -> Plan:
+        """Plan the training; that a replaced record keeps its side of the split is a premise."""
+        split_stated = any(p.about == "split" for p in records.premises)
+        split = TRAINED_ON if self.dataset.drops_unlabelled else FIXED_SPLIT
+        return make_plan(
+            self.method, records.facts(epsilon=epsilon, delta=delta), allow_vacuous=allow_vacuous,
+            replace_one_premises=() if split_stated else (premises.split(split),),
             hint="--anyway trains all the same",
         )  # fmt: skip
 
-    def train(self, records: Records, plan: Plan, **how: Any) -> Trained:
-        """Train as planned; see `promise.train`."""
+    def train(self, records: Records, plan: Plan, **how: Any) -> TrainingResult:
+        """Train as planned; see `methods.train_method.train`."""
         return train(self.method, records, plan, **how)
 
-    def measure(self, trained: Trained) -> dict[str, Any]:
+    def measure(self, trained: TrainingResult) -> dict[str, Any]:
         """How good the model is on the test records: exact, not private."""
         found = self.dataset
         outputs = trained.model.outputs(self.domain.rows(found.x_test))
         if self.offsets is not None:
             outputs = outputs + self.offsets
-        return measures_of(
+        return measure_outputs(
             outputs, found.y_test, classes=found.classes, target_bounds=found.target_bounds
         )
 
-    def told(self, trained: Trained, metrics: dict[str, Any]) -> str:
-        """What came out, in a line."""
+    def summary(self, trained: TrainingResult, metrics: dict[str, Any]) -> str:
+        """The measures and the guarantee of the trained model, in a line."""
         claim = trained.claim
         is_claim = claim is not None and claim.standing is Standing.CLAIMED
-        return f"{in_words(metrics)}, {trained.guarantee}{f'; {claim}' if is_claim else ''}"
+        return (
+            f"{summarise_metrics(metrics)}, {trained.guarantee}{f'; {claim}' if is_claim else ''}"
+        )
 
 
 def task_of(
@@ -152,11 +143,11 @@ def task_of(
     own: bool,
     class_weight: Any,
 ) -> Task:
-    """What is to be done, refused where it cannot be; nothing but public facts is looked at."""
+    """Make the task, or refuse it where it cannot be done; only public facts are looked at."""
     offsets = None if class_weight is None else class_offsets(class_weight, dataset.classes)
-    domain = domain_of(dataset, method.front, features=features, cache=cache)
+    domain = domain_of(dataset, method.input_features, features=features, cache=cache)
     asked = 0
-    if method.questions is not None or public is not None:
+    if method.public_inputs_field is not None or public is not None:
         asked, questions = _questions(type(method), dataset, public, own=own)
         method = replace(method, **questions).for_domain(domain)
     return Task(method=method, dataset=dataset, domain=domain, public=asked, offsets=offsets)
@@ -165,12 +156,12 @@ def task_of(
 def _questions(
     kind: type[Method[Any]], found: Dataset, public: int | None, *, own: bool
 ) -> tuple[int, dict[str, Any]]:
-    """How many of the last training inputs are public questions, and they themselves.
+    """How many of the last training inputs are public, and these inputs as settings.
 
     Those of a benchmark that everybody has are public anyhow; those of a file of the user's own
     only where the user says so.
     """
-    if kind.questions is None:
+    if kind.public_inputs_field is None:
         if public is not None:
             raise InvalidArgument("--public", public, f"left out: {kind.name} asks no questions")
         return 0, {}
@@ -183,5 +174,9 @@ def _questions(
     asked = max(100, min(1000, n // 10)) if public is None else _check.count("--public", public)
     if asked + 2 > n:
         raise InvalidArgument("--public", asked, f"fewer than the {n} training records")
-    labels = {} if kind.known is None else {kind.known: found.y_train[n - asked :]}
-    return asked, {kind.questions: found.x_train[n - asked :], **labels}
+    labels = (
+        {}
+        if kind.public_labels_field is None
+        else {kind.public_labels_field: found.y_train[n - asked :]}
+    )
+    return asked, {kind.public_inputs_field: found.x_train[n - asked :], **labels}

@@ -7,65 +7,87 @@ held against the record's head, so that an older state of it is noticed.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from privet.errors import LedgerError, MissingFile, PrivetError
+from privet._canonical_json import sha256_hex
+from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import EXPERIMENT, Guarantee
-from privet.ledger import Ledger
-from privet.loss import compose
-from privet.runs.folder import (
-    CARD,
-    CONFIG,
-    DATA_KEY,
-    METRICS,
-    MODEL,
-    PAGE,
-    digest_of,
-    file_digest,
-    told_by,
-)
-from privet.runs.record import (
+from privet.ledger import CuratorKey
+from privet.ledger.curator_key import key_path, read_key
+from privet.report.explanation import Explanation, explain
+from privet.runs.guarantee_record import (
     GUARANTEE,
-    Record,
+    GuaranteeRecord,
     loss_of,
     made_by,
-    most_true_positives,
     read_record,
+    trade_off_of,
 )
-from privet.runs.signature import signature_problem
+from privet.runs.ledger_check import check_ledger
+from privet.runs.run_folder import (
+    CARD,
+    CONFIG,
+    MODEL,
+    PAGE,
+    later_records,
+    packed_config,
+    record_digest,
+    render_record,
+)
+from privet.runs.signature import UNSIGNED, Signature, read_signature
+from privet.runs.statement_check import CLOSE, Findings, check_statement, is_same_software
 
-KEPT = (CONFIG, METRICS)
-"""What the owner of the records may keep: who is given the rest can verify that."""
-CLOSE = 1e-9
-"""How far a recomputed epsilon may be from the stated one, on another processor."""
+KEPT = (CONFIG,)
+"""What may be left out: who is given the rest can verify that."""
+UNSEALED = (
+    f"{GUARANTEE} is of version 1, which ties nothing together; "
+    "`privet record migrate FOLDER` seals it as it is now"
+)
+_BROKEN = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+"""What reading a record, or a file beside it, raises that is not what `privet` writes."""
+CLOSE_RATES = 5e-3
+"""How far a rate may lie below the one computed here, relative to it: the accountant chooses where
+to compute by what it finds, so that another machine gives away a little more or less (0.2%)."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What was checked and what was found wrong; `ok` where nothing was."""
+    """What a record says, what was checked, what was found wrong, and what nobody looked at."""
 
     folder: Path
+    record: GuaranteeRecord = field(repr=False)
     checked: tuple[str, ...]
     problems: tuple[str, ...]
+    not_checked: tuple[str, ...] = ()
+    signature: Signature = UNSIGNED
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was checked belongs together."""
+        """Whether nothing that was looked at contradicts the record."""
         return not self.problems
+
+    @property
+    def verified(self) -> bool:
+        """Whether besides it is signed by the key that the caller named."""
+        return self.ok and self.signature.by_named_key
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready mapping."""
+        promise = self.record["guarantee"]
         return {
-            "ok": self.ok, "run": str(self.folder),
+            "ok": self.ok, "verified": self.verified, "run": str(self.folder),
+            "status": self.record["status"],
+            **{k: promise.get(k) for k in ("epsilon", "delta", "unit", "adjacency", "protects",
+                                           "standing")},
+            "signed": self.signature.to_dict(),
             "checked": list(self.checked), "problems": list(self.problems),
+            "not_checked": list(self.not_checked),
         }  # fmt: skip
 
 
@@ -75,47 +97,123 @@ def verify(
     ledger: str | Path | None = None,
     key: Path | None = None,
     data: str | None = None,
+    curator: CuratorKey | None = None,
 ) -> Verified:
     """Hold a folder's model, config, card and page, and the ledger, against its record.
 
     `ledger`: the file that was charged; the folder's own unless told. `key`: the public key that
-    must have signed. `data`: a data set's fingerprint, held against the record's.
+    must have signed. `data`: a data set's fingerprint, held against the record's under the
+    key of its `curator`, by default the one of this user.
     """
     folder = Path(folder)
     record = read_record(folder)
-    checked, problems = ["record"], []
-    if record.get("digest") is None and record.get("migrated_from") == 1:
-        problems.append(
-            f"{GUARANTEE} is of version 1, which ties nothing together; "
-            "`privet record migrate FOLDER` seals it as it is now"
-        )
-        return Verified(folder=folder, checked=("record",), problems=tuple(problems))
+    if not is_sealed(record):
+        return Verified(folder=folder, record=record, checked=("record",), problems=(UNSEALED,))
+    found, checked = Findings(), ["record"]
+    signature = read_signature(record, key)
     try:
-        problems += _own(record)
-        problems += _files(folder, record)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as e:
-        broken = f"{GUARANTEE} is not the whole record of a run: {type(e).__name__}, {e}"
-        return Verified(folder=folder, checked=("record",), problems=(*problems, broken))
+        found.problems += _own(record)
+        found.problems += _files(folder, record)
+        if (folder / MODEL).exists():
+            config = packed_config((folder / MODEL).read_bytes())
+            check_statement(record, config, found, trusted=signature.by_named_key)
+            checked.append("statement of the method")
+    except _BROKEN as e:
+        found.problems.append(
+            f"{GUARANTEE} is not the whole record of a run: {type(e).__name__}, {e}"
+        )
+        return Verified(
+            folder=folder, record=record, checked=("record",), problems=tuple(found.problems),
+            signature=signature,
+        )  # fmt: skip
     checked += [name for name in record["files"] if (folder / name).exists()]
-    if record.get("signature") is not None or key is not None:
+    if signature.public_key or key is not None:
         checked.append("signature")
-        problem = signature_problem(record, key)
-        problems += [problem] if problem else []
+    found.problems += [p for p in signature.problems if p not in found.problems]
+    for later in later_records(folder):
+        checked.append(later.name)
+        found.problems += _later(folder, later.name, record)
     own = folder / "run.ledger"
     path = own if ledger is None and own.exists() else ledger
     if path is not None:
         checked.append("ledger")
-        problems += _ledger(Path(path), record)
+        check_ledger(Path(path), record, found)
     if data is not None:
         checked.append("data")
-        problems += _data(folder, record, data)
-    return Verified(folder=folder, checked=tuple(checked), problems=tuple(problems))
+        found.problems += _data(record, data, curator or read_key(key_path()))
+    found.not_checked += _left_open(record, signature, ledger=path is not None, data=data)
+    return Verified(
+        folder=folder, record=record, checked=tuple(checked), problems=tuple(found.problems),
+        not_checked=tuple(found.not_checked), signature=signature,
+    )  # fmt: skip
 
 
-def _own(record: Record) -> Iterator[str]:
-    """The record by itself: its seal, and its epsilon against its loss."""
-    if record.get("digest") != digest_of(record):
+def _left_open(
+    record: GuaranteeRecord, signature: Signature, *, ledger: bool, data: str | None
+) -> Iterator[str]:
+    """What nobody looked at, and what nobody can look at."""
+    if record["made_by"] != made_by():
+        yield "whether card and page say what the record says: another version wrote them"
+    if not signature.public_key:
+        yield "who wrote this record: it is not signed"
+    elif not signature.by_named_key:
+        yield f"whose key {signature.public_key} is: name the one you trust (--key FILE)"
+    if not ledger:
+        noted = record["ledger"]
+        gone = noted is not None and noted["in_memory"]
+        hint = "it was kept in memory, and is gone" if gone else "give the ledger (--ledger FILE)"
+        yield f"what was charged, and what else: {hint}"
+    if data is None:
+        yield "which records it was trained on: give them, where you have them (--data FILE)"
+    if said := [name for name, value in record["given"].items() if value]:
+        yield f"what somebody said: {', '.join(said)}"
+    if record["evidence"]:
+        yield "audits and attacks that were added: run them again"
+    assumed = [p["about"] for p in record["guarantee"]["premises"] if p["backing"] == "assumed"]
+    if assumed:
+        yield f"{len(assumed)} premises that are assumed: {', '.join(assumed)}"
+
+
+def is_sealed(record: GuaranteeRecord) -> bool:
+    """Whether a record has a seal at all; one of version 1 had none."""
+    return not (record.get("digest") is None and record.get("migrated_from") == 1)
+
+
+def seal_problems(record: GuaranteeRecord) -> Iterator[str]:
+    """The record against its own digest, and against its signature where it has one."""
+    if record.get("digest") != record_digest(record):
         yield f"{GUARANTEE} was changed after it was written: its digest is not that of its content"
+    yield from read_signature(record, None).problems
+
+
+def file_problems(record: GuaranteeRecord, contents: Mapping[str, bytes]) -> Iterator[str]:
+    """The content of files by their names, against the digests that the record has of them."""
+    for name, content in contents.items():
+        if name not in record["files"]:
+            yield f"{GUARANTEE} does not say what {name} is"
+        elif sha256_hex(content) != record["files"][name]:
+            what = "the model" if name == MODEL else "the file"
+            yield f"{name} is not {what} of this record: its content is another"
+
+
+def check_sealed(folder: Path, record: GuaranteeRecord, contents: Mapping[str, bytes]) -> None:
+    """Raise unless a sealed record and these files of its folder are as they were written.
+
+    Quick: one hash of each file, and one epsilon. Its whole curve, the card, the page and the
+    ledger are held against it by `verify`.
+    """
+    try:
+        problems = [*seal_problems(record), *file_problems(record, contents)]
+        problems += statement_problems(record)
+    except _BROKEN as e:
+        problems = [f"{GUARANTEE} is not the whole record of a run: {type(e).__name__}, {e}"]
+    if problems:
+        hint = f"{problems[0]}; get the run again, `privet verify` tells all that differs"
+        raise InvalidArgument("run", str(folder), "as it was written", hint)
+
+
+def statement_problems(record: GuaranteeRecord) -> Iterator[str]:
+    """What a record states, in figures and in words, against its own loss and premises."""
     loss, stated = loss_of(record), Guarantee.from_dict(record["guarantee"])
     if loss is not None and loss.epsilon(stated.delta) > stated.epsilon * (1.0 + CLOSE):
         yield (
@@ -127,90 +225,87 @@ def _own(record: Record) -> Iterator[str]:
         status, stated.release,
     ):  # fmt: skip
         yield f"{GUARANTEE} is marked {record['status']!r}, and its premises make it {status!r}"
+    text = record["guarantee"].get("text", str(stated))
+    if text != str(stated) and record["made_by"] == made_by():
+        yield f"{GUARANTEE} says in words {text!r}, and its figures and premises {str(stated)!r}"
+
+
+def _own(record: GuaranteeRecord) -> Iterator[str]:
+    """The record by itself: its seal, what it states, its curve and what follows from it."""
+    yield from seal_problems(record)
+    yield from statement_problems(record)
+    loss = loss_of(record)
     points = [(float(p["epsilon"]), float(p["delta"])) for p in record["curve"]["points"]]
     if loss is not None and any(loss.epsilon(d) > e * (1.0 + CLOSE) for e, d in points):
         yield f"{GUARANTEE} has a curve below what its loss costs"
+    attacks = trade_off_of(record)
     for a in record["attacker"]:
-        most = most_true_positives(points, a["false_positive_rate"])
-        if a["true_positive_rate_at_most"] < most * (1.0 - CLOSE):
+        most = attacks.tpr(a["false_positive_rate"])[1]
+        if a["true_positive_rate_at_most"] < most * (1.0 - CLOSE_RATES):
             yield f"{GUARANTEE} promises a weaker attacker than its curve does"
+    if (told := record.get("explanation")) is None:
+        if loss is not None:
+            yield f"{GUARANTEE} lacks its explanation, with its warnings"
+        return
+    stated = Guarantee.from_dict(record["guarantee"])
+    said = Explanation.from_dict(told)
+    due = explain(attacks, epsilon=stated.epsilon, delta=stated.delta, unit=stated.unit)
+    low = any(a < b * (1.0 - CLOSE_RATES) for a, b in zip(said.bounds, due.bounds, strict=True))
+    if low or (said.epsilon, said.delta, said.unit) != (due.epsilon, due.delta, due.unit):
+        yield f"{GUARANTEE}: explanation promises a weaker attacker than its curve does"
+    if is_same_software(record) and told != said.to_dict():
+        yield f"{GUARANTEE}: explanation says in words something else than in numbers"
 
 
-def _files(folder: Path, record: Record) -> Iterator[str]:
+def _files(folder: Path, record: GuaranteeRecord) -> Iterator[str]:
     """The files beside the record, each by its digest; card and page also by what they say."""
     config = folder / CONFIG
     if config.exists():
         run = json.loads(config.read_text()).get("run")
         if run != record["run"]:
             yield f"{GUARANTEE} is the record of another run: {record['run']}, here is {run}"
-    for name in (MODEL, CONFIG, METRICS, CARD, PAGE):
+    for name in (MODEL, CONFIG, CARD, PAGE):
         if name not in record["files"]:
             yield f"{GUARANTEE} does not say what {name} is"
-    for name, digest in record["files"].items():
+    for name in record["files"]:
         path = folder / name
-        if not path.exists():
-            if name not in KEPT:
-                yield f"{name} is missing"
-        elif file_digest(path) != digest:
-            what = "the model" if name == MODEL else "the file"
-            yield f"{name} is not {what} of this record: its content is another"
+        if path.exists():
+            yield from file_problems(record, {name: path.read_bytes()})
+        elif name not in KEPT:
+            yield f"{name} is missing"
     if record["made_by"] != made_by():
         return  # another version may tell the same in other words
-    for name, text in told_by(record).items():
+    for name, text in render_record(record).items():
         path = folder / name
         if path.exists() and path.read_bytes() != text.encode():
             yield f"{name} does not say what the record says: it was edited by hand"
 
 
-def _ledger(path: Path, record: Record) -> Iterator[str]:
-    """The ledger: the same one, no older than the record, with the charges of this run."""
-    noted = record["ledger"]
+def _later(folder: Path, name: str, first: GuaranteeRecord) -> Iterator[str]:
+    """A record that evidence was added to: it must say the same as the signed one otherwise."""
+    try:
+        later = read_record(folder, name)
+        yield from (problem.replace(GUARANTEE, name) for problem in seal_problems(later))
+        if later.get("adds_to") != first["digest"]:
+            yield f"{name} does not add to the record in {GUARANTEE}"
+        apart = ("evidence", "adds_to", "files", "digest", "signature")
+        for field_name in sorted({*first, *later} - set(apart)):
+            if later.get(field_name) != first.get(field_name):
+                yield f"{name} says something else than {GUARANTEE} about {field_name}"
+        for file in later["files"]:
+            if (folder / file).exists():
+                content = {file: (folder / file).read_bytes()}
+                yield from (p.replace(GUARANTEE, name) for p in file_problems(later, content))
+    except (*_BROKEN, PrivetError) as e:
+        yield f"{name} is not the whole record of a run: {type(e).__name__}, {e}"
+
+
+def _data(record: GuaranteeRecord, fingerprint: str, key: CuratorKey) -> Iterator[str]:
+    """The records, under the curator's key."""
+    noted, by = record["data"]["fingerprint"], record["data"].get("curator_key")
     if noted is None:
-        yield "the record names no ledger"
-        return
-    if not path.exists():
-        raise MissingFile(path, "give the ledger that the run was charged to")
-    try:
-        ledger = Ledger.open(path)
-        exported = ledger.export()
-    except LedgerError as e:
-        yield f"the ledger is damaged: {e}"
-        return
-    if exported["terms"]["identity"] != noted["identity"]:
-        yield f"{path.name} is another ledger than the one that was charged"
-        return
-    try:
-        ledger.verify(head=noted["head"])
-    except PrivetError:
-        yield (
-            f"{path.name} was restored to an older state or rewritten: the head that the record "
-            f"noted, {noted['head'][:12]}…, is not in its chain"
-        )
-    entries = {e.sequence: e for e in ledger.entries()}
-    mine = [entries.get(e["sequence"]) for e in noted["entries"]]
-    for told, found in zip(noted["entries"], mine, strict=True):
-        if found is None or (found.hash, found.token) != (told["hash"], told["token"]):
-            yield f"{path.name} has no entry {told['sequence']} as it was charged for this run"
-    charged = [e for e in mine if e is not None]
-    if len(charged) == len(mine):
-        stated = Guarantee.from_dict(record["guarantee"])
-        cost = compose([e.loss for e in charged]).epsilon(stated.delta)
-        if not math.isclose(cost, stated.epsilon, rel_tol=1e-6):
-            states = f"the record states {stated.epsilon:.4g}"
-            yield f"the entries of this run cost epsilon {cost:.4g}, {states}"
-    more = [e.sequence for e in entries.values() if e.run == record["run"]]
-    known = {e["sequence"] for e in noted["entries"]}
-    if extra := sorted(set(more) - known):
-        yield f"{path.name} has charges of this run that the record does not name: {extra}"
-
-
-def _data(folder: Path, record: Record, fingerprint: str) -> Iterator[str]:
-    """The records, through the key that the folder keeps."""
-    noted, key = record["data"]["fingerprint"], folder / DATA_KEY
-    if noted is None or not key.exists():
-        yield f"the record has no fingerprint of its data, or {DATA_KEY} is missing"
-        return
-    secret = bytes.fromhex(key.read_text())
-    found = "hmac-sha256:" + hmac.new(secret, fingerprint.encode(), hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(found, noted):
+        yield "the record names no data: it was made without a curator's key"
+    elif by != key.name:
+        yield f"the data were named under another curator's key, {by}; this one is {key.name}"
+    elif not hmac.compare_digest(key.identify(fingerprint), noted):
         yield "the data are not those that the model was trained on"

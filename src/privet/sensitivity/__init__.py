@@ -1,9 +1,9 @@
 """Values with a known sensitivity: clip first, then add up, then release."""
 
-from privet.bounds.clip import Bounded, Rows, Sensitivity, clip_l1, clip_l2, clip_range
-from privet.bounds.counts import Categories, categories, count
-from privet.bounds.moments import Moments, MomentSum, moments
-from privet.bounds.polynomial import (
+from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
+from privet.sensitivity.clipping import ClippedRows, clip_l1, clip_l2, clip_range
+from privet.sensitivity.counts import Categories, categories, count
+from privet.sensitivity.polynomial_loss import (
     Quadratic,
     bound_weights,
     cross_entropy,
@@ -12,16 +12,17 @@ from privet.bounds.polynomial import (
     squared_error,
     taylor_error,
 )
-from privet.bounds.taylor import TaylorCoefficients
-from privet.bounds.users import UserWeights, assign_owners, user_weights
+from privet.sensitivity.second_moments import Moments, MomentSum, moments
+from privet.sensitivity.taylor_coefficients import TaylorCoefficients
+from privet.sensitivity.user_weights import UserWeights, assign_owners, user_weights
 
 __all__ = [
-    "Bounded",
+    "BoundedValue",
     "Categories",
+    "ClippedRows",
     "MomentSum",
     "Moments",
     "Quadratic",
-    "Rows",
     "Sensitivity",
     "TaylorCoefficients",
     "UserWeights",

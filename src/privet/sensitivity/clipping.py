@@ -1,4 +1,4 @@
-"""Values that know how far one unit of data can move them; clipping, which makes that so.
+"""Clipping of records, so that sums of them have a known sensitivity.
 
 Clipping is exact: each record is clipped in float64 with a margin for rounding, then cut towards
 zero to a multiple of a public power of two s, the `spacing` of the bound (`privet.noise.grid`).
@@ -12,90 +12,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
-from privet._check import Checked, checked, non_negative_or_infinite
-from privet._exact import row_norms, row_sums
 from privet.errors import InvalidArgument
-from privet.guarantee import Adjacency, Premise, Unit
+from privet.guarantee import Premise
 from privet.noise.grid import spacing
+from privet.rowwise_arithmetic import row_norms, row_sums
+from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
 
-_LARGEST = 2**53
-_UP = 1.0 + 2.0**-50
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sensitivity(Checked):
-    """How far a value can move between neighbours, in the L1 and the L2 norm; may be infinite."""
-
-    l1: float = checked(non_negative_or_infinite)
-    l2: float = checked(non_negative_or_infinite)
-
-    def scaled(self, factor: float) -> Sensitivity:
-        """The sensitivity after multiplication by a public constant."""
-        if not isinstance(factor, SupportsFloat):
-            raise InvalidArgument("factor", factor, "a number of at least 0")
-        return Sensitivity(l1=self.l1 * factor, l2=self.l2 * factor)
+_LARGEST = 2**53  # the largest whole number up to which float64 holds all of them
+_UP = 1.0 + 2.0**-50  # more than the roundings of a root and a product can take away
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounded:
-    """An array whose change between neighbours is bounded; what a mechanism can release.
-
-    Sensitivity: max over neighbours D, D' of ||f(D) - f(D')||, for each norm and each adjacency.
-
-    **Guarantee** as good as `premise`: the functions of this package make bounds that are
-    *enforced* by clipping; whoever builds a `Bounded` by hand states in `premise` why the bound
-    holds.
-
-    **Assumes** nothing else; that the value is finite is checked. `spacing`, if not 0, is a power
-    of two that the value is a multiple of *for every data set* (counts have 1), which saves the
-    cost of rounding. `unit` says whose data make the difference between neighbours. `invalid`
-    counts rows that were dropped for NaN or infinity: it is exact, so it is not protected.
-
-    >>> from privet.bounds import clip_l2
-    >>> total = clip_l2([[3.0, 4.0], [0.0, 0.5]], 1.0).sum()
-    >>> total.sensitivity(Adjacency.ADD_REMOVE).l2, total.sensitivity(Adjacency.REPLACE_ONE).l2
-    (1.0, 2.0)
-    """
-
-    value: NDArray[np.float64] = field(repr=False)
-    add_remove: Sensitivity
-    replace_one: Sensitivity
-    premise: Premise
-    spacing: float = 0.0
-    unit: Unit = Unit.RECORD
-    invalid: int = 0
-
-    def __post_init__(self) -> None:
-        value = np.array(self.value, dtype=np.float64)
-        if not np.all(np.isfinite(value)):
-            raise InvalidArgument("value", self.value, "finite everywhere")
-        value.setflags(write=False)
-        object.__setattr__(self, "value", value)
-        if self.spacing != 0.0:
-            numeric = isinstance(self.spacing, SupportsFloat)
-            if not numeric or math.frexp(self.spacing)[0] != 0.5:
-                raise InvalidArgument("spacing", self.spacing, "a power of two, or 0 for none")
-            if not np.all(np.rint(value / self.spacing) * self.spacing == value):
-                raise InvalidArgument("value", self.value, f"made of multiples of {self.spacing:g}")
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers the value holds."""
-        return int(self.value.size)
-
-    def sensitivity(self, adjacency: Adjacency) -> Sensitivity:
-        """The sensitivity for this neighbouring relation."""
-        return self.replace_one if adjacency is Adjacency.REPLACE_ONE else self.add_remove
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
+class ClippedRows:
     """Clipped records, one a row, as multiples of `spacing`; add them up with `sum` or `mean`.
 
     `add_remove` and `replace_one` say how far one record can move the sum, `premise` why: the
@@ -112,10 +45,10 @@ class Rows:
     def __post_init__(self) -> None:
         self.units.setflags(write=False)
 
-    def sum(self) -> Bounded:
+    def sum(self) -> BoundedValue:
         """The exact sum over records (held within 2^53 units, which is 1-Lipschitz)."""
         total = np.clip(self.units.sum(axis=0, dtype=np.int64), -_LARGEST, _LARGEST)
-        return Bounded(
+        return BoundedValue(
             value=total.astype(np.float64) * self.spacing,
             add_remove=self.add_remove,
             replace_one=self.replace_one,
@@ -124,7 +57,7 @@ class Rows:
             invalid=self.invalid,
         )
 
-    def mean(self, *, records: int) -> Bounded:
+    def mean(self, *, records: int) -> BoundedValue:
         """The sum divided by a *public* number of records.
 
         The division rounds: a quotient of at most 2^53 s / n is off by at most s / n, so two of
@@ -142,7 +75,7 @@ class Rows:
             wider = Sensitivity(l1=x.l1 + d * slack, l2=x.l2 + math.sqrt(d) * slack)
             return wider.scaled(_UP / n)
 
-        return Bounded(
+        return BoundedValue(
             value=total.value / n,
             add_remove=divided(self.add_remove),
             replace_one=divided(self.replace_one),
@@ -151,7 +84,7 @@ class Rows:
         )
 
 
-def clip_l2(rows: ArrayLike, bound: float) -> Rows:
+def clip_l2(rows: ArrayLike, bound: float) -> ClippedRows:
     """Scale every row that is longer than `bound` down to it.
 
     x -> x min(1, c / ||x||_2), with c reduced by the largest relative error (d + 16) 2u that the
@@ -168,7 +101,7 @@ def clip_l2(rows: ArrayLike, bound: float) -> Rows:
     units = _scaled_down(x, c, d, order=2)
     l1 = c * math.sqrt(d) * (_UP if d > 1 else 1.0)
     once = Sensitivity(l1=l1, l2=c)
-    return Rows(
+    return ClippedRows(
         units=units,
         spacing=spacing(c),
         add_remove=once,
@@ -178,7 +111,7 @@ def clip_l2(rows: ArrayLike, bound: float) -> Rows:
     )
 
 
-def clip_l1(rows: ArrayLike, bound: float) -> Rows:
+def clip_l1(rows: ArrayLike, bound: float) -> ClippedRows:
     """Scale every row whose absolute values sum to more than `bound` down to it.
 
     **Guarantee** the sum has L1 and L2 sensitivity c (add-remove) and 2 c (replace-one).
@@ -189,7 +122,7 @@ def clip_l1(rows: ArrayLike, bound: float) -> Rows:
     c = _bound(bound)
     x, d, invalid = _finite_rows("rows", rows)
     once = Sensitivity(l1=c, l2=c)
-    return Rows(
+    return ClippedRows(
         units=_scaled_down(x, c, d, order=1),
         spacing=spacing(c),
         add_remove=once,
@@ -199,7 +132,7 @@ def clip_l1(rows: ArrayLike, bound: float) -> Rows:
     )
 
 
-def clip_range(values: ArrayLike, lower: float, upper: float) -> Rows:
+def clip_range(values: ArrayLike, lower: float, upper: float) -> ClippedRows:
     """Put every entry into [lower, upper].
 
     A NaN or an infinite entry makes its row the point of the range nearest to 0. The ends are
@@ -213,15 +146,14 @@ def clip_range(values: ArrayLike, lower: float, upper: float) -> Rows:
     >>> total.add_remove.l1, total.replace_one.l1, round(float(total.value), 6)
     (1.0, 1.0, 1.2)
     """
-    numbers = isinstance(lower, SupportsFloat) and isinstance(upper, SupportsFloat)
-    if not (numbers and -math.inf < lower < upper < math.inf):
+    lo, hi = _check.finite("range", lower), _check.finite("range", upper)
+    if not lo < hi:
         raise InvalidArgument("range", (lower, upper), "two finite numbers, the lower one first")
-    lo, hi = float(lower), float(upper)
     s = spacing(_bound(max(abs(lo), abs(hi))))
     a, b = math.floor(lo / s), math.ceil(hi / s)
     x, d, invalid = _finite_rows("values", values)
     units = np.clip(np.rint(np.clip(x, lo, hi) / s), a, b).astype(np.int64)
-    return Rows(
+    return ClippedRows(
         units=units,
         spacing=s,
         add_remove=_box(max(abs(a), abs(b)) * s, d),
@@ -237,9 +169,8 @@ def _box(side: float, d: int) -> Sensitivity:
 
 
 def _bound(bound: float) -> float:
-    if not (isinstance(bound, SupportsFloat) and 1e-200 <= bound <= 1e200):
-        raise InvalidArgument("bound", bound, "a number above 0, between 1e-200 and 1e200")
-    return float(bound)
+    # squares of entries, summed, stay within the range of float64
+    return _check.between("bound", bound, 1e-200, 1e200)
 
 
 def _finite_rows(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], int, int]:

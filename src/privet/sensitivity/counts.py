@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
-from privet.bounds.clip import Bounded, Sensitivity
 from privet.errors import InvalidArgument
+from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Categories:
             )
         self.values.setflags(write=False)
 
-    def histogram(self) -> Bounded:
+    def histogram(self) -> BoundedValue:
         """How many records each category has.
 
         **Guarantee** one record adds 1 to one entry: sensitivity 1 in both norms (add-remove); a
@@ -42,7 +42,7 @@ class Categories:
         >>> categories([0, 2, 2], 3).histogram().value.tolist()
         [1.0, 0.0, 2.0]
         """
-        return Bounded(
+        return BoundedValue(
             value=np.bincount(self.values, minlength=self.classes).astype(np.float64),
             add_remove=Sensitivity(l1=1.0, l2=1.0),
             replace_one=Sensitivity(l1=2.0, l2=math.sqrt(2.0) * (1.0 + 2.0**-50)),
@@ -67,7 +67,7 @@ def categories(labels: ArrayLike, classes: int) -> Categories:
     return Categories(values=values, classes=k, invalid=int((~good).sum()))
 
 
-def count(which: ArrayLike) -> Bounded:
+def count(which: ArrayLike) -> BoundedValue:
     """How many records are true: sensitivity 1 for either adjacency.
 
     >>> float(count([True, False, True]).value)
@@ -77,7 +77,7 @@ def count(which: ArrayLike) -> Bounded:
     if x.ndim != 1 or (x.dtype != np.bool_ and x.size):
         raise InvalidArgument("which", which, "a list of truth values, one a record")
     one = Sensitivity(l1=1.0, l2=1.0)
-    return Bounded(
+    return BoundedValue(
         value=np.array(float(np.count_nonzero(x))),
         add_remove=one,
         replace_one=one,

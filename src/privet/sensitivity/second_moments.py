@@ -9,9 +9,10 @@ stands for two entries of h h^T, has the weight of two, and noise of one scale o
 one scale on the matrix, whatever the basis.
 
 Sums are made without rounding. Each row is brought into the unit ball and cut towards zero to
-multiples of 2^-bits (`privet.bounds.ball`). Products are then multiples of 4^-bits and a block's
-sums stay below 2^53 of them, so a float64 matrix product makes no rounding error in whatever order
-it adds. Blocks are added up as 64-bit whole numbers, and a, a r, b are multiples of 2^-7.
+multiples of 2^-bits (`clip_to_unit_ball`). Products are then multiples of 4^-bits and a
+block's sums stay below 2^53 of them, so a float64 matrix product makes no rounding error in
+whatever order it adds. Blocks are added up as 64-bit whole numbers, and a, a r, b are multiples of
+2^-7.
 
 Symbols: d features, K outputs, a `second`, b `cross`.
 """
@@ -27,18 +28,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from privet import _check, premises
-from privet.bounds.ball import cut_to_ball
-from privet.bounds.clip import Bounded, Sensitivity
-from privet.bounds.users import Shares, UserWeights
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
+from privet.rowwise_arithmetic import row_norms
+from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
+from privet.sensitivity.user_weights import UserShares, UserWeights
 
 Array = NDArray[np.float64]
 
-_FRACTION = 128.0
-_UP = 1.0 + 2.0**-50
-_BLOCK = 2048
-"""Rows of a block: 2^11 products of at most 4^18 are far below 2^53."""
+_FRACTION = 128.0  # weights are multiples of 1/128: 8 bits, and sums of 2^45 stay below 2^53
+_UP = 1.0 + 2.0**-50  # more than the rounding of the few operations of a formula for a sensitivity
+_BLOCK = 2048  # rows of a block: 2^11 products of at most 4^18 are far below 2^53
+_CACHE_ROWS = 128  # rows cut at a time: they fit the cache
 
 
 @final
@@ -177,7 +178,7 @@ class Moments:
 
 @final
 class MomentSum:
-    """A running sum of moments: batches go in, a `Bounded` value comes out.
+    """A running sum of moments: batches go in, a `BoundedValue` value comes out.
 
     Memory is that of one matrix of d x d, whatever the number of records.
 
@@ -199,7 +200,7 @@ class MomentSum:
         d = moments.features
         self._gram = np.zeros((d, d) if moments.pairs else (d,), dtype=np.int64)
         self._cross = np.zeros((d, moments.outputs), dtype=np.int64)
-        self._shares = Shares(moments.share)
+        self._shares = UserShares(moments.share)
         self._unit: Unit | None = Unit.USER if moments.share != 1.0 else None
         self._rows = 0
         self.invalid = 0
@@ -213,10 +214,10 @@ class MomentSum:
         """Add records: rows of features, class numbers or rows of targets, and their weights.
 
         Weights multiply the contribution phi(h, y): those of `user_weights`, or plain numbers in
-        [0, 1] where the unit is a record.
+        [0, 1] where the unit is a record. Costs n d (d/2 + K) multiplications.
         """
         m = self.moments
-        x = np.asarray(rows)
+        x = _check.numbers("rows", rows)
         if x.ndim != 2 or x.shape[1] != m.features:
             raise InvalidArgument("rows", x.shape, f"records with {m.features} features")
         y = self._targets(targets, len(x))
@@ -227,7 +228,7 @@ class MomentSum:
         for start in range(0, len(x), _BLOCK):
             part = slice(start, start + _BLOCK)
             scale = None if root is None else root[part]
-            h, bad = cut_to_ball(x[part], m.bits, scale)
+            h, bad = clip_to_unit_ball(x[part], m.bits, scale)
             self.invalid += bad
             if m.second and m.pairs:
                 self._gram += blas.dsyrk(1.0, h.T).astype(np.int64)
@@ -236,7 +237,7 @@ class MomentSum:
             if m.outputs:
                 self._cross += (h.T @ self._one_hot(y[part], scale)).astype(np.int64)
 
-    def bounded(self) -> Bounded:
+    def bounded(self) -> BoundedValue:
         """The packed sum with its sensitivity."""
         m = self.moments
         most, unit = 2**45, 4.0**-m.bits  # with weights of 8 bits still below 2^53
@@ -245,7 +246,7 @@ class MomentSum:
         text = "features and targets of each record are held in the unit ball, in exact arithmetic"
         if self._unit is Unit.USER:
             text += f"; a user weighs at most {m.share:g} records"
-        return Bounded(
+        return BoundedValue(
             value=m.pack(gram if m.pairs else np.diag(gram), cross),
             add_remove=m.add_remove,
             replace_one=m.replace_one,
@@ -262,8 +263,8 @@ class MomentSum:
             raise InvalidArgument(
                 "weights",
                 "not given" if weights is None else type(weights).__name__,
-                f"{'those of privet.bounds.user_weights' if self._unit is Unit.USER else 'numbers'}"
-                " in every batch",
+                ("those of user_weights" if self._unit is Unit.USER else "numbers")
+                + " in every batch",
             )
         self._unit = unit
         if weights is None:
@@ -280,7 +281,7 @@ class MomentSum:
         m = self.moments
         if m.outputs == 0:
             return np.empty(0)
-        y = np.asarray(targets)
+        y = _check.numbers("targets", targets)
         if y.shape != ((n,) if m.one_hot else (n, m.outputs)):
             expected = "class numbers" if m.one_hot else f"rows of {m.outputs} numbers"
             raise InvalidArgument("targets", y.shape, f"{expected}, one for each of {n} records")
@@ -290,7 +291,7 @@ class MomentSum:
         """Targets in units of 2^-bits."""
         unit = 2.0**self.moments.bits
         if not self.moments.one_hot:
-            return cut_to_ball(y, self.moments.bits, root)[0]
+            return clip_to_unit_ball(y, self.moments.bits, root)[0]
         classes = np.arange(self.moments.outputs)
         out: Array = np.equal(np.asarray(y)[:, None], classes[None, :]).astype(np.float64)
         out *= unit if root is None else np.floor(root * unit)[:, None]
@@ -303,7 +304,7 @@ def moments(
     *,
     of: Moments,
     weights: UserWeights | ArrayLike | None = None,
-) -> Bounded:
+) -> BoundedValue:
     """The moments of one batch, as a bounded value.
 
     >>> moments([[0.6, 0.8]], of=Moments(features=2)).add_remove.l2 >= 1.0
@@ -312,3 +313,43 @@ def moments(
     total = of.sum()
     total.add(rows, targets, weights)
     return total.bounded()
+
+
+def clip_to_unit_ball(
+    rows: NDArray[np.generic], bits: int, scale: Array | None = None
+) -> tuple[Array, int]:
+    """Rows of length at most 1, cut towards zero, in units of 2^-bits; how many were not finite.
+
+    Rows longer than 1 - 2 (d + 16) 2^-53 are scaled down to that, which leaves room for the
+    rounding of norm and quotient; cutting only shortens. `scale`, in [0, 1], multiplies them first.
+
+    >>> clip_to_unit_ball(np.array([[3.0, 4.0]]), 12)[0].tolist()
+    [[2457.0, 3276.0]]
+    """
+    x = np.array(rows, dtype=np.float64, order="C")
+    bad = 0
+    for start in range(0, len(x), _CACHE_ROWS):
+        part = slice(start, start + _CACHE_ROWS)
+        bad += _cut(x[part], bits, None if scale is None else scale[part])
+    return x, bad
+
+
+def _cut(x: Array, bits: int, scale: Array | None) -> int:
+    """In place; how many rows were not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = row_norms(x)
+    finite, bad = np.isfinite(norms), 0
+    if not finite.all():  # overflow of a finite row, or a row that is not finite
+        good = np.isfinite(x).all(axis=1)
+        bad = int((~good).sum())
+        x[~good] = 0.0
+        largest = np.abs(x[~finite]).max(axis=1, keepdims=True, initial=0.0)
+        x[~finite] /= np.maximum(largest, 1.0)
+        norms = row_norms(x)
+    safe = 1.0 - 2.0 * (x.shape[1] + 16) * 2.0**-53
+    factor = safe / np.maximum(norms, safe)
+    if scale is not None:
+        factor = factor * scale
+    x *= (factor * 2.0**bits)[:, None]
+    np.trunc(x, out=x)
+    return bad

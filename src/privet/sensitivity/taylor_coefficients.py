@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
-from privet.bounds.clip import Bounded, Sensitivity
-from privet.bounds.polynomial import Quadratic
 from privet.errors import InvalidArgument
+from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
+from privet.sensitivity.polynomial_loss import Quadratic
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ _UP = 1.0 + 2.0**-50
 """Room for the rounding of the formulas below; sums have none."""
 _BITS = 12
 """h and x are cut down to multiples of 2^-12, so that sums of up to 2^26 records are exact."""
-_MOST = 2.0**26
+_MOST = 2.0**26  # so many records of products of at most 1 (see _BITS)
 
 
 @final
@@ -89,7 +89,7 @@ class TaylorCoefficients:
         l2 = math.sqrt(d * (b + 3 * k) / 4.0 + (2 * (b * b - k * k) - (b - k)) / 64.0)
         return Sensitivity(l1=l1 * _UP, l2=l2 * _UP)
 
-    def sum(self, hidden: ArrayLike, targets: ArrayLike) -> Bounded:
+    def sum(self, hidden: ArrayLike, targets: ArrayLike) -> BoundedValue:
         """The coefficients of these records: lambda (d x b), then kappa for e <= q.
 
         h and x are cut down to multiples of 2^-12: products are multiples of 2^-24, and their sums
@@ -106,7 +106,7 @@ class TaylorCoefficients:
         upper = np.triu_indices(b)
         weight = np.where(upper[0] == upper[1], 1.0 / 8.0, 1.0 / 4.0)
         linear, gram = np.clip((0.5 - x).T @ h, -_MOST, _MOST), np.clip(h.T @ h, 0.0, _MOST)
-        return Bounded(
+        return BoundedValue(
             value=np.concatenate([linear.ravel(), weight * gram[upper]]),
             add_remove=self.add_remove,
             replace_one=self.replace_one,

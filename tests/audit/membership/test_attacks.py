@@ -22,9 +22,9 @@ from privet.audit.membership import (
     evaluate,
     gap,
     gaussian_perturbation,
-    halves,
     label_only,
-    mlp,
+    random_halves,
+    shadow_attack,
     train_references,
     yeom,
     yeom_threshold,
@@ -39,7 +39,7 @@ ALL = (LiRA(), OfflineLiRA(), RMIA(), OfflineRMIA(), OfflineRMIA(a=0.7, gamma=2.
 
 def normal_references(rng, n, count, gain):
     """References whose phi is normal, higher by `gain` with the record: LiRA's own model."""
-    inside = halves(n, count, seed=int(rng.integers(2**31)))
+    inside = random_halves(n, count, seed=int(rng.integers(2**31)))
     level = rng.normal(size=n) * 3.0
     return level, References(confidence=level + gain * inside + rng.normal(size=(count, n)), members=inside)  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_all_attacks_in_one_call():
 @pytest.mark.slow
 def test_null_targets_raise_no_alarm():
     """A target that never saw the records: 95% limits of the area may miss .5 in 5% of 120 cases
-    an attack (allowed .055, see test_finding); five attacks, false alarm .0002 each."""
+    an attack (allowed .055, see test_membership_finding); five attacks, false alarm .0002 each."""
     rng = np.random.default_rng(4)
     alarms = dict.fromkeys(ALL, 0)
     areas = {attack: [] for attack in ALL}
@@ -144,7 +144,7 @@ def test_null_targets_raise_no_alarm():
 def test_offline_rmia_is_tuned_on_references_only(attacked):
     phi, members, refs = attacked
     few = References(confidence=refs.confidence[:4], members=refs.members[:4])
-    attack = OfflineRMIA().tuned(few)
+    attack = OfflineRMIA().tune(few)
     assert attack.a in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     found = [
         evaluate(OfflineRMIA(a=a).score(phi, few), members).auc.value for a in np.linspace(0, 1, 6)
@@ -153,7 +153,7 @@ def test_offline_rmia_is_tuned_on_references_only(attacked):
 
 
 def test_attacks_refuse_what_they_cannot_use():
-    two = References(confidence=np.zeros((2, 4)), members=halves(4, 2, seed=0))
+    two = References(confidence=np.zeros((2, 4)), members=random_halves(4, 2, seed=0))
     with pytest.raises(InvalidArgument, match="train more references"):
         LiRA().score(np.zeros(4), two)
     never = References(confidence=np.zeros((2, 4)), members=np.zeros((2, 4), bool))
@@ -256,7 +256,7 @@ def test_perceptron_gradients_are_differences():
         logits = np.tanh(x @ a + b) @ c + d
         return -np.mean((logits - np.log(np.exp(logits).sum(1, keepdims=True)))[target == 1])
 
-    for w, g in zip(weights, mlp._gradients(weights, x, target), strict=True):
+    for w, g in zip(weights, shadow_attack._gradients(weights, x, target), strict=True):
         for i in np.ndindex(*w.shape):
             w[i] += 1e-6
             up = loss()

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from privet.audit.membership import BaVarIA, LiRA, References, by_regression, evaluate, halves
+from privet.audit.membership import (
+    BaVarIA,
+    LiRA,
+    References,
+    by_regression,
+    evaluate,
+    random_halves,
+)
 
 
 def made(shift: float, *, models: int = 8, records: int = 2000) -> tuple[np.ndarray, ...]:
     """Records of their own means and widths; training on one raises its confidence by `shift`."""
     rng = np.random.default_rng(3)
-    inside = np.vstack([rng.random(records) < 0.5, halves(records, models, seed=0)])
+    inside = np.vstack([rng.random(records) < 0.5, random_halves(records, models, seed=0)])
     mean, width = rng.normal(0, 2, records), rng.uniform(0.3, 2.0, records)
     phi = mean + width * (shift * inside + rng.normal(size=inside.shape))
     return phi, inside

@@ -81,7 +81,7 @@ def test_wrong_labels_are_remembered(models):
 def test_four_references_and_a_setting_from_them(models):
     phi, members, refs, _ = models
     few = References(confidence=refs.confidence[:4], members=refs.members[:4])
-    tuned = OfflineRMIA().tuned(few)
+    tuned = OfflineRMIA().tune(few)
     loss = evaluate(phi[0], members[0]).auc
     assert evaluate(tuned.score(phi[0], few), members[0]).auc.low > loss.value
 

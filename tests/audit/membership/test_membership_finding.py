@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privet.audit.likelihood_ratio import clopper_pearson
-from privet.audit.membership import evaluate, intervals
+from privet.audit.epsilon_lower_bounds import clopper_pearson
+from privet.audit.membership import evaluate, membership_finding
 from privet.errors import InvalidArgument
 from privet.report import plots as pictures
 from tests.reference import membership as reference
@@ -59,8 +59,8 @@ def misses(shift, n, f, repetitions, seed):
     area = rate = 0
     for _ in range(repetitions):
         s, m = shifted(rng, n, shift)
-        found_area = intervals.area(s[m], s[~m], 0.05)
-        found_rate = intervals.at_false_positive_rate(s[m], s[~m], f, 0.05)
+        found_area = membership_finding.area(s[m], s[~m], 0.05)
+        found_rate = membership_finding.at_false_positive_rate(s[m], s[~m], f, 0.05)
         area += not found_area.low <= true_area <= found_area.high
         rate += not found_rate.low <= true_rate <= found_rate.high
     return area, rate
@@ -105,7 +105,7 @@ def test_tied_scores_keep_their_limits():
     p1, p0, f = (0.05, 0.25, 0.7), (0.02, 0.28, 0.7), 0.1  # ROC(.1) = .05: the top value alone
     for _ in range(500):
         inside, outside = (-rng.choice(3, size=300, p=p).astype(float) for p in (p1, p0))
-        found = intervals.at_false_positive_rate(inside, outside, f, 0.05)
+        found = membership_finding.at_false_positive_rate(inside, outside, f, 0.05)
         wrong += not found.low <= 0.05 <= found.high
     assert wrong <= stats.binom.ppf(0.999, 500, 0.05)
 

@@ -7,7 +7,7 @@ import joblib
 import numpy as np
 import pytest
 
-from privet.audit.membership import confidence_of_logits, halves, train_references
+from privet.audit.membership import confidence_of_logits, random_halves, train_references
 from privet.errors import InvalidArgument
 from tests.audit.membership import overfitted
 
@@ -26,11 +26,11 @@ def _nothing_trained():
 
 
 def test_every_record_is_in_half_of_the_models():
-    inside = halves(101, 8, seed=1)
+    inside = random_halves(101, 8, seed=1)
     assert (inside.sum(axis=0) == 4).all()
     assert set(inside.sum(axis=1)) == {50, 51}
-    assert np.array_equal(halves(101, 4, seed=1), inside[:4])
-    assert not np.array_equal(halves(101, 8, seed=2), inside)
+    assert np.array_equal(random_halves(101, 4, seed=1), inside[:4])
+    assert not np.array_equal(random_halves(101, 8, seed=2), inside)
     overlap = (inside[::2].astype(float) @ inside[::2].T)[np.triu_indices(4, 1)]
     assert (abs(overlap - 25) < 20).all()
 
@@ -105,7 +105,14 @@ def test_a_folder_holds_one_set(tmp_path):
             )
     with pytest.raises(InvalidArgument, match="take another folder"):
         train_references(
-            counted, X, Y, 1, seed=0, out=tmp_path, what="width 300", members=~halves(80, 1, seed=0)
+            counted,
+            X,
+            Y,
+            1,
+            seed=0,
+            out=tmp_path,
+            what="width 300",
+            members=~random_halves(80, 1, seed=0),
         )
 
 

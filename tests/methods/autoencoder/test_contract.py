@@ -8,16 +8,16 @@ import pytest
 import privet
 from privet import premises
 from privet.audit.conformance import streams_drawn_once
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Domain
 from privet.estimators import PrivateAutoencoder, PrivateClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import Noise
-from privet.mechanisms.transcript import recorded
+from privet.mechanisms.release_transcript import record_releases
 from privet.methods.autoencoder import AutoencoderStack, Stream, StreamedRecords
 from privet.methods.catalogue import method_names, method_type
-from privet.methods.promise import planned, train
-from privet.methods.replay import charge_problems, distance, replay, stream_problems
+from privet.methods.neighbour_replay import charge_problems, distance, replay, stream_problems
+from privet.methods.train_method import make_plan, train
 from privet.noise import secure, seeded
 from tests.methods.crowd import neighbours_in_a_crowd
 
@@ -47,7 +47,7 @@ DOMAIN, CLASSES = Domain(shape=(4,), bounds=(0.0, 1.0)), np.array(["a", "b", "c"
 
 
 def records(n: int = 600, **more) -> Records:
-    return Records.classified(*blobs(n), domain=DOMAIN, classes=CLASSES, **more)
+    return Records.with_classes(*blobs(n), domain=DOMAIN, classes=CLASSES, **more)
 
 
 def test_named_in_the_catalogue() -> None:
@@ -58,7 +58,7 @@ def test_named_in_the_catalogue() -> None:
 def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
     plan = method.plan(records().facts(epsilon=2.0, delta=1e-5))
     found = train(method, records(), plan, rng=seeded(0))
-    total = privet.loss.compose([e.loss for e in found.entries], adjacency=plan.adjacency)
+    total = privet.accounting.compose([e.loss for e in found.entries], adjacency=plan.adjacency)
     assert total.epsilon(1e-5) == pytest.approx(plan.loss.epsilon(1e-5), rel=1e-9)
     assert 0.99 * 2.0 < found.guarantee.epsilon <= 2.0
     assert found.claim is None and plan.summary()["releases"] == len(plan.releases)
@@ -80,7 +80,7 @@ def test_premises_say_what_was_run_and_each_thing_once(rng, n_public, streamed) 
             stream=stream, domain=DOMAIN, classes=CLASSES, records=600, n_public=n_public
         )
     told = train(
-        method, held, planned(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
+        method, held, make_plan(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
     ).guarantee
     about = [p.about for p in told.premises]
     assert len(about) == len(set(about))
@@ -165,11 +165,11 @@ def test_null_records_add_nothing_to_any_sum(streamed: bool) -> None:
     plan = method.plan(facts(records=60))
 
     def exact(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-        held = Records.classified(x, y, domain=DOMAIN, classes=CLASSES)
+        held = Records.with_classes(x, y, domain=DOMAIN, classes=CLASSES)
         if streamed:
             stream = Stream(open=lambda: iter([(x, y)]), columns=4)
             held = StreamedRecords(stream=stream, domain=DOMAIN, classes=CLASSES, n_public=60)
-        with recorded() as made:
+        with record_releases() as made:
             train(method, held, plan, rng=seeded(0))
         return [release.exact for release in made.releases]
 

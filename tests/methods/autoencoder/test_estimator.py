@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from privet import data
-from privet.data.rows import Domain
+from privet.data.domain import Domain
 from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Standing
 from privet.methods.autoencoder import AutoencoderStack, Stream
-from privet.methods.autoencoder.records import StreamedRecords
-from privet.methods.autoencoder.stack import output_rows
-from privet.methods.promise import planned, train
+from privet.methods.autoencoder.stack_model import output_rows
+from privet.methods.autoencoder.streamed_records import StreamedRecords
+from privet.methods.train_method import make_plan, train
 from privet.noise import seeded
 
 
@@ -53,7 +53,7 @@ def test_without_noise_a_layer_is_principal_components() -> None:
     x, _ = clouds()
     encoder = PrivateAutoencoder(epsilon=1e6, bounds=(0, 1), layers=(2,), random_state=0).fit(x)
     stack = encoder.model_
-    rows = encoder.domain_.rows(x).squashed(stack.looseness).astype(np.float64)
+    rows = encoder.domain_.rows(x).squash(stack.looseness).astype(np.float64)
     reference = PCA(n_components=2).fit(rows)
     layer = stack.layers[0]
     assert np.allclose(layer.mean, reference.mean_, atol=1e-3)
@@ -112,7 +112,7 @@ def test_a_memory_map_is_read_in_blocks(tmp_path) -> None:
     domain = Domain(shape=(8,), bounds=(0, 1))
     records = StreamedRecords(stream=Stream.of(mapped), domain=domain, records=3000)
     method = AutoencoderStack(layers=(3, 2))
-    plan = planned(method, records.facts(epsilon=1.0, delta=1e-5))
+    plan = make_plan(method, records.facts(epsilon=1.0, delta=1e-5))
     train(method, records, plan, rng=seeded(0), progress=lambda *seen: told.append(seen))
     assert [of for what, of, _ in told if what == "layer 1"] == [2048, 3000]
     assert {what for what, _, _ in told} == {"layer 1", "layer 2"}

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privet.bounds import MomentSum, user_weights
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.estimators import PrivateAutoencoder, PrivateAutoencoderClassifier
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
 from privet.methods.autoencoder import Activation, AutoencoderStack, Layer, StackModel, Stream
-from privet.methods.contract import Spending
+from privet.methods.contract import ReleaseContext
 from privet.noise import seeded
+from privet.sensitivity import MomentSum, user_weights
 
 
 def low_rank(n: int = 6000, d: int = 12, rank: int = 3, seed: int = 0) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_what_one_user_can_change_is_bounded() -> None:
     sums = []
     for keep in (slice(None), gone):
         total = plan.releases[0].moments.sum()
-        rows = plan.frozen[0].encode(domain.rows(x[keep]).squashed(plan.looseness))
+        rows = plan.encoders[0].encode(domain.rows(x[keep]).squash(plan.looseness))
         total.add(rows, None, user_weights(users[keep], share=3.0))
         sums.append(total.bounded().value)
     apart = np.linalg.norm(sums[0] - sums[1])
@@ -183,11 +183,11 @@ def test_streams_say_what_they_need() -> None:
 @pytest.mark.slow
 def test_wide_records_go_through_a_public_projection(monkeypatch) -> None:
     """More inputs than a second moment is released for: random directions and h x^T."""
-    monkeypatch.setattr("privet.methods.autoencoder.layers.WIDEST", 64)
+    monkeypatch.setattr("privet.methods.autoencoder.private_layer.WIDEST", 64)
     x = low_rank(n=12_000, d=100)
     encoder = PrivateAutoencoder(epsilon=8.0, bounds=(0, 1), layers=(3,), random_state=0).fit(x)
     plan = encoder.plan_
-    assert plan.frozen[0].projection is not None and plan.releases[0].moments.outputs == 100
+    assert plan.encoders[0].projection is not None and plan.releases[0].moments.outputs == 100
     left = np.square(encoder.inverse_transform(encoder.transform(x)) - x).sum()
     assert left < 0.6 * np.square(x - x.mean(axis=0)).sum()
 
@@ -214,13 +214,13 @@ def test_the_map_into_the_ball_is_public_and_undone() -> None:
     x = np.array([[0.2, 3.0, 0.5], [np.nan, 0.0, 0.0], [5.0, -7.0, 0.0]])
     told = {"layers": (3,), "epsilon": 1e6, "random_state": 0}
     box = PrivateAutoencoder(bounds=([0, 0, -1], [1, 10, 1]), **told).fit(np.repeat(x, 9, axis=0))
-    rows = box.domain_.rows(x).squashed(0.5)
+    rows = box.domain_.rows(x).squash(0.5)
     assert np.linalg.norm(rows, axis=1).max() < 1.0 and not rows[1].any()
     back = box.inverse_transform(box.transform(x))
     assert np.allclose(back[0], x[0], atol=1e-2) and np.allclose(back[2], [1, 0, 0], atol=1e-2)
     x = np.array([[3.0, 4.0], [1e300, 1e300], [0.3, 0.4], [1.0, -1.0]])
     ball = PrivateAutoencoder(bounds=5.0, **{**told, "layers": (2,)}).fit(np.repeat(x, 9, axis=0))
-    assert np.linalg.norm(ball.domain_.rows(x).squashed(0.5), axis=1).max() <= 1.0
+    assert np.linalg.norm(ball.domain_.rows(x).squash(0.5), axis=1).max() <= 1.0
     back = ball.inverse_transform(ball.transform(x))
     assert np.allclose(back[[0, 2]], [[3.0, 4.0], [0.3, 0.4]], atol=1e-2)
 
@@ -272,13 +272,13 @@ def test_a_record_does_not_change_how_others_are_rounded(monkeypatch) -> None:
     seen: list[np.ndarray] = []
     monkeypatch.setattr(MomentSum, "add", lambda self, rows, *_: seen.append(rows))
     ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=1e-5)
-    spending = Spending(ledger=ledger, rng=seeded(0), plan=plan)
+    context = ReleaseContext(ledger=ledger, rng=seeded(0), plan=plan)
     domain = Domain(shape=(123,), bounds=(0, 1))
 
     def summed(part: slice) -> np.ndarray:
         seen.clear()
-        held = Records.classified(x[part], y[part], domain=domain, classes=np.arange(2))
-        method._released(held, plan, 1, below, None, spending)
+        held = Records.with_classes(x[part], y[part], domain=domain, classes=np.arange(2))
+        method._release_moments(held, plan, 1, below, None, context)
         return np.vstack(seen)
 
     every = summed(slice(None))

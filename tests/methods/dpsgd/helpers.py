@@ -1,9 +1,11 @@
 """A small private run, and one that can be watched."""
 
+import dataclasses
+
 import torch
 from torch import nn
 
-from privet.methods.dpsgd import Schedule, linear_method, loop, private
+from privet.methods.dpsgd import Charging, Sampling, Schedule, StepOptions, dpsgd_loop, private
 from privet.noise import seeded
 
 
@@ -34,15 +36,29 @@ def start(
     )
     kw.setdefault("delta", 1e-5)
     rng = seeded(seed) if rng is None else rng
-    return private(
-        model, optimizer, data() if tensors is None else tensors, schedule, rng=rng, **kw
-    )
+    tensors = data() if tensors is None else tensors
+    return private(model, optimizer, tensors, schedule, rng=rng, **grouped(kw))
 
 
-def run(**kw):
-    with start(**kw) as training:
-        for batch in training:
-            training.step(losses_of(training.model, batch))
+GROUPS = {"sampling": Sampling, "step": StepOptions, "charging": Charging}
+
+
+def grouped(options):
+    """The options of `private`, each put into its group."""
+    fields = {f.name: name for name, group in GROUPS.items() for f in dataclasses.fields(group)}
+    out, some = {}, {}
+    for name, value in options.items():
+        if name in fields:
+            some.setdefault(fields[name], {})[name] = value
+        else:
+            out[name] = value
+    return out | {name: GROUPS[name](**values) for name, values in some.items()}
+
+
+def run(losses=losses_of, **kw):
+    with start(losses=losses, **kw) as training:
+        for _ in training:
+            pass
     return training
 
 
@@ -55,7 +71,7 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.clean, self.noisy, self.scales, self.sensitivities = [], [], [], []
-        real = loop.release_sum_
+        real = dpsgd_loop.release_sum_
 
         def watched(flat, *, sensitivity, **rest):
             self.clean.append(flat.clone())
@@ -65,5 +81,4 @@ class Watch:
             self.sensitivities.append(sensitivity)
             return scale
 
-        monkeypatch.setattr(loop, "release_sum_", watched)
-        monkeypatch.setattr(linear_method, "release_sum_", watched)
+        monkeypatch.setattr(dpsgd_loop, "release_sum_", watched)

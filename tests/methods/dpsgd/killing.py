@@ -1,6 +1,6 @@
 """Run a private training, kill it at random moments, go on; prints what was released and charged.
 
-Started as a script by test_kill.py, so that the forks are not pytest's. Every release writes a line
+Started as a script by test_charging.py, so that the forks are not pytest's. Every release writes a line
 "step hash" to a file that survives SIGKILL, its step before the noise is drawn.
 """
 
@@ -16,18 +16,18 @@ from pathlib import Path
 import torch
 
 from privet.ledger import Ledger
-from privet.methods.dpsgd import Checkpoints, Schedule, loop
+from privet.methods.dpsgd import Checkpoints, Schedule, dpsgd_loop
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import data, losses_of, network, run, start, weights
 
-STEPS, EVERY = 800, 5
+STEPS, EVERY = 400, 5
 
 
 def train(folder: Path, *, secret: bool) -> torch.Tensor:
     """One attempt: from the last checkpoint to the end, unless killed."""
     torch.set_num_threads(1)
     log = os.open(folder / "released", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    real = loop.release_sum_
+    real = dpsgd_loop.release_sum_
     done = {"step": 0}
 
     def watched(flat, **kw):
@@ -37,7 +37,7 @@ def train(folder: Path, *, secret: bool) -> torch.Tensor:
         os.write(log, f"{done['step']} {name}\n".encode())
         return scale
 
-    loop.release_sum_ = watched
+    dpsgd_loop.release_sum_ = watched
     rate = 1.0 if secret else 0.5  # sampled rates make charging slow: kills hit it too
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -49,7 +49,7 @@ def train(folder: Path, *, secret: bool) -> torch.Tensor:
         rng=secure() if secret else seeded(3),
         ledger=Ledger.open(folder / "run.ledger"),
         checkpoints=Checkpoints(folder=folder, every=EVERY),
-        charge_block=2 * EVERY,
+        block=2 * EVERY,
         ema=0.9,
         micro_batch=40,
     )
@@ -57,7 +57,7 @@ def train(folder: Path, *, secret: bool) -> torch.Tensor:
         for batch in training:
             done["step"] = batch.step
             training.step(losses_of(training.model, batch))
-    loop.release_sum_ = real
+    dpsgd_loop.release_sum_ = real
     return torch.cat([weights(model), weights(training.averaged_model())])
 
 

@@ -8,20 +8,18 @@ import torch
 import torch.distributed as dist
 
 from privet.ledger import Ledger
-from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop
+from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, dpsgd_loop
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import data, losses_of, network, start, weights
-from tests.methods.dpsgd.leaving import leave
+from tests.methods.dpsgd.several_processes import leave
 
 
 def main(folder: str, mode: str) -> None:
     torch.set_num_threads(1)
     together = "RANK" in os.environ
     rank = int(os.environ.get("RANK", "0"))
-    if together:
-        dist.init_process_group("gloo")
     noises = []
-    real = loop.release_sum_
+    real = dpsgd_loop.release_sum_
 
     def watched(flat, **kw):
         before = flat.clone()
@@ -29,7 +27,7 @@ def main(folder: str, mode: str) -> None:
         noises.append(float((flat - before).norm()))
         return scale
 
-    loop.release_sum_ = watched
+    dpsgd_loop.release_sum_ = watched
     model = network(seed=1 + rank)  # different at first: the first process's weights must win
     bound = AdaptiveBound(initial=2.0) if mode == "adaptive" else 0.7
     examples = 0
@@ -52,8 +50,9 @@ def main(folder: str, mode: str) -> None:
         lr=0.1,
         checkpoints=Checkpoints(folder=f"{folder}/{together}", every=5),
     ) as training:
+        training.check(losses_of)
         for batch in training:
-            examples += 0 if batch.made_up else len(batch)
+            examples += len(batch)
             training.step(losses_of(model, batch))
     answer = {
         "rank": rank,
@@ -68,10 +67,14 @@ def main(folder: str, mode: str) -> None:
         "spent": Ledger.open(path).spent(),
         "bound": training.bound,
     }
+    dpsgd_loop.release_sum_ = real
     with open(f"{folder}/{'rank' if together else 'alone'}{rank}.json", "w") as file:
         json.dump(answer, file)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    for one in sys.argv[2:]:
+        main(f"{sys.argv[1]}/{one}", one)
     leave()

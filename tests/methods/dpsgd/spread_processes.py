@@ -1,4 +1,4 @@
-"""What each process of test_spread.py does with a model spread by fully_shard; also run alone."""
+"""What each process of test_fsdp_processes.py does with a model spread by fully_shard; also run alone."""
 
 import json
 import os
@@ -12,12 +12,13 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from privet.errors import PrivetError
+from privet.gradients import FlatClipping
 from privet.ledger import Ledger
-from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, loop, private
-from privet.nets import FlatClipping
+from privet.methods.dpsgd import AdaptiveBound, Checkpoints, Schedule, dpsgd_loop, private
 from privet.noise import secure, seeded
-from tests.methods.dpsgd.leaving import leave
+from tests.methods.dpsgd.helpers import grouped
 from tests.methods.dpsgd.live_memory import LiveMemory
+from tests.methods.dpsgd.several_processes import leave
 
 STEPS, RECORDS = 5, 61
 
@@ -99,8 +100,6 @@ def main(folder: str, mode: str) -> None:
     torch.set_num_threads(1)
     together = "RANK" in os.environ
     rank = int(os.environ.get("RANK", "0"))
-    if together:
-        dist.init_process_group("gloo")
     torch.manual_seed(1)
     shape = {"width": 120, "depth": 6} if mode == "memory" else {}
     model = Transformer() if mode.startswith("transformer") else mlp(**shape)
@@ -109,7 +108,7 @@ def main(folder: str, mode: str) -> None:
         spread(model, **({"mp_policy": half} if mode == "half" else {}))
     size = sum(p.numel() for p in model.parameters())
     sums, scales, live = [], [], LiveMemory()
-    real = loop.release_sum_
+    real = dpsgd_loop.release_sum_
 
     def watched(flat, **kw):
         sums.append(flat.clone())
@@ -117,7 +116,7 @@ def main(folder: str, mode: str) -> None:
         scales.append((scale, kw["sensitivity"], float((flat - sums[-1]).abs().max())))
         return scale
 
-    loop.release_sum_ = watched
+    dpsgd_loop.release_sum_ = watched
     path = f"{folder}/{'together' if together else 'alone'}.ledger"
     if rank == 0:
         Ledger.create(path, cap_epsilon=5.0, cap_delta=1e-5)
@@ -139,14 +138,18 @@ def main(folder: str, mode: str) -> None:
             Schedule(
                 steps=steps, sample_rate=rate, noise_multiplier=noise, clipping_bound=adaptive
             ),
-            clipping=lambda c: FlatClipping(bound=100 * c if other == "model" else c),
             rng=secure() if secret else seeded(8 if other == "seed" else 7),
-            ledger=Ledger.open(path), micro_batch=4, **extra,
+            ledger=Ledger.open(path),
+            **grouped({
+                "independence": "tested",  # nothing is traced of a model in parts
+                "clipping": lambda c: FlatClipping(bound=100 * c if other == "model" else c),
+                "micro_batch": 4, **extra,
+            }),
         ) as training:  # fmt: skip
+            training.check(losses_of)
             for batch in training:
-                examples += 0 if batch.made_up else len(batch)
-                counted = mode == "memory" and not batch.made_up
-                with live if counted else nullcontext():
+                examples += len(batch)
+                with live if mode == "memory" else nullcontext():
                     training.step(losses_of(model, batch))
     except PrivetError as error:
         said = str(error)
@@ -167,10 +170,14 @@ def main(folder: str, mode: str) -> None:
             "bound": training.bound,
         }
     answer |= {"said": said, "size": size, "peak": live.peak, "largest": live.largest}
+    dpsgd_loop.release_sum_ = real
     with open(f"{folder}/{'rank' if together else 'alone'}{rank}.json", "w") as file:
         json.dump(answer, file)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    for one in sys.argv[2:]:
+        main(f"{sys.argv[1]}/{one}", one)
     leave()

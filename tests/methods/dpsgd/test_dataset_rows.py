@@ -11,6 +11,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Backing, Unit
 from privet.ledger import Ledger
 from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
+from privet.methods.dpsgd.dataset_rows import as_rows
 from privet.noise import seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, start
 
@@ -51,7 +52,7 @@ def test_a_users_gradient_is_the_mean_over_their_rows(monkeypatch):
     model = network()
     first = [p.detach().clone() for p in model.parameters()]
     one = Schedule(steps=1, sample_rate=1.0, noise_multiplier=1.5, clipping_bound=0.05)
-    run(owner, tensors=(x, y), model=model, rows_each=4, schedule=one)
+    run(owner, tensors=(x, y), model=model, max_rows_per_user=4, schedule=one)
     plain = network()
     assert all(torch.equal(a, b) for a, b in zip(first, plain.parameters(), strict=True))
     expected = 0.0
@@ -74,7 +75,9 @@ def test_one_user_who_has_all_the_rows_moves_the_sum_by_one_bound(rows_each, mon
     for there in (1.0, 0.0):
         watch = Watch(monkeypatch)
         kept = torch.where(torch.as_tensor(owner == 0), there, 1.0)
-        with start(tensors=(x, y, kept), groups=owner, rows_each=rows_each, schedule=FULL) as t:
+        with start(
+            tensors=(x, y, kept), groups=owner, max_rows_per_user=rows_each, schedule=FULL
+        ) as t:
             for batch in t:
                 t.step(losses_of(t.model, batch) * batch.tensors[2])
         sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
@@ -85,24 +88,24 @@ def test_one_user_who_has_all_the_rows_moves_the_sum_by_one_bound(rows_each, mon
 
 def test_rows_are_drawn_by_coins_of_the_user_alone():
     """Whoever else is drawn, a user's rows are the same; over the steps they are not."""
-    from privet.methods.dpsgd.records import records_of
-    from privet.methods.dpsgd.users import UserRecords
+    from privet.methods.dpsgd.dataset_rows import as_rows
+    from privet.methods.dpsgd.user_rows import UserRows
 
     owner = np.repeat(np.arange(5), 20)
-    users = UserRecords(records_of(torch.arange(100.0)), owner, rows_each=4)
-    alone, _ = users.drawn(np.array([3]), seeded(0).child("rows", 0))
-    together, weights = users.drawn(np.array([0, 1, 3, 4]), seeded(0).child("rows", 0))
+    users = UserRows(as_rows(torch.arange(100.0)), owner, max_rows_per_user=4)
+    alone, _ = users.draw(np.array([3]), seeded(0).child("rows", 0))
+    together, weights = users.draw(np.array([0, 1, 3, 4]), seeded(0).child("rows", 0))
     assert torch.equal(together[8:12], alone) and len(set(alone.tolist())) == 4
     assert (together[::4] // 20).tolist() == [0.0, 1.0, 3.0, 4.0]
-    later, _ = users.drawn(np.array([3]), seeded(0).child("rows", 1))
+    later, _ = users.draw(np.array([3]), seeded(0).child("rows", 1))
     assert not torch.equal(later, alone) and weights.tolist() == [1.0] * 16
 
 
 def test_who_belongs_to_whom_must_be_told_of_every_row():
     with pytest.raises(InvalidArgument, match="the user of each of 60 rows"):
         run(np.arange(7))
-    with pytest.raises(InvalidArgument, match="rows_each"):
-        run(np.arange(60), rows_each=0)
+    with pytest.raises(InvalidArgument, match="max_rows_per_user"):
+        run(np.arange(60), max_rows_per_user=0)
 
 
 @pytest.mark.slow
@@ -126,7 +129,7 @@ def moved_without(name, lists, x, y, schedule, monkeypatch):
     for there in (1.0, 0.0):
         watch = Watch(monkeypatch)
         kept = torch.where(hers, there, 1.0)
-        with start(tensors=(x, y, kept), groups=lists, rows_each=4, schedule=schedule) as t:
+        with start(tensors=(x, y, kept), groups=lists, max_rows_per_user=4, schedule=schedule) as t:
             for batch in t:
                 t.step(losses_of(t.model, batch) * batch.tensors[2])
         sums.append(torch.as_tensor(watch.clean[0]).double().view(-1))
@@ -157,7 +160,7 @@ def test_a_person_who_shares_a_group_takes_all_of_it_away(monkeypatch):
 
 
 def test_owners_are_lists_throughout_and_their_number_is_public():
-    from privet.bounds import assign_owners
+    from privet.sensitivity import assign_owners
 
     with pytest.raises(InvalidArgument, match="a list of owners for each"):
         assign_owners([["bob"], "bob"])  # the letters b and o would be two people more
@@ -170,7 +173,7 @@ def test_owners_are_lists_throughout_and_their_number_is_public():
 
 
 def test_nobody_is_in_two_groups():
-    from privet.bounds import assign_owners
+    from privet.sensitivity import assign_owners
 
     draw = np.random.default_rng(0)
     lists = [draw.choice(30, size=draw.integers(1, 4), replace=False).tolist() for _ in range(80)]
@@ -188,3 +191,37 @@ def test_nobody_is_in_two_groups():
         assign_owners([[1], []])
     with pytest.raises(InvalidArgument, match="each of 60 rows"):
         run([[1], [2]])
+
+
+@pytest.mark.parametrize("as_lists", [True, False])
+def test_rows_of_unequal_length_are_refused_in_one_line(as_lists):
+    """What pads to the longest of a batch would make a row a function of the others."""
+    lengths = (3, 3, 5)
+    rows = [{"ids": [1] * n if as_lists else torch.ones(n), "labels": 0} for n in lengths]
+    with pytest.raises(InvalidArgument, match="one public length") as error:
+        as_rows(rows).take(np.arange(3))
+    assert "\n" not in str(error.value)
+
+
+def test_rows_of_another_shape_than_the_first_are_refused():
+    """Parts whose rows are all longer than the first record can be collated, and were run."""
+
+    class Growing:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, i):
+            return torch.ones(3 if i == 0 else 5)
+
+    model = torch.nn.Linear(3, 1)
+
+    def losses(model, batch):
+        return model(batch.tensors[0][:, :3]).square().sum(1)
+
+    schedule = Schedule(steps=40, sample_rate=0.3, noise_multiplier=1.0)
+    with (
+        pytest.raises(InvalidArgument, match=r"one (public length|shape)"),
+        start(tensors=Growing(), model=model, losses=losses, schedule=schedule) as training,
+    ):
+        for _ in training:
+            pass

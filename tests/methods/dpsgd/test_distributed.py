@@ -1,39 +1,25 @@
 """torchrun with two processes on loopback: same guarantee and, seeded, the same model as one."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.methods.dpsgd.several_processes import answers, launch
+
+MODES = ("seeded", "adaptive", "wrapped", "secure")
 
 
-def both(folder, mode):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    script = ["-m", "tests.methods.dpsgd.processes", str(folder), mode]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-              "--master-addr=127.0.0.1", f"--master-port={port}"]  # fmt: skip
-    for command in (launch + script, [sys.executable, *script]):
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads((folder / f"{n}.json").read_text()) for n in ("alone0", "rank0", "rank1")]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("processes")
+    launch("tests.methods.dpsgd.processes", found, modes=MODES, alone=MODES)
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["seeded", "adaptive", "wrapped"])
-def test_two_processes_are_one(tmp_path, mode):
+def test_two_processes_are_one(folder, mode):
     """Equal but for the order of float32 additions: 1e-5 relative, which Tanh and momentum carry on."""
-    alone, first, second = both(tmp_path, mode)
+    alone, first, second = answers(folder, mode)
     assert first["weights"] == second["weights"] and first["average"] == second["average"]
     np.testing.assert_allclose(first["weights"], alone["weights"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(first["average"], alone["average"], rtol=1e-4, atol=1e-5)
@@ -48,8 +34,8 @@ def test_two_processes_are_one(tmp_path, mode):
 
 
 @pytest.mark.slow
-def test_secure_processes_agree(tmp_path):
-    alone, first, second = both(tmp_path, "secure")
+def test_secure_processes_agree(folder):
+    alone, first, second = answers(folder, "secure")
     assert first["weights"] == second["weights"] != alone["weights"]
     assert first["epsilon"] == second["epsilon"] == alone["epsilon"]
     expected = 301 * 0.3 * first["steps"]  # five standard deviations of a binomial count

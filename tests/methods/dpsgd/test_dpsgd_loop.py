@@ -7,18 +7,12 @@ from scipy import stats
 from torch import nn
 
 from privet import premises
+from privet.accounting import SampledGaussian
 from privet.errors import InvalidArgument, PrivetError
+from privet.gradients import AutomaticClipping, PerLayerClipping
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
-from privet.loss import SampledGaussian
-from privet.methods.dpsgd import (
-    AdaptiveBound,
-    FixedSizeSampler,
-    Schedule,
-    geometric,
-    loop,
-)
-from privet.nets import AutomaticClipping, PerLayerClipping
+from privet.methods.dpsgd import AdaptiveBound, FixedSizeSampler, Schedule, dpsgd_loop, geometric
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, run, start, weights
 
@@ -44,7 +38,7 @@ def test_noise_is_applied():
 
     def accuracy(z):
         schedule = Schedule(steps=30, sample_rate=0.5, noise_multiplier=z)
-        training = run(tensors=(x, y), schedule=schedule, charge_block=30)
+        training = run(tensors=(x, y), schedule=schedule, block=30)
         return float((training.model(x).argmax(1) == y).float().mean())
 
     assert accuracy(0.1) > 0.9
@@ -52,7 +46,7 @@ def test_noise_is_applied():
     # with this much noise the model is a function of the noise: average over noise seeds
     def bad(seed):
         schedule = Schedule(steps=30, sample_rate=0.5, noise_multiplier=1000.0)
-        training = run(tensors=(x, y), schedule=schedule, charge_block=30, seed=seed)
+        training = run(tensors=(x, y), schedule=schedule, block=30, seed=seed)
         return float((training.model(x).argmax(1) == y).float().mean())
 
     assert abs(np.mean([bad(s) for s in range(8)]) - 0.5) < 0.2
@@ -115,7 +109,7 @@ def test_the_noise_does_not_depend_on_the_sample(monkeypatch):
     sizes = []
     with start(micro_batch=17) as training:
         for batch in training:
-            sizes += [] if batch.made_up else [len(batch)]
+            sizes += [len(batch)]
             training.step(losses_of(training.model, batch))
     assert len(sizes) > 6 and min(sizes) < 17
     assert len(set(watch.scales)) == 1
@@ -127,9 +121,10 @@ def test_micro_batches_fit_the_model_unless_told():
     wide = nn.Sequential(nn.Linear(5, 2**17), nn.Linear(2**17, 2))  # 8 MB are 16 such rows
     schedule = Schedule(steps=2, sample_rate=1.0, noise_multiplier=1.0)
     with start(model=wide, schedule=schedule) as training:
+        training.check(losses_of)  # it shows the shapes
         sizes = []
         for batch in training:
-            sizes += [] if batch.made_up else [(batch.step, len(batch))]
+            sizes += [(batch.step, len(batch))]
             training.step(losses_of(training.model, batch))
     assert sizes == [(step, rows) for step in (0, 1) for rows in (16, 16, 16, 12)]
 
@@ -137,9 +132,10 @@ def test_micro_batches_fit_the_model_unless_told():
 def test_an_empty_first_sample_tells_the_size_too():
     schedule = Schedule(steps=2, sample_rate=[1e-9, 1.0], noise_multiplier=1.0)
     with start(schedule=schedule) as training:
+        training.check(losses_of)
         sizes = []
         for batch in training:
-            sizes += [] if batch.made_up else [len(batch)]
+            sizes += [len(batch)]
             training.step(losses_of(training.model, batch))
     assert sizes == [0, 60]
 
@@ -163,9 +159,6 @@ def test_an_empty_batch_is_a_step(monkeypatch):
     training = start(schedule=schedule, n_public=60)
     seen = []
     for batch in training:
-        if batch.made_up:
-            training.step(losses_of(training.model, batch))
-            continue
         seen.append(len(batch))
         assert batch.last and batch.x.shape[1:] == (5,)
         training.step(losses_of(training.model, batch))
@@ -263,23 +256,23 @@ def test_charged_before_release(monkeypatch):
     def crash(*_, **__):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(loop, "release_sum_", crash)
+    monkeypatch.setattr(dpsgd_loop, "release_sum_", crash)
     with pytest.raises(RuntimeError, match="power cut"):
-        run(model=model, ledger=ledger, charge_block=1)
+        run(model=model, ledger=ledger, block=1)
     assert len(ledger) == 1 and ledger.spent() > 0.0
     assert torch.equal(weights(model), before)
 
 
 def test_every_release_was_charged_first(monkeypatch):
     ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
-    real, seen = loop.release_sum_, []
+    real, seen = dpsgd_loop.release_sum_, []
 
     def spy(*a, **k):
         seen.append(sum(int(e.loss.parts[0].groups[2].sum()) for e in ledger.entries()))
         return real(*a, **k)
 
-    monkeypatch.setattr(loop, "release_sum_", spy)
-    done = run(ledger=ledger, charge_block=2)
+    monkeypatch.setattr(dpsgd_loop, "release_sum_", spy)
+    done = run(ledger=ledger, block=2)
     assert seen == [2, 2, 4, 4, 6, 6]
     assert premises.END_NOT_CHOSEN not in done.guarantee.premises
 
@@ -453,3 +446,83 @@ def test_a_delta_of_one_in_n_is_no_promise(delta, release):
     """Attack: (0, 0.5)-DP, proved, of a loop of one's own."""
     guarantee = run(delta=delta, rng=secure()).guarantee
     assert guarantee.release is release
+
+
+# Whose loop it is
+
+
+@pytest.mark.parametrize("micro_batch", [None, 7])
+def test_one_iteration_for_every_real_step(micro_batch):
+    """The checks do not go through the loop: counters, logs and schedulers see real steps only."""
+    calls, iterations = [], []
+
+    def losses(model, batch):
+        calls.append(len(batch))
+        return losses_of(model, batch)
+
+    model = network()
+    with start(model=model, losses=losses, micro_batch=micro_batch) as training:
+        before = weights(model).clone()
+        for step in training:
+            iterations.append(step.number)
+            assert training.steps_done == step.number
+            assert not torch.equal(weights(model), before)  # the step was made
+            before = weights(model).clone()
+    assert iterations == [1, 2, 3, 4, 5, 6]
+    assert len(calls) > 6  # the function itself was tried on made-up rows
+
+
+def test_one_iteration_for_every_part_of_a_real_step():
+    with start(micro_batch=7) as training:
+        parts = []
+        for batch in training:
+            parts.append((batch.step, len(batch), batch.last))
+            training.step(losses_of(training.model, batch))
+    expected = [len(training.sampler.indices(t)) for t in range(6)]
+    sizes = [sum(rows for step, rows, _ in parts if step == t) for t in range(6)]
+    assert sizes == expected and sum(last for *_, last in parts) == 6
+    assert len(parts) == sum(-(-max(n, 1) // 7) for n in expected)
+
+
+def test_both_forms_are_one_run(tmp_path):
+    """Bit for bit: by a function, by a loop body, and stopped and resumed."""
+    from privet.methods.dpsgd import Checkpoints
+
+    def body(**kw):
+        with start(micro_batch=7, ema=0.5, **kw) as training:
+            for batch in training:
+                training.step(losses_of(training.model, batch))
+        return training
+
+    one, two = run(micro_batch=7, ema=0.5), body()
+    where = Checkpoints(folder=tmp_path, every=1)
+    with start(micro_batch=7, ema=0.5, losses=losses_of, checkpoints=where) as training:
+        for step in training:
+            if step.number == 3:
+                break
+    three = run(micro_batch=7, ema=0.5, checkpoints=where)
+    for other in (two, three):
+        assert torch.equal(weights(one.model), weights(other.model))
+        assert torch.equal(weights(one.averaged_model()), weights(other.averaged_model()))
+        assert other.epsilon_spent == pytest.approx(one.epsilon_spent, rel=1e-9)
+    assert premises.ISOLATED_ROWS in three.guarantee.premises
+    assert premises.UNCHECKED_MIXING in two.guarantee.premises  # nobody called check
+
+
+def test_random_generators_are_the_users_between_steps():
+    torch.manual_seed(5)
+    expected = [float(torch.rand(1)) for _ in range(6)]
+    torch.manual_seed(5)
+    model = network()
+    torch.manual_seed(5)
+    with start(model=model, losses=losses_of) as training:
+        drawn = [float(torch.rand(1)) for _ in training]
+    assert drawn == expected
+
+
+def test_few_parameters_and_named_groups():
+    import inspect
+
+    from privet.dpsgd import private
+
+    assert len(inspect.signature(private).parameters) <= 12

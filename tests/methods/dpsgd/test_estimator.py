@@ -14,9 +14,9 @@ from torch import nn
 from privet.data.records import UnprotectedDiagnostic
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.estimators import DPSGDClassifier, DPSGDRegressor
+from privet.features import RandomProjection
 from privet.guarantee import Adjacency, Backing, Standing
 from privet.ledger import Ledger
-from privet.nets.features import RandomProjection
 
 
 def data(n=1500, seed=0):
@@ -94,7 +94,9 @@ def test_bad_rows_count_as_zero():
     x, y = data(400)
     clean = DPSGDClassifier(bounds=4.0, random_state=0, classes=["no", "yes"]).fit(x, y)
     x[3], x[7, 1] = np.nan, np.inf
-    with pytest.warns(UnprotectedDiagnostic, match="2 with a value that is not finite of 400"):
+    with pytest.warns(
+        UnprotectedDiagnostic, match="2 with a value that is not finite or not as declared of 400"
+    ):
         dirty = DPSGDClassifier(bounds=4.0, random_state=0, classes=["no", "yes"]).fit(x, y)
     assert np.isfinite(dirty.predict_proba(x)).all()
     assert dirty.guarantee_.epsilon == clean.guarantee_.epsilon
@@ -117,7 +119,10 @@ def test_bounds_are_public():
 
 def test_features_in_front():
     x, y = data()
-    clf = DPSGDClassifier(features=RandomProjection(n_inputs=4, n_features=3), random_state=0)
+    front = RandomProjection(n_inputs=4, n_features=3)
+    with pytest.raises(InvalidArgument, match="declare bounds"):
+        DPSGDClassifier(features=front, random_state=0).fit(x, y)
+    clf = DPSGDClassifier(features=front, bounds=4.0, random_state=0)
     assert clf.fit(x, y).model_.weights.shape == (3, 2)
 
 

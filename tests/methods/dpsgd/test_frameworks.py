@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from privet.dpsgd import Schedule, private
+from privet.dpsgd import Charging, Schedule, private
 from privet.guarantee import Guarantee
 from privet.noise import seeded
+from tests.methods.dpsgd.helpers import grouped
 
+PUBLIC = Charging(evaluation="public")
 pytestmark = pytest.mark.slow  # importing the frameworks takes seconds
 
 WORDS, LENGTH = 20, 5
@@ -40,7 +42,7 @@ def test_a_trainer(tmp_path):
     model = bert()
     from transformers import TrainerCallback, TrainingArguments
 
-    from privet.methods.dpsgd.trainer import PrivateTrainer
+    from privet.methods.dpsgd.transformers_trainer import PrivateTrainer
 
     seen = []
 
@@ -160,14 +162,14 @@ def fit(net, callbacks=(), trainer=None, **settings):
         lightning.Trainer(
             max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False, callbacks=[*callbacks],
-            num_sanity_val_steps=0, val_check_interval=4, **(trainer or {}),
+            num_sanity_val_steps=0, val_check_interval=2, **(trainer or {}),
         ).fit(module, val_dataloaders=held_out)  # fmt: skip
     return module
 
 
 def test_lightning_validates_and_schedules():
     net = Judged()
-    module = fit(net, evaluation="public")
+    module = fit(net, charging=PUBLIC)
     run = module.training_run
     assert run.steps_done == 8 and net.judged >= 2
     assert net.rates[0] == 0.1 and net.rates[-1] == pytest.approx(0.1 * 0.5**7)
@@ -178,10 +180,10 @@ def test_lightning_may_stop_early_and_pays_for_all():
     Judged()
     from lightning.pytorch.callbacks import EarlyStopping
 
-    module = fit(Judged(), [EarlyStopping("val_loss", patience=1)], evaluation="public")
+    module = fit(Judged(), [EarlyStopping("val_loss", patience=1)], charging=PUBLIC)
     run = module.training_run
     assert 0 < run.steps_done < 8
-    assert run.epsilon_spent == fit(Judged(), evaluation="public").training_run.epsilon_spent
+    assert run.epsilon_spent == fit(Judged(), charging=PUBLIC).training_run.epsilon_spent
 
 
 def test_lightning_must_be_told_what_it_validates_on():
@@ -193,7 +195,7 @@ def test_lightning_must_be_told_what_it_validates_on():
     with pytest.raises(InvalidArgument, match="evaluation"):
         fit(Judged())
     with pytest.raises(MisconfigurationException, match="accumulation"):
-        fit(Judged(), evaluation="public", trainer={"accumulate_grad_batches": 2})
+        fit(Judged(), charging=PUBLIC, trainer={"accumulate_grad_batches": 2})
 
 
 def trained(folder, callbacks=(), stop=False, **given):
@@ -201,7 +203,7 @@ def trained(folder, callbacks=(), stop=False, **given):
     model = bert()
     from transformers import EarlyStoppingCallback, TrainingArguments
 
-    from privet.methods.dpsgd.trainer import PrivateTrainer
+    from privet.methods.dpsgd.transformers_trainer import PrivateTrainer
 
     settings = {k: given.pop(k) for k in ("evaluation",) if k in given}
     trainer = PrivateTrainer(
@@ -304,7 +306,7 @@ def test_accelerate(tmp_path):
     model = accelerator.prepare(bert().eval())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=3)
-    settings = {"scheduler": falling, "evaluation": "public"}
+    settings = grouped({"scheduler": falling, "evaluation": "public"})
     with private(
         model, optimizer, rows(), SCHEDULE, rng=seeded(0), delta=1e-5, **settings
     ) as training:

@@ -1,38 +1,27 @@
 """fully_shard on two gloo processes: the guarantee and, seeded, the model of one; by parts only."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from privet.noise import seeded
-from privet.noise.tensor import BLOCK, Places, add_gaussian_
+from privet.noise.torch_noise import BLOCK, Places, add_gaussian_
+from tests.methods.dpsgd.several_processes import answers, launch
 
-ROOT = Path(__file__).parents[3]
+ALONE = ("memory", "mlp", "transformer", "adaptive", "half")
+MODES = (
+    *ALONE, "secure", "one record", "other record", "checkpoints", "ema", "other schedule",
+    "other model", "other seed", "other kind of noise source",
+)  # fmt: skip
 
 
-def both(folder, mode, alone=True):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    script = ["-m", "tests.methods.dpsgd.spread_processes", str(folder), mode]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-              "--master-addr=127.0.0.1", f"--master-port={port}"]  # fmt: skip
-    for command in (launch + script, *([[sys.executable, *script]] if alone else [])):
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-    names = (*(("alone0",) if alone else ()), "rank0", "rank1")
-    return [json.loads((folder / f"{n}.json").read_text()) for n in names]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("spread")
+    launch("tests.methods.dpsgd.spread_processes", found, modes=MODES, alone=ALONE)
+    return found
 
 
 def joined(first, second, step):
@@ -50,8 +39,8 @@ def joined(first, second, step):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mlp", "transformer", "adaptive"])
-def test_a_spread_model_is_trained_as_by_one_process(tmp_path, mode):
-    alone, first, second = both(tmp_path, mode)
+def test_a_spread_model_is_trained_as_by_one_process(folder, mode):
+    alone, first, second = answers(folder, mode)
     assert first["said"] == second["said"] == alone["said"] == ""
     assert first["weights"] == second["weights"]
     assert abs(np.subtract(joined(first, second, 0), alone["sums"][0])).max() < 1e-6
@@ -68,8 +57,8 @@ def test_a_spread_model_is_trained_as_by_one_process(tmp_path, mode):
 
 
 @pytest.mark.slow
-def test_secure_parts_have_noise_of_their_own(tmp_path):
-    first, second = both(tmp_path, "secure", alone=False)
+def test_secure_parts_have_noise_of_their_own(folder):
+    first, second = answers(folder, "secure", alone=False)
     assert first["weights"] == second["weights"]
     assert first["guarantee"] == second["guarantee"]
     assert [s[2] for s in first["scales"]] != [s[2] for s in second["scales"]]
@@ -77,11 +66,10 @@ def test_secure_parts_have_noise_of_their_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_record_of_the_second_process_moves_the_sum_by_what_is_paid(tmp_path):
+def test_a_record_of_the_second_process_moves_the_sum_by_what_is_paid(folder):
     sums, sensitivity = [], 0.0
     for mode in ("one record", "other record"):
-        (tmp_path / mode).mkdir()
-        first, second = both(tmp_path / mode, mode, alone=False)
+        first, second = answers(folder, mode, alone=False)
         sums.append(joined(first, second, 0))
         sensitivity = first["scales"][0][1]
         assert second["scales"][0][1] == sensitivity
@@ -90,12 +78,12 @@ def test_a_record_of_the_second_process_moves_the_sum_by_what_is_paid(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_process_holds_the_whole_model(tmp_path):
+def test_no_process_holds_the_whole_model(folder):
     """Eight layers: the largest thing is the process's own part of the sum, in float64.
 
     A whole copy of the model in float32 on top would be .1 more of the peak of one process.
     """
-    alone, first, second = both(tmp_path, "memory")
+    alone, first, second = answers(folder, "memory")
     assert alone["largest"] == 8 * alone["size"]  # the counter sees the flat sum of one process
     for one in (first, second):
         assert one["held"] < 0.51 * one["size"] and one["largest"] <= 8 * one["held"]
@@ -103,8 +91,8 @@ def test_no_process_holds_the_whole_model(tmp_path):
 
 
 @pytest.mark.slow
-def test_passes_in_bfloat16_keep_the_parts_in_float32(tmp_path):
-    alone, first, second = both(tmp_path, "half")
+def test_passes_in_bfloat16_keep_the_parts_in_float32(folder):
+    alone, first, second = answers(folder, "half")
     assert first["said"] == second["said"] == "" and first["weights"] == second["weights"]
     assert first["guarantee"] == alone["guarantee"]
     assert 0 < abs(np.subtract(first["weights"], alone["weights"])).max() < 0.05
@@ -113,17 +101,17 @@ def test_passes_in_bfloat16_keep_the_parts_in_float32(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["checkpoints", "ema"])
-def test_what_needs_the_whole_model_is_refused(tmp_path, mode):
-    first, second = both(tmp_path, mode, alone=False)
+def test_what_needs_the_whole_model_is_refused(folder, mode):
+    first, second = answers(folder, mode, alone=False)
     assert first["said"] == second["said"] and mode in first["said"]
     assert "\n" not in first["said"] and "fully_shard" in first["said"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["schedule", "model", "seed", "kind of noise source"])
-def test_processes_that_were_given_different_things_are_refused(tmp_path, what):
+def test_processes_that_were_given_different_things_are_refused(folder, what):
     """The first pays for all: less noise, a larger bound or a seed elsewhere would go unsaid."""
-    first, second = both(tmp_path, f"other {what}", alone=False)
+    first, second = answers(folder, f"other {what}", alone=False)
     assert first["said"] == second["said"] and what in first["said"]
     assert "sums" not in first and "sums" not in second
 

@@ -6,9 +6,10 @@ from torch import nn
 
 from privet.dpsgd import Schedule, private
 from privet.errors import InvalidArgument
-from privet.nets.per_example.sites import RuleSite
+from privet.gradients.custom_layer import RuleHandler
 from privet.noise import seeded
 from tests.methods.dpsgd.helpers import data, losses_of, start
+from tests.methods.dpsgd.helpers import run as run_losses
 
 
 class Scale(nn.Module):
@@ -42,17 +43,15 @@ def only_sums(module, x, g):
 def run(rule, **kw):
     model = nn.Sequential(Scale(), nn.Linear(5, 2), *kw.pop("more", ()))
     schedule = Schedule(steps=2, sample_rate=0.5, noise_multiplier=1.0)
-    with start(model=model, layers={Scale: rule}, schedule=schedule, **kw) as training:
-        for batch in training:
-            training.step(losses_of(model, batch))
-    return training
+    how = {"layers": {Scale: rule}, "independence": "tested"}
+    return run_losses(model=model, schedule=schedule, **how, **kw)
 
 
 @pytest.mark.parametrize("views", [1, 2])
 def test_a_rule_of_ones_own(views):
     training = run(right, views=views)
     assert training.steps_done == 2
-    assert isinstance(training._engine._plan.modules[0][1].sites[0], RuleSite)
+    assert isinstance(training._evaluation.engine._layers.handlers[0], RuleHandler)
 
 
 @pytest.mark.parametrize("rule", [doubled, of_the_next])
@@ -88,9 +87,7 @@ def test_dropout_does_not_hide_it(rule):
 def test_modes_come_back():
     model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     model[0].eval()
-    with start(model=model) as training:
-        for batch in training:
-            training.step(losses_of(model, batch))
+    run_losses(model=model)
     assert [m.training for m in model] == [False, True, True]
 
 
@@ -98,14 +95,11 @@ def test_integers_that_mix_are_found():
     """A batch of words or classes can mix as well as one of numbers."""
     x, y = data()
 
-    def weighed():
-        with start(tensors=(x, y)) as training:
-            for batch in training:
-                classes = 1.0 + batch.y.float().mean()
-                training.step(losses_of(training.model, batch) * classes)
+    def weighed(model, batch):
+        return losses_of(model, batch) * (1.0 + batch.y.float().mean())
 
     with pytest.raises(InvalidArgument, match="depend on the other rows"):
-        weighed()
+        start(tensors=(x, y)).check(weighed)
 
 
 @pytest.mark.slow

@@ -7,23 +7,24 @@ import pytest
 import torch
 from torch import nn
 
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import BudgetExceeded, InvalidArgument
+from privet.gradients import FlatClipping, PerExampleGradients
 from privet.guarantee import Backing
 from privet.ledger import Ledger
-from privet.methods.contract import Spending
+from privet.methods.contract import ReleaseContext
 from privet.methods.dpsgd import (
     LinearDPSGD,
     NetworkDPSGD,
     Schedule,
+    StepOptions,
     private,
 )
-from privet.methods.dpsgd.linear import LinearHead, add_softmax, add_squares, at_a_time
-from privet.methods.dpsgd.linear_method import descend
-from privet.methods.dpsgd.plan import DPSGDPlan
-from privet.methods.promise import promise, train
-from privet.nets import FlatClipping, PerExampleGradients
+from privet.methods.dpsgd.linear_dpsgd import descend
+from privet.methods.dpsgd.linear_head import LinearHead, add_softmax, add_squares, rows_at_a_time
+from privet.methods.dpsgd.settings_and_plan import DPSGDPlan
+from privet.methods.train_method import state_guarantee, train
 from privet.noise import secure, seeded
 
 
@@ -38,8 +39,8 @@ def rows(n=200, d=6, seed=0):
 def test_parts_do_not_change_what_is_summed(monkeypatch, numbers):
     x, y = rows(n=101)
     whole = head(x, 2).examples(x, y)
-    monkeypatch.setattr(import_module("privet.methods.dpsgd.linear"), "_NUMBERS", numbers)
-    assert at_a_time(7) < 101
+    monkeypatch.setattr(import_module("privet.methods.dpsgd.linear_head"), "_NUMBERS", numbers)
+    assert rows_at_a_time(7) < 101
     for some, others in zip(head(x, 2).examples(x, y), whole, strict=True):
         assert torch.equal(some, others)
 
@@ -117,20 +118,23 @@ def test_same_training_as_the_engine():
     plan = DPSGDPlan(
         facts=FACTS, schedule=schedule, learning_rates=schedule.bounds, momentum=0.9, closed=True
     )
-    ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5, adjacency=plan.relation)
-    spending = Spending(ledger=ledger, rng=seeded(3), plan=plan)
+    ledger = Ledger.in_memory(cap_epsilon=50.0, cap_delta=1e-5, adjacency=plan.stated_adjacency)
+    context = ReleaseContext(ledger=ledger, rng=seeded(3), plan=plan)
     closed, model = head(x, 2, seed=4), head(x, 2, seed=4)
-    descend(closed, closed.examples(x, y), add_softmax, plan, spending, None, lambda save: None)
+    descend(closed, closed.examples(x, y), add_softmax, plan, context, None, lambda save: None)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9, nesterov=True)
     with private(
-        model, optimizer, (x, y), schedule, delta=1e-5, rng=seeded(3), micro_batch=32
-    ) as run:
+        model, optimizer, (x, y), schedule, delta=1e-5, rng=seeded(3),
+        step=StepOptions(micro_batch=32),
+    ) as run:  # fmt: skip
         for batch in run:
             run.step(nn.functional.cross_entropy(model(batch.x), batch.y, reduction="none"))
     torch.testing.assert_close(closed.linear.weight, model.linear.weight, rtol=1e-3, atol=1e-5)
-    assert spending.steps == 8
-    assert spending.loss.epsilon(1e-5) == run.guarantee.epsilon
-    backing = {p.about: p.backing for p in promise(plan, spending.loss, spending.rng).premises}
+    assert context.steps == 8
+    assert context.loss.epsilon(1e-5) == run.guarantee.epsilon
+    backing = {
+        p.about: p.backing for p in state_guarantee(plan, context.loss, context.rng).premises
+    }
     assert {backing[about] for about in ("sum", "company", "mixing")} == {Backing.ENFORCED}
 
 
@@ -140,7 +144,7 @@ FACTS = PublicFacts(records=200, features=6, outputs=2, epsilon=2.0, delta=1e-5)
 def records() -> Records:
     x, y = rows()
     null = np.zeros(len(x), dtype=bool)
-    held = Rows(values=x.numpy() * np.float32(1.0 - 1e-6), kind=Kind.BALL, null=null)
+    held = Rows(values=x.numpy() * np.float32(1.0 - 1e-6), kind=RowKind.BALL, null=null)
     return Records(rows=held, targets=y.numpy(), outputs=2, n_public=200)
 
 

@@ -1,20 +1,119 @@
-"""Arithmetic that must not depend on the place of a number, nor on the processor."""
+"""How sure a linear head may be: bounded, of each record alone, paid once, and right."""
+
+from __future__ import annotations
 
 import hashlib
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from privet.methods.dpsgd.linear import (
+import privet
+from privet import mechanisms
+from privet.methods.contract import ReleaseContext
+from privet.methods.dpsgd import LinearDPSGD
+from privet.methods.dpsgd.confidence_temperature import confidence_rows
+from privet.methods.dpsgd.linear_head import (
     LinearHead,
     add_softmax,
     add_squares,
     exp,
     power_of_two_above,
-    to_grid,
+    round_to_grid,
+    rows_on_grid,
     total,
 )
+from privet.methods.neighbour_replay import small_facts
+from privet.noise import secure
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 10])
+def test_no_record_is_longer_than_1_and_none_depends_on_the_others(outputs: int) -> None:
+    draw = torch.Generator().manual_seed(outputs)
+    weight = 30.0 * torch.randn(outputs, 7, generator=draw)
+    rows, squares, scales = rows_on_grid(
+        torch.nn.functional.normalize(torch.randn(5000, 7, generator=draw))
+    )
+    y = torch.randint(outputs, (5000,), generator=draw)
+    scales[:2] = torch.tensor([0.0, np.nan])
+    examples = rows, y, squares, scales
+    v = confidence_rows(weight, examples)
+    assert not v[:2].any() and float(v.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert float(v.norm(dim=1).max()) > 0.9  # the length is not given away
+    for i in (2, 17, 4095, 4096, 4999):
+        alone = confidence_rows(weight, tuple(t[i : i + 1] for t in examples))
+        assert torch.equal(alone[0], v[i])  # bit for bit
+
+
+def test_the_two_sums_cost_no_more_than_the_mean_did() -> None:
+    plan = LinearDPSGD().plan(small_facts(LinearDPSGD()))
+    parts = plan.centre_scale(1) ** -2.0 + plan.confidence_scale(1) ** -2.0
+    assert parts <= plan.centre_mu**2
+    assert parts == pytest.approx(plan.centre_mu**2, rel=1e-6)
+
+
+def off(clf: privet.DPSGDClassifier, x: np.ndarray, y: np.ndarray) -> float:
+    p = clf.predict_proba(x)
+    return float(p.max(axis=1).mean() - (p.argmax(axis=1) == y).mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("flipped", "distance"), [(0.2, 2.0), (0.0, 0.5), (0.0, 4.0)])
+def test_confidence_is_what_is_right(flipped: float, distance: float) -> None:
+    """Noise and records are seeded. Without the temperature the first is .15 too sure."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(2, size=8000)
+    x = rng.normal(size=(8000, 6)).clip(-4, 4)
+    x[:, 0] += distance * (y - 0.5)
+    y = np.where(rng.random(8000) < flipped, 1 - y, y)
+    clf = privet.DPSGDClassifier(epsilon=1.0, classes=[0, 1], bounds=(-5, 5), random_state=0)
+    clf.fit(x[:4000], y[:4000])
+    assert abs(off(clf, x[4000:], y[4000:])) < 0.04
+
+
+def test_a_finished_run_that_is_taken_up_again_draws_nothing(tmp_path: Path) -> None:
+    method = LinearDPSGD(steps=3)
+    facts = small_facts(method)
+    plan = method.plan(facts)
+    records = method.neighbours(plan).present
+    ledger = privet.Ledger.in_memory(cap_epsilon=10.0, cap_delta=facts.delta)
+    weights = []
+    for _ in range(2):
+        context = ReleaseContext(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
+        weights.append(method.fit(records, plan, context).weights)
+    assert np.array_equal(*weights)
+
+
+def test_a_measure_that_may_have_reached_the_disk_is_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: killed after the draw, before its checkpoint is in place; it was paid for once."""
+    method = LinearDPSGD(steps=3)
+    facts = small_facts(method)
+    plan = method.plan(facts)
+    records = method.neighbours(plan).present
+    ledger = privet.Ledger.in_memory(cap_epsilon=10.0, cap_delta=facts.delta)
+    real, drawn = mechanisms.GaussianMechanism.release, []
+
+    def killed(self, value, **rest):
+        out = real(self, value, **rest)
+        drawn.append(value.dimension)
+        if value.dimension == 5:
+            raise MemoryError
+        return out
+
+    monkeypatch.setattr(mechanisms.GaussianMechanism, "release", killed)
+    context = ReleaseContext(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
+    with pytest.raises(MemoryError):
+        method.fit(records, plan, context)
+    context = ReleaseContext(ledger=ledger, rng=secure(), plan=plan, folder=tmp_path)
+    model = method.fit(records, plan, context)
+    assert drawn == [2, 5] and np.isfinite(model.weights).all()
+
+
+# Arithmetic that must not depend on the place of a number, nor on the processor
 
 
 def test_exp_is_right_and_does_not_look_at_its_neighbours():
@@ -48,7 +147,7 @@ def test_known_bits():
 
 def test_grids():
     t = torch.tensor([0.3, -0.3, 0.125, 5.0], dtype=torch.float64)
-    assert to_grid(t, 0.25).tolist() == [0.25, -0.25, 0.0, 5.0]
+    assert round_to_grid(t, 0.25).tolist() == [0.25, -0.25, 0.0, 5.0]
     above = power_of_two_above(torch.tensor([1e-30, 2.0**-5, 1e30], dtype=torch.float64))
     assert above.tolist() == [2.0**-99, 2.0**-4, 2.0**100]
 

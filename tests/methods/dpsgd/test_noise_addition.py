@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.moved_sums import CASES, search
 from privet import DPSGDClassifier
 from privet.errors import InvalidArgument
+from privet.gradients.rounding import BLOCK_ROWS, UNIT, any_order
 from privet.guarantee import Adjacency, Backing
 from privet.methods.dpsgd import FixedSizeSampler, PoissonSampler, Schedule
-from privet.methods.dpsgd.summing import EngineSummation
-from privet.nets.per_example.rounding import BLOCK_ROWS, UNIT, any_order
+from privet.methods.dpsgd.noise_addition import EngineSummation
 from privet.noise import seeded
 from tests.methods.dpsgd.helpers import Watch, run, start
 
@@ -180,3 +181,20 @@ def test_the_most_records_are_public():
     assert FixedSizeSampler(n=60, batch_sizes=[7, 9], rng=seeded(0)).capacity == 9
     with pytest.raises(InvalidArgument, match="n_public"):
         PoissonSampler(n=2**20 + 1, rates=[0.5], rng=seeded(0), n_public=10)
+
+
+# A small part of `python -m benchmarks.moved_sums`: a search that fails, and one that wins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES if not case.wins], ids=lambda c: c.name)
+def test_no_record_moves_a_sum_by_more_than_is_paid(case):
+    found = search(case, 40, seed=1)
+    assert 0.5 < found.ratio < 1.0
+
+
+@pytest.mark.slow
+def test_the_search_finds_what_is_there():
+    """The same search beats sums in float32 at 2 u B C, which this library once paid."""
+    (control,) = [case for case in CASES if case.wins]
+    assert search(control, 3000, seed=0).ratio > 1.0

@@ -1,11 +1,16 @@
-"""bfloat16 weights with float32 masters: small steps add up, the released sum is not rounded."""
+"""Which optimisers are accepted; float32 masters, with which small steps in bfloat16 add up."""
+
+import copy
 
 import pytest
 import torch
 from torch import nn
 
 from privet.dpsgd import Checkpoints, Float32Masters, Schedule
-from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, start
+from privet.errors import InvalidArgument
+from privet.gradients import make_private_ready
+from privet.ledger import Ledger
+from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, run, start
 
 SCHEDULE = Schedule(steps=6, sample_rate=0.5, noise_multiplier=1.0, clipping_bound=0.5)
 
@@ -107,3 +112,44 @@ def test_autocast_keeps_float32_weights():
             training.step(losses)
     assert training.steps_done == 6
     assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+# An optimiser of something else
+
+
+OTHER_OPTIMIZERS = {
+    "of a copy": (lambda m: copy.deepcopy(m).parameters(), "anew from model.parameters"),
+    "of a part": (lambda m: m[0].parameters(), r"one without 2\.weight and 1 more.*freeze"),
+    "of all and more": (lambda m: [*m.parameters(), nn.Parameter(torch.ones(1))], "1 tensors"),
+}
+
+
+@pytest.mark.parametrize("which", OTHER_OPTIMIZERS)
+def test_an_optimizer_of_other_parameters_is_refused_before_charging(which):
+    """The whole budget was spent, *proved*, and no weight moved."""
+    parameters, message = OTHER_OPTIMIZERS[which]
+    model, ledger = network(), Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5)
+    optimizer = torch.optim.SGD(parameters(model), lr=0.1)
+    with pytest.raises(InvalidArgument, match=message) as error:
+        start(model=model, optimizer=optimizer, ledger=ledger)
+    assert "\n" not in str(error.value) and not ledger.entries()
+
+
+def test_parameters_that_are_frozen_may_be_left_out_of_the_optimizer():
+    model = network()
+    model[0].requires_grad_(False)
+    frozen, before = model[0].weight.clone(), model[2].weight.clone()
+    run(model=model, optimizer=torch.optim.SGD(model[2].parameters(), lr=0.5))
+    assert torch.equal(model[0].weight, frozen) and not torch.equal(model[2].weight, before)
+
+
+def test_an_optimizer_made_before_make_private_ready_trains():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    with pytest.raises(InvalidArgument, match="make_private_ready"):
+        run(model=model, optimizer=optimizer)
+    make_private_ready(model)  # as people call it: the result is not looked at
+    before = [p.detach().clone() for p in model.parameters()]
+    run(model=model, optimizer=optimizer)
+    assert not any(map(torch.equal, before, model.parameters()))

@@ -1,15 +1,16 @@
 """Properties that bugs planted by an outsider broke: of every step, coordinate, view and process."""
 
 import math
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from privet.gradients import PerLayerClipping
 from privet.methods.dpsgd import AdaptiveBound, PoissonSampler, Schedule
 from privet.methods.dpsgd.distributed import Processes
-from privet.nets import PerLayerClipping
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, run, start
 
@@ -22,13 +23,13 @@ class FirstOf(Processes):
     def __init__(self, world):
         self.rank, self.world = 0, world
 
-    def sum_to_first_(self, tensor):
+    def reduce_to_first_(self, tensor):
         pass
 
-    def from_first_(self, tensor):
+    def broadcast_(self, tensor):
         pass
 
-    def word_from_first(self, value):
+    def broadcast_object(self, value):
         return value
 
 
@@ -37,7 +38,9 @@ class FirstOf(Processes):
 def test_the_noise_is_that_of_one_process(monkeypatch, world):
     """Noise is added once, for the whole sum: not a share of it for each process."""
     watch = Watch(monkeypatch)
-    run(schedule=MANY, processes=FirstOf(world), charge_block=60)
+    module = import_module("privet.methods.dpsgd.private")
+    monkeypatch.setattr(module, "current_processes", lambda: FirstOf(world))
+    run(schedule=MANY, block=60)
     noise = torch.stack(watch.noisy) - torch.stack(watch.clean)
     assert all(1.0 <= scale < 1.01 for scale in watch.scales)  # z C = 1
     spread = float(noise.std())
@@ -54,7 +57,7 @@ def test_every_coordinate_of_every_step_has_noise_of_its_own(monkeypatch, convol
     if convolution:
         layers = nn.Unflatten(1, (1, 5)), nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(6, 2)
         model = nn.Sequential(*layers)
-    run(tensors=(x, y), model=model, schedule=MANY, lr=1e-6, charge_block=60)
+    run(tensors=(x, y), model=model, schedule=MANY, lr=1e-6, block=60)
     noise = (torch.stack(watch.noisy) - torch.stack(watch.clean)).numpy()
     assert bool((noise != 0.0).all())
     # sums of 60 squares: chi-squared; false alarms once in 10^9 coordinates
@@ -68,12 +71,10 @@ def test_a_step_remembers_nothing_of_the_sums_before_it(monkeypatch):
     """With weights that stay, every step has the same exact sum, and the optimiser gets its noise."""
     watch = Watch(monkeypatch)
     gradients = []
-    with start(schedule=MANY, lr=0.0, charge_block=60) as training:
-        for batch in training:
-            training.step(losses_of(training.model, batch))
-            if batch.last:
-                parameters = training.model.parameters()
-                gradients.append(torch.cat([p.grad.reshape(-1) for p in parameters]).clone())
+    with start(losses=losses_of, schedule=MANY, lr=0.0, block=60) as training:
+        for _ in training:
+            parameters = training.model.parameters()
+            gradients.append(torch.cat([p.grad.reshape(-1) for p in parameters]).clone())
     for clean, noisy, given in zip(watch.clean, watch.noisy, gradients, strict=True):
         assert torch.equal(clean, watch.clean[0])
         torch.testing.assert_close(given, (noisy / 60.0).float())
@@ -85,7 +86,7 @@ def test_the_average_is_of_released_weights(monkeypatch):
     model = nn.Linear(5, 2)
     nn.init.zeros_(model.weight)
     track = []
-    with start(tensors=zeros, model=model, schedule=MANY, ema=0.5, charge_block=60) as training:
+    with start(tensors=zeros, model=model, schedule=MANY, ema=0.5, block=60) as training:
         for batch in training:
             training.step(0.0 * losses_of(model, batch))
             if batch.last:

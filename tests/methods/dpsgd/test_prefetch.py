@@ -9,9 +9,9 @@ import torch
 
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
-from privet.methods.dpsgd import mapped
-from privet.methods.dpsgd.checkpoint import Checkpoints
-from privet.methods.dpsgd.records import TensorRecords
+from privet.methods.dpsgd import prefetch
+from privet.methods.dpsgd.checkpoints import Checkpoints
+from privet.methods.dpsgd.dataset_rows import TensorRows
 from tests.methods.dpsgd.helpers import data, losses_of, start, weights
 
 
@@ -49,8 +49,8 @@ def trained(**kw):
     [
         {"micro_batch": 5},
         {"micro_batch": 5, "augment": jitter, "views": 2},
-        {"groups": np.arange(60) % 9, "rows_each": 3},
-        {"check_mixing": False},  # how large parts are is known after the first only
+        {"groups": np.arange(60) % 9, "max_rows_per_user": 3},
+        {"independence": "assumed"},  # how large parts are is known after the first only
     ],
 )
 def test_a_seeded_run_is_the_same_with_workers(more, tmp_path):
@@ -74,12 +74,12 @@ def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, more, tmp_path,
     """Rows that come next are asked for, by the number they have in the file's own part."""
     x, y = data(60)
     asked, threads = [], set()
-    own, take = mapped.MappedRows.ask, TensorRecords.take
+    own, take = prefetch.MappedRows.ask, TensorRows.take
     monkeypatch.setattr(
-        mapped.MappedRows, "ask", lambda self, i: (asked.append(i), own(self, i))[1]
+        prefetch.MappedRows, "ask", lambda self, i: (asked.append(i), own(self, i))[1]
     )
     monkeypatch.setattr(
-        TensorRecords,
+        TensorRows,
         "take",
         lambda self, i: (threads.add(threading.current_thread().name), take(self, i))[1],
     )
@@ -95,22 +95,22 @@ def test_a_mapped_file_is_read_ahead_and_changes_nothing(offset, more, tmp_path,
 def test_pages_are_asked_for_at_once_or_one_by_one(together, tmp_path, monkeypatch):
     """Where the system forbids the one call, rows are asked for in many; all of their bytes."""
     file = mapped_file(tmp_path, np.zeros((3000, 1024), "f4"))
-    asked, one_by_one = [], mapped._ONE_BY_ONE
+    asked, one_by_one = [], prefetch._ONE_BY_ONE
 
     def note(start, length, advice):
         asked.append((start.value, length.value))
         return one_by_one(start, length, advice)
 
-    monkeypatch.setattr(mapped, "_ONE_BY_ONE", note)
+    monkeypatch.setattr(prefetch, "_ONE_BY_ONE", note)
     if not together:
-        monkeypatch.setattr(mapped, "_TOGETHER", lambda *_: -1)
+        monkeypatch.setattr(prefetch, "_TOGETHER", lambda *_: -1)
     rows = np.arange(0, 3000, 2)
-    ask = mapped.asking([file])
+    ask = prefetch.rows_ahead([file])
     ask(rows)
     ask(rows[:0])
     if together and not asked:
         return
-    page = mapped.mmap.PAGESIZE
+    page = prefetch.mmap.PAGESIZE
     for i, (low, length) in zip(rows, asked, strict=True):
         first = file.ctypes.data + i * 4096
         assert low % page == 0 and first - page < low <= first
@@ -126,8 +126,8 @@ def test_a_mapped_file_that_cannot_be_read_is_heard(tmp_path, monkeypatch):
             raise OSError("the disk is gone")
         return take(self, indices)
 
-    take = TensorRecords.take
-    monkeypatch.setattr(TensorRecords, "take", broken)
+    take = TensorRows.take
+    monkeypatch.setattr(TensorRows, "take", broken)
     with pytest.raises(OSError, match="the disk is gone"):
         trained(tensors=(file, y.numpy()), micro_batch=7)
     assert not any(t.name.startswith("privet-reading") for t in threading.enumerate())
@@ -156,7 +156,7 @@ def test_arrays_and_a_budget_that_ends():
     for workers in (0, 2):
         ledger = Ledger.in_memory(cap_epsilon=2.2, cap_delta=1e-5)
         training = trained(
-            tensors=data(60), ledger=ledger, charge_block=1, num_workers=workers, micro_batch=7
+            tensors=data(60), ledger=ledger, block=1, num_workers=workers, micro_batch=7
         )
         assert training.stopped_early and 0 < training.steps_done < 6
         made.append((training.steps_done, weights(training.model).tolist(), ledger.spent()))

@@ -1,295 +1,158 @@
-"""Save and resume: bit for bit, charged once, refused when it would be another run."""
+"""Resuming under fire: kills inside every write, full disks, clocks and copies that went back."""
 
-import contextlib
+from __future__ import annotations
+
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from privet.errors import InvalidArgument, LedgerError
-from privet.ledger import Ledger
-from privet.methods.dpsgd import AdaptiveBound, CheckpointError, Checkpoints, Schedule
+from privet.dpsgd import CheckpointError, Checkpoints, Schedule
+from privet.errors import LedgerError, PrivetError
+from privet.ledger import Ledger, ledger
 from privet.noise import secure, seeded
-from tests.methods.dpsgd.helpers import data, losses_of, network, run, start, weights
+from privet.noise.key_stream import KeyStream
+from tests.methods.dpsgd.helpers import data, losses_of, start
 
-SCHEDULE = Schedule(steps=9, sample_rate=0.4, noise_multiplier=2.0)
-
-
-class Stop(Exception):
-    pass
+ROOT = Path(__file__).parents[3]
 
 
-def interrupted(folder, *, at, every=2, **kw):
-    """Start, and fail in the middle of step `at`."""
-    training = start(checkpoints=Checkpoints(folder=folder, every=every), **kw)
-    with contextlib.suppress(Stop), training:
+def killed_while_writing(folder: Path, mode: str, kill: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
+    script = [sys.executable, "-m", "tests.methods.dpsgd.killed_while_writing"]
+    done = subprocess.run(
+        [*script, str(folder), mode, kill],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["seeded", "secure"])
+def test_killed_at_every_stage_of_every_checkpoint(tmp_path: Path, mode: str) -> None:
+    """30 kills and 4 full disks on the way through 9 steps: nothing is lost, no noise used twice."""
+    found = killed_while_writing(tmp_path / "killed", mode, "kill")
+    assert found["kills"] == 30 and found["full"] == [3, 3, 3, 3]
+    assert found["charges lost"] == found["noise drawn twice"] == found["left behind"] == 0
+    assert found["releases"] > 9  # steps were made again
+    if mode == "seeded":
+        assert found["weights"] == killed_while_writing(tmp_path / "calm", mode, "")["weights"]
+        assert found["charged"] == 9
+    else:
+        assert found["charged"] >= found["releases"]
+
+
+def train(folder: Path, path: Path, *, steps: int = 6, rng: Any = None, stop: int = 99) -> Any:
+    """A run of a network with some 80 kB, charged two steps at a time, until `stop`."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4000), torch.nn.ReLU(), torch.nn.Linear(4000, 2))
+    training = start(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
+        tensors=data(20),
+        schedule=Schedule(steps=steps, sample_rate=1.0, noise_multiplier=20.0),
+        rng=secure() if rng is None else rng,
+        ledger=Ledger.open(path),
+        checkpoints=Checkpoints(folder=folder, every=2),
+        block=2,
+        micro_batch=20,
+    )
+    with training:
         for batch in training:
-            if batch.step == at:
-                raise Stop
+            if batch.step == stop:
+                break
             training.step(losses_of(training.model, batch))
     return training
 
 
-def drops(seed=1):
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2))
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system in memory of 1 MB; needs the right to mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=False, capture_output=True)
+
+
+def fill(place: Path, *, leave: int) -> Path:
+    ballast = place / "ballast"
+    room = shutil.disk_usage(place).free
+    ballast.write_bytes(bytes(max(0, room - leave)))
+    return ballast
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.Adagrad])
-@pytest.mark.parametrize("network_of", [network, drops])
-@pytest.mark.parametrize("at", [0, 1, 5])
-def test_bit_for_bit(tmp_path, make, network_of, at):
-    def settings():
-        model = network_of()
-        return {
-            "model": model,
-            "optimizer": make(model.parameters(), lr=0.1),
-            "schedule": SCHEDULE,
-            "ema": 0.8,
-            "micro_batch": 7,
-            "learning_rates": lambda t: 0.1 / (1 + t),
-        }
-
-    whole = run(**settings())
-    interrupted(tmp_path, at=at, **settings())
-    torch.manual_seed(99)  # whatever the new process does
-    again = run(checkpoints=Checkpoints(folder=tmp_path, every=2), **settings())
-    assert torch.equal(weights(whole.model), weights(again.model))
-    assert torch.equal(weights(whole.averaged_model()), weights(again.averaged_model()))
-    assert again.epsilon_spent == pytest.approx(whole.epsilon_spent, rel=1e-9)
+@pytest.mark.parametrize("leave", [0, 40_000])
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(small_disk: Path, leave: int) -> None:
+    """No room for a charge: nothing is released. No room for a checkpoint: the old one is whole."""
+    Ledger.create(small_disk / "b.ledger", cap_epsilon=50.0, cap_delta=1e-5)
+    train(small_disk / "run", small_disk / "b.ledger", rng=seeded(1), stop=3)
+    saved = (small_disk / "run" / "checkpoint.safetensors").read_bytes()
+    before = Ledger.open(small_disk / "b.ledger").head
+    ballast = fill(small_disk, leave=leave)
+    with pytest.raises((CheckpointError, LedgerError)) as full:
+        train(small_disk / "run", small_disk / "b.ledger", rng=seeded(1))
+    assert "\n" not in str(full.value)
+    assert (small_disk / "run" / "checkpoint.safetensors").read_bytes() == saved
+    ballast.unlink()
+    ledger = Ledger.open(small_disk / "b.ledger")
+    ledger.verify(head=before)
+    whole = train(small_disk / "run", small_disk / "b.ledger", rng=seeded(1))
+    assert whole.epsilon_spent == pytest.approx(ledger.spent()) and len(ledger) == 3
 
 
-@pytest.mark.slow
-def test_channels_last_state(tmp_path):
-    def settings():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 2))
-        model = model.to(memory_format=torch.channels_last)
-        g = torch.Generator().manual_seed(1)
-        tensors = torch.randn(40, 3, 6, 6, generator=g), torch.randint(2, (40,), generator=g)
-        return {"model": model, "tensors": tensors, "schedule": SCHEDULE}
-
-    whole = run(**settings())
-    interrupted(tmp_path, at=5, **settings())
-    again = run(checkpoints=Checkpoints(folder=tmp_path, every=2), **settings())
-    assert again.model[0].weight.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(weights(whole.model), weights(again.model))
+def test_a_clock_that_was_set_back_changes_dates_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "b.ledger"
+    Ledger.create(path, cap_epsilon=50.0, cap_delta=1e-5)
+    train(tmp_path / "run", path, rng=seeded(1), stop=3)
+    monkeypatch.setattr(ledger, "utc_now", lambda: "1970-01-01T00:00:00.000000+00:00")
+    training = train(tmp_path / "run", path, rng=seeded(1))
+    found = Ledger.open(path)
+    assert found.verify().count == 3 and found.entries()[-1].when.startswith("1970")
+    assert [e.sequence for e in found.entries()] == [1, 2, 3]
+    assert found.spent() == pytest.approx(training.epsilon_spent)
 
 
-@pytest.mark.slow
-def test_adaptive_bound_resumes(tmp_path):
-    schedule = Schedule(
-        steps=9, sample_rate=0.4, noise_multiplier=2.0, clipping_bound=AdaptiveBound(initial=3.0)
-    )
-    whole = run(schedule=schedule)
-    interrupted(tmp_path, at=5, schedule=schedule)
-    again = run(schedule=schedule, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert again.bound == whole.bound
-    assert torch.equal(weights(whole.model), weights(again.model))
+def test_a_run_refuses_a_ledger_that_was_restored_from_an_older_copy(tmp_path: Path) -> None:
+    """Attack: the copy covers all steps up to the checkpoint, but not those made a second time."""
+    path, copy = tmp_path / "b.ledger", tmp_path / "copy"
+    Ledger.create(path, cap_epsilon=50.0, cap_delta=1e-5)
+    train(tmp_path / "run", path, stop=3)  # charged 0-1 and 2-3; saved after step 2
+    shutil.copy(path, copy)
+    train(tmp_path / "run", path, stop=4)  # 2-3 again, saved after step 4; 4-5
+    assert len(Ledger.open(path)) == 4
+    shutil.copy(copy, path)
+    with pytest.raises(LedgerError, match="not an older copy"):
+        train(tmp_path / "run", path)
 
 
-@pytest.mark.slow
-def test_a_finished_run_stays_finished(tmp_path):
-    first = run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    second = run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert second.steps_done == 9 and second.epsilon_spent == first.epsilon_spent
-    assert torch.equal(weights(first.model), weights(second.model))
+def test_a_snapshot_that_is_restored_twice_draws_the_same_only_from_open_streams() -> None:
+    """Two copies of a machine have the same keys in memory; new streams take fresh bytes."""
+    copies = [KeyStream(bytes(32), secret=True) for _ in range(2)]
+    assert (copies[0].words(4) == copies[1].words(4)).all()  # what cannot be seen from inside
+    for make in (lambda s: s.child("step", 3), lambda s: s.split()):
+        first, second = (make(copy).words(4) for copy in copies)
+        assert (first != second).all()
+    first, second = (torch.zeros(4, dtype=torch.int64).numpy().view("uint64") for _ in range(2))
+    copies[0].bulk().fill(first)
+    copies[1].bulk().fill(second)
+    assert (first != second).all()
 
 
-@pytest.mark.slow
-def test_seeded_steps_are_charged_once(tmp_path):
-    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
-    interrupted(tmp_path, at=5, schedule=SCHEDULE, ledger=ledger)
-    run(schedule=SCHEDULE, ledger=ledger, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert ledger.total == run(schedule=SCHEDULE).loss
-
-
-def test_secure_steps_made_again_are_charged_again(tmp_path):
-    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
-    interrupted(tmp_path, at=5, schedule=SCHEDULE, ledger=ledger, rng=secure(), charge_block=3)
-    again = run(
-        schedule=SCHEDULE,
-        ledger=ledger,
-        rng=secure(),
-        checkpoints=Checkpoints(folder=tmp_path, every=2),
-        charge_block=3,
-    )
-    # steps 0-5 by the first attempt, 4-8 by the second
-    tokens = [entry.token.split(":")[1] for entry in ledger.entries()]
-    assert tokens == ["steps 0-2", "steps 3-5", "steps 4-6", "steps 7-8"]
-    assert again.loss == ledger.total
-
-
-@pytest.mark.slow
-def test_resume_at_the_cap(tmp_path):
-    """Stopped by the cap in mid-block; a resumed run charges nothing more and ends there too."""
-    enough = SCHEDULE.loss().epsilon(1e-5) * 0.8
-    ledger = Ledger.in_memory(cap_epsilon=enough, cap_delta=1e-5)
-    first = run(schedule=SCHEDULE, ledger=ledger, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert first.stopped_early
-    spent, entries = ledger.spent(), len(ledger)
-    again = run(schedule=SCHEDULE, ledger=ledger, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert again.steps_done == first.steps_done
-    assert (ledger.spent(), len(ledger)) == (spent, entries)
-    assert torch.equal(weights(first.model), weights(again.model))
-
-
-def test_without_a_ledger_one_is_kept_beside_the_checkpoint(tmp_path):
-    interrupted(tmp_path, at=5, schedule=SCHEDULE)
-    assert Ledger.open(tmp_path / "run.ledger").spent() > 0.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rng", [seeded(2), secure()], ids=["seeded", "secure"])
-def test_another_ledger_is_refused(tmp_path, rng):
-    """What it reports would leave out the steps charged elsewhere."""
-    interrupted(tmp_path, at=5, schedule=SCHEDULE, rng=rng)
-    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
-    rng = secure() if rng.secret else seeded(2)
-    with pytest.raises(LedgerError, match="the ledger that the run began with"):
-        start(
-            schedule=SCHEDULE,
-            rng=rng,
-            ledger=ledger,
-            checkpoints=Checkpoints(folder=tmp_path, every=2),
-        )
-
-
-def test_a_name_cannot_be_used_twice():
-    """The second run would look paid for by the first."""
-    ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
-    run(schedule=SCHEDULE, ledger=ledger, run="mine")
-    with pytest.raises(InvalidArgument, match="not seen before"):
-        start(schedule=SCHEDULE, ledger=ledger, run="mine", seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "change"),
-    [
-        ("seed", {"seed": 8}),
-        ("schedule", {"schedule": Schedule(steps=9, sample_rate=0.4, noise_multiplier=2.1)}),
-        ("data set", {"tensors": data(60, seed=4)}),
-        ("kind of noise source", {"rng": secure()}),
-        ("micro_batch or views", {"micro_batch": 3}),
-        ("expected batch", {"n_public": 61}),
-        ("ema", {"ema": 0.5}),
-    ],
-)
-def test_another_run_is_refused(tmp_path, what, change):
-    """Above all another seed: its steps would be new releases under charges already made."""
-    interrupted(tmp_path, at=5, schedule=SCHEDULE)
-    with pytest.raises(CheckpointError, match=f"another {what}"):
-        start(checkpoints=Checkpoints(folder=tmp_path, every=2), **{"schedule": SCHEDULE, **change})
-
-
-def test_another_model_is_refused(tmp_path):
-    interrupted(tmp_path, at=5, schedule=SCHEDULE)
-    with pytest.raises(CheckpointError, match="another model"):
-        start(model=nn.Linear(5, 2), checkpoints=Checkpoints(folder=tmp_path), schedule=SCHEDULE)
-
-
-def test_damaged_files_are_told(tmp_path):
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"not a checkpoint at all")
-    with pytest.raises(CheckpointError, match="not one of ours"):
-        start(checkpoints=Checkpoints(folder=tmp_path), schedule=SCHEDULE)
-
-
-@pytest.mark.slow
-def test_nothing_is_pickled_and_nothing_exact_is_stored(tmp_path):
-    run(schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    raw = (tmp_path / "checkpoint.safetensors").read_bytes()
-    size = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + size])
-    facts = json.loads(header["__metadata__"]["privet"])
-    assert not {"diagnostics", "non_finite", "norms"} & set(facts)
-    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("run.ledger")) == [
-        "checkpoint.safetensors"
-    ]
-
-
-@pytest.mark.slow
-def test_tied_weights(tmp_path):
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            torch.manual_seed(0)
-            self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
-            self.second.weight = self.first.weight
-
-        def forward(self, x):
-            return self.second(torch.tanh(self.first(x)))
-
-    whole = run(model=Tied(), schedule=SCHEDULE)
-    interrupted(tmp_path, at=5, model=Tied(), schedule=SCHEDULE)
-    again = run(model=Tied(), schedule=SCHEDULE, checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert torch.equal(weights(whole.model), weights(again.model))
-
-
-def test_seeded_source_of_another_object_is_the_same_run(tmp_path):
-    interrupted(tmp_path, at=5, schedule=SCHEDULE, rng=seeded(2))
-    again = run(schedule=SCHEDULE, rng=seeded(2), checkpoints=Checkpoints(folder=tmp_path, every=2))
-    assert again.steps_done == 9
-
-
-def scheduled():
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
-    decay = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-    return {"model": model, "optimizer": optimizer, "scheduler": decay, "schedule": SCHEDULE}
-
-
-@pytest.mark.slow
-def test_a_learning_rate_scheduler_is_part_of_the_checkpoint(tmp_path):
-    whole = run(**scheduled())
-    assert whole.optimizer.param_groups[0]["lr"] == pytest.approx(0.4 * 0.5**4)
-    interrupted(tmp_path, at=5, every=2, **scheduled())
-    again = run(checkpoints=Checkpoints(folder=tmp_path, every=2), **scheduled())
-    assert torch.equal(weights(whole.model), weights(again.model))
-    assert again.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"]
-    with pytest.raises(InvalidArgument, match="scheduler"):
-        start(learning_rates=0.1, **scheduled())
-
-
-def stopped_by_hand(training, at=None):
-    with contextlib.suppress(KeyboardInterrupt), training:
-        for batch in training:
-            if batch.step == at:
-                raise KeyboardInterrupt
-            training.step(losses_of(training.model, batch))
-
-
-def test_an_interrupt_by_hand_saves_the_last_whole_step(tmp_path):
-    """Ctrl-C in the middle of step 5 keeps steps 0 to 4, though every 100th would be saved."""
-    whole = run(**scheduled())
-    where = Checkpoints(folder=tmp_path, every=100)
-    stopped_by_hand(start(checkpoints=where, **scheduled()), at=5)
-    again = start(checkpoints=where, **scheduled())
-    assert again.steps_done == 5
-    stopped_by_hand(again)
-    assert torch.equal(weights(whole.model), weights(again.model))
-
-
-def test_an_interrupt_inside_a_release_saves_nothing_half_done(tmp_path, monkeypatch):
-    where = Checkpoints(folder=tmp_path, every=2)
-    training = start(checkpoints=where, schedule=SCHEDULE)
-    step = training.optimizer.step
-
-    def breaks(*a, **k):
-        if training.steps_done == 5:
-            raise KeyboardInterrupt
-        return step(*a, **k)
-
-    monkeypatch.setattr(training.optimizer, "step", breaks)
-    stopped_by_hand(training)
-    assert start(checkpoints=where, schedule=SCHEDULE).steps_done == 4
-
-
-def test_a_folder_may_be_a_word_and_nothing_else(tmp_path):
-    """Without a ledger a word was a bare TypeError, after the model had been looked at."""
-    training = start(schedule=SCHEDULE, checkpoints=Checkpoints(folder=str(tmp_path / "run")))
-    assert (tmp_path / "run" / "run.ledger").exists() and training.steps_done == 0
-    with pytest.raises(InvalidArgument, match="folder must be a path, got 3"):
-        Checkpoints(folder=3)
+def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PrivetError, match="cannot be written") as refused:
+        Checkpoints(folder=tmp_path / "file").write({}, {})
+    assert "\n" not in str(refused.value)

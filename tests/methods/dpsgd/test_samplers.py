@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privet.accounting import FixedSizeGaussian, Gaussian, SampledGaussian
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency
-from privet.loss import FixedSizeGaussian, Gaussian, SampledGaussian
-from privet.mechanisms import transcript
-from privet.methods.dpsgd import sampling
-from privet.methods.dpsgd.sampling import FixedSizeSampler, PoissonSampler, micro_batches, shard
+from privet.mechanisms import release_transcript
+from privet.methods.dpsgd import samplers
+from privet.methods.dpsgd.samplers import FixedSizeSampler, PoissonSampler, micro_batches, shard
 from privet.noise import secure, seeded
 
 N, T, Q = 400, 500, 0.07
@@ -29,7 +29,7 @@ def joined(request):
     out = np.zeros((T, N))
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "many records":
-            patch.setattr(sampling, "_MANY", 0)
+            patch.setattr(samplers, "_MANY", 0)
         for t in range(T):
             out[t, sampler.indices(t)] = 1.0
     return out
@@ -42,7 +42,7 @@ def test_members_join_by_exact_coins(p):
     n, rounds = 70, 3000
     source, counts = seeded(3), np.zeros(n)
     for _ in range(rounds):
-        found = source.members(n, p)
+        found = source.poisson_subset(n, p)
         assert np.all(np.diff(found) > 0)
         counts[found] += 1
     if p in (0.0, 1.0):
@@ -54,9 +54,9 @@ def test_members_join_by_exact_coins(p):
 
 def test_a_record_that_must_join_does(monkeypatch):
     """An audit's question, and no member twice."""
-    monkeypatch.setattr(sampling, "_MANY", 0)
+    monkeypatch.setattr(samplers, "_MANY", 0)
     sampler = PoissonSampler(n=100, rates=[0.3] * 20, rng=seeded(2))
-    with transcript.replayed(transcript.Transcript(), included=17):
+    with release_transcript.replay_releases(release_transcript.Transcript(), included=17):
         for t in range(20):
             found = sampler.indices(t)
             assert 17 in found and np.all(np.diff(found) > 0) and found.dtype == np.int64
@@ -133,7 +133,7 @@ def test_loss_is_derived_from_the_sampler():
 def test_full_batches_under_replace_one_cost_twice_the_contribution():
     sampler = PoissonSampler(n=10, rates=[1.0], rng=seeded(0), adjacency=Adjacency.REPLACE_ONE)
     loss = sampler.loss([4.0])
-    assert loss.neighbours is Adjacency.REPLACE_ONE
+    assert loss.adjacency is Adjacency.REPLACE_ONE
     assert loss.parts[0].mu == pytest.approx(0.5)
 
 
@@ -148,7 +148,7 @@ def test_fixed_size():
     statistic = np.sum((counts - 80) ** 2) / (400 * 0.2 * 0.8) * 49 / 50
     assert LEVEL < stats.chi2.cdf(statistic, 49) < 1 - LEVEL
     loss = sampler.loss([3.0] * 400)
-    assert isinstance(loss, FixedSizeGaussian) and loss.neighbours is Adjacency.REPLACE_ONE
+    assert isinstance(loss, FixedSizeGaussian) and loss.adjacency is Adjacency.REPLACE_ONE
     assert sampler.expected_batch(0) == 10.0
 
 

@@ -1,22 +1,19 @@
 """Schedules: three forms, two ways to state the noise, and what an adaptive bound costs."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privet.accounting import Gaussian
+from privet.accounting.closed_form import closed_form_claim
 from privet.errors import InvalidArgument
-from privet.loss import Gaussian
-from privet.loss.closed_form import closed_form_claim
-from privet.methods.dpsgd import (
-    AdaptiveBound,
-    Schedule,
-    cosine,
-    geometric,
-    linear,
-)
+from privet.methods.dpsgd import AdaptiveBound, Schedule, cosine, geometric, linear, private
+from privet.noise import seeded
 from privet.noise.grid import noise_scale
 
 
@@ -75,9 +72,9 @@ def test_for_budget_meets_the_budget(sample_rate):
     assert 1.995 < s.loss().epsilon(1e-5) <= 2.0
 
 
-def test_for_budget_leaves_room_for_what_is_beside():
+def test_for_budget_leaves_room_for_an_extra_release():
     mean = Gaussian(mu=0.1)
-    s = Schedule.for_budget(epsilon=1.0, delta=1e-5, steps=10, beside=mean)
+    s = Schedule.for_budget(epsilon=1.0, delta=1e-5, steps=10, extra_loss=mean)
     assert 0.998 < (s.loss() + mean).epsilon(1e-5) <= 1.0
 
 
@@ -138,3 +135,21 @@ def test_noise_scale_is_computed_in_float64(kind):
 def test_bad_schedules(bad):
     with pytest.raises(InvalidArgument):
         Schedule(**{"steps": 3, "sample_rate": 0.1, "noise_multiplier": 1.0, **bad})
+
+
+def test_a_budget_carries_its_delta_to_the_loop() -> None:
+    """`Schedule.for_budget(delta=...)`, and `private` asked for delta again."""
+    schedule = Schedule.for_budget(epsilon=2.0, delta=1e-6, steps=3, sample_rate=0.2)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.randn(100, 2), torch.randn(100, 1)
+
+    def losses(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        return (model(batch.x) - batch.y).square().mean(1)
+
+    with private(model, optimizer, data, schedule, losses=losses, rng=seeded(0)) as training:
+        assert sum(1 for _ in training) == 3
+    assert training.guarantee.delta == 1e-6 and training.epsilon_spent <= 2.0
+    bare = Schedule(steps=3, sample_rate=0.2, noise_multiplier=2.0)
+    with pytest.raises(InvalidArgument, match=r"Schedule.for_budget\(delta"):
+        private(model, optimizer, data, bare, losses=losses, rng=seeded(0))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privet.accounting import SampledGaussian
 from privet.cli.main import main
 from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
 from privet.ledger import Ledger
-from privet.loss import SampledGaussian
 from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
 
 TABLE = (

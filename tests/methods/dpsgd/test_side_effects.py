@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.guards import StateGuard
+from privet.methods.dpsgd.side_effects import StateGuard
 
 COMPLEX = torch.complex(torch.arange(3.0), torch.ones(3))
 

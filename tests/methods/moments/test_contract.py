@@ -11,19 +11,19 @@ import pytest
 import privet
 from privet import premises
 from privet.audit.conformance import streams_drawn_once
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts, Records, UnprotectedDiagnostic
-from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.mechanisms import Gaussian
-from privet.mechanisms.transcript import recorded
-from privet.methods.adaptive_laplace import LocalRecords, OneShotMoments, RelevanceShapedTraining
+from privet.mechanisms import GaussianMechanism
+from privet.mechanisms.release_transcript import record_releases
 from privet.methods.catalogue import method_names, method_type
 from privet.methods.dpsgd import NetworkDPSGD
-from privet.methods.promise import planned, train
-from privet.methods.replay import charge_problems, distance, replay, stream_problems
+from privet.methods.moments import LocalRecords, OneShotMoments, RelevanceShapedTraining
+from privet.methods.neighbour_replay import charge_problems, distance, replay, stream_problems
+from privet.methods.train_method import make_plan, train
 from privet.noise import secure, seeded
 from tests.methods.crowd import neighbours_in_a_crowd
 
@@ -47,7 +47,7 @@ def blobs(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
 
 def records(n: int = 600, **more) -> Records:
     x, y = blobs(n)
-    return Records.classified(
+    return Records.with_classes(
         x, y, domain=Domain(shape=(4,), bounds=(0.0, 1.0)), classes=np.array(["a", "b", "c"]), **more
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
     found = train(method, records(), plan, rng=seeded(0))
     delta = plan.facts.delta
     paid = [entry.loss for entry in found.entries]
-    total = privet.loss.compose(paid, adjacency=plan.adjacency)
+    total = privet.accounting.compose(paid, adjacency=plan.adjacency)
     assert total.epsilon(delta) == pytest.approx(plan.loss.epsilon(delta), rel=1e-9)
     assert found.guarantee.epsilon == pytest.approx(plan.loss.epsilon(delta), rel=1e-9)
     assert 0.98 * 2.0 < found.guarantee.epsilon <= 2.0
@@ -83,7 +83,7 @@ def test_a_plan_needs_facts_alone_and_is_what_is_charged(method) -> None:
 def test_premises_say_what_was_run_and_each_thing_once(method, rng, n_public) -> None:
     held = records(n_public=n_public)
     told = train(
-        method, held, planned(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
+        method, held, make_plan(method, held.facts(epsilon=2.0, delta=1e-5)), rng=rng
     ).guarantee
     about = [p.about for p in told.premises]
     assert len(about) == len(set(about))
@@ -141,9 +141,11 @@ def test_a_network_of_ones_own_is_brought_again(tmp_path) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_a_ledger_that_cannot_afford_it_is_not_charged(method) -> None:
     ledger = Ledger.in_memory(
-        cap_epsilon=1.0, cap_delta=1e-5, adjacency=method.plan(facts(declared=False)).relation
+        cap_epsilon=1.0,
+        cap_delta=1e-5,
+        adjacency=method.plan(facts(declared=False)).stated_adjacency,
     )
-    plan = planned(method, records().facts(epsilon=2.0, delta=1e-5))
+    plan = make_plan(method, records().facts(epsilon=2.0, delta=1e-5))
     with pytest.raises(BudgetExceeded):
         train(method, records(), plan, rng=seeded(0), ledger=ledger)
     assert not list(ledger.entries())
@@ -165,7 +167,7 @@ def check_replay(method, plan, worst) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 def test_charges_come_first_and_noise_is_drawn_once(method) -> None:
-    plan = planned(method, records().facts(epsilon=2.0, delta=1e-5))
+    plan = make_plan(method, records().facts(epsilon=2.0, delta=1e-5))
     assert charge_problems(method, plan, records()) == []
     assert stream_problems(method, plan, records()) == []
     assert streams_drawn_once(lambda: train(method, records(), plan, rng=seeded(5))) is None
@@ -236,7 +238,7 @@ def test_a_null_record_answers_like_any_other_locally() -> None:
     )
     method = LocalRecords()
     plan = method.plan(facts(records=401, epsilon=100.0))
-    with recorded() as seen:
+    with record_releases() as seen:
         null = replace(worst.absent, rows=rows, targets=np.full(401, -1))
         train(method, null, plan, rng=seeded(0))
     counts = np.bincount(seen.releases[-1].exact.astype(int), minlength=3)
@@ -259,9 +261,9 @@ def test_the_shape_of_training_comes_from_its_release_alone(declared, crowd) -> 
 def test_all_gaussian_releases_together_cost_what_was_planned() -> None:
     """A release beside those that are priced would show as a larger mu."""
     plan = SHAPED.plan(facts(records=600))
-    with recorded() as made:
+    with record_releases() as made:
         train(SHAPED, records(), plan, rng=seeded(0))
-    first = [r for r in made.releases if isinstance(r.mechanism, Gaussian)]
+    first = [r for r in made.releases if isinstance(r.mechanism, GaussianMechanism)]
     assert plan.relevance is not None
     mu = math.sqrt(sum((r.sensitivity / r.mechanism.scale) ** 2 for r in first))
     assert mu <= plan.relevance.loss.mu * (1 + 1e-9)
@@ -279,13 +281,13 @@ def test_null_records_add_nothing_to_any_sum() -> None:
     x[5], y[9] = np.nan, "z"
     y[7], x[7] = "z", np.inf
     with pytest.warns(UnprotectedDiagnostic):
-        broken = Records.classified(x, y, domain=domain, classes=classes)
+        broken = Records.with_classes(x, y, domain=domain, classes=classes)
     good = ~broken.null
     assert good.sum() == 57
-    with recorded() as one:
+    with record_releases() as one:
         train(method, broken, plan, rng=seeded(0))
-    with recorded() as other:
-        kept = Records.classified(x[good], y[good], domain=domain, classes=classes)
+    with record_releases() as other:
+        kept = Records.with_classes(x[good], y[good], domain=domain, classes=classes)
         train(method, kept, plan, rng=seeded(0))
     assert np.array_equal(one.releases[0].exact, other.releases[0].exact)
     assert np.array_equal(one.releases[1].exact, other.releases[1].exact)

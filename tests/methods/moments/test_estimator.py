@@ -11,14 +11,14 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privet import data
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts
-from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile, Unattainable
 from privet.estimators import AdaptiveLaplaceClassifier, PrivateClassifier
+from privet.features import RandomProjection
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.methods.adaptive_laplace import LocalRecords, shuffled_epsilon
-from privet.nets.features import RandomProjection
+from privet.methods.moments import LocalRecords, shuffled_epsilon
 from privet.noise import seeded
 
 
@@ -82,10 +82,10 @@ def test_a_row_depends_on_itself_alone_and_stays_in_the_ball() -> None:
             assert np.array_equal(alone[0], rows[i])
 
 
-def test_features_take_the_place_of_bounds_and_components_cut_them() -> None:
+def test_features_come_after_bounds_and_components_cut_them() -> None:
     X, y = blobs()
     front = RandomProjection(n_inputs=5, n_features=5)
-    clf = classifier(bounds=None, features=front, components=4).fit(X, y)
+    clf = classifier(features=front, components=4).fit(X, y)
     assert clf.model_.weights.shape == (4, 3) and clf.score(X, y) > 0.6
 
 
@@ -150,7 +150,7 @@ def test_local_price_holds_for_every_pair_of_rows() -> None:
     pairs = [*zip(h[:250], h[250:], strict=True), (worst, -worst)]
     spent = max(float((beta * np.abs(x - y)).sum()) / b for x, y in pairs)
     assert 0.999 * 2.8 < spent <= 2.8
-    assert plan.loss.epsilon(0.0) <= 4.0 and plan.loss.neighbours is Adjacency.REPLACE_ONE
+    assert plan.loss.epsilon(0.0) <= 4.0 and plan.loss.adjacency is Adjacency.REPLACE_ONE
 
 
 def test_local_learns_from_many_records_and_states_replace_one() -> None:

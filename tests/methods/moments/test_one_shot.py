@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privet.bounds import Moments
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
+from privet.features import unit_rows
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
-from privet.mechanisms import Gaussian, KNorm
-from privet.mechanisms.transcript import recorded
-from privet.methods.adaptive_laplace import MomentPlan, Objective, OneShotMoments
-from privet.methods.adaptive_laplace.class_means import release_class_means
-from privet.methods.adaptive_laplace.solve import ClassMeans, shape_of
-from privet.methods.models import LinearModel
-from privet.methods.promise import Trained, train
-from privet.nets.features import unit_rows
+from privet.mechanisms import GaussianMechanism, KNormMechanism
+from privet.mechanisms.release_transcript import record_releases
+from privet.methods.moments import Objective, OneShotMoments, OneShotPlan
+from privet.methods.moments.class_means import release_class_means
+from privet.methods.moments.classifier_from_moments import ClassMeans, noise_shape
+from privet.methods.released_models import LinearModel
+from privet.methods.train_method import TrainingResult, train
 from privet.noise import seeded
+from privet.sensitivity import Moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
 
@@ -44,7 +44,7 @@ def records(x: np.ndarray, y: np.ndarray, groups: np.ndarray | None = None) -> R
     null = ~np.isfinite(x).all(axis=1) | (y < 0) | (y > 2)
     rows = np.where(null[:, None], 0.0, x).astype(np.float32)
     return Records(
-        rows=Rows(values=rows, kind=Kind.BALL, null=null),
+        rows=Rows(values=rows, kind=RowKind.BALL, null=null),
         targets=np.where(null, -1, y),
         outputs=3,
         groups=groups,
@@ -70,8 +70,8 @@ def test_the_plan_fills_the_budget_and_never_passes_it(adjacency, delta, epsilon
     )
     spent = plan.loss.epsilon(delta)
     assert 0.999 * epsilon < spent <= epsilon
-    assert plan.loss.neighbours is adjacency
-    assert isinstance(plan.first.mechanism, KNorm if delta == 0.0 else Gaussian)
+    assert plan.loss.adjacency is adjacency
+    assert isinstance(plan.first.mechanism, KNormMechanism if delta == 0.0 else GaussianMechanism)
 
 
 def test_per_coordinate_scales_obey_the_budget() -> None:
@@ -122,16 +122,16 @@ def test_one_record_moves_each_release_by_its_sensitivity(rest, one, other, expo
 
 
 def _exact_sums(
-    method: OneShotMoments, plan: MomentPlan, first: ClassMeans, held: Records
+    method: OneShotMoments, plan: OneShotPlan, first: ClassMeans, held: Records
 ) -> list[np.ndarray]:
     x, y, null = held.rows.directions(), held.targets, held.null
-    with recorded() as made, np.errstate(all="ignore"):
+    with record_releases() as made, np.errstate(all="ignore"):
         release_class_means(x, y, plan.first, null=null, users=None, rng=seeded(0))
-        method._solved(x, y, null, None, plan, first, seeded(1))
+        method._solve_both(x, y, null, None, plan, first, seeded(1))
     return [release.exact for release in made.releases]
 
 
-def released(method: OneShotMoments, x, y, seed: int = 0, **more) -> Trained:
+def released(method: OneShotMoments, x, y, seed: int = 0, **more) -> TrainingResult:
     held = records(x, y, more.pop("groups", None))
     told = held.facts(epsilon=more.pop("epsilon", 1.0), delta=more.pop("delta", 1e-5))
     return train(method, held, method.plan(told), rng=seeded(seed), **more)
@@ -185,9 +185,9 @@ def test_users_are_bounded_by_their_share() -> None:
     x, y = blobs(n=1200)
     groups = np.where(np.arange(1200) < 1000, 0, np.arange(1200))
     rest = groups > 0
-    with recorded() as both:
+    with record_releases() as both:
         assert released(OneShotMoments(), x, y, groups=groups).guarantee.unit is Unit.USER
-    with recorded() as without:
+    with record_releases() as without:
         released(OneShotMoments(), x[rest], y[rest], groups=groups[rest])
     moved = np.linalg.norm(both.releases[0].exact - without.releases[0].exact)
     plan = OneShotMoments().plan(facts())
@@ -218,8 +218,8 @@ def test_relevance_finds_the_features_that_decide() -> None:
     plan = method.plan(facts(n=20_000))
     first = release_class_means(x, y, plan.first, null=null, users=None, rng=seeded(0))
     assert first.relevance[:3].min() > 3 * first.relevance[3:].max()
-    shape = shape_of(first.relevance, 0.5)
-    assert shape[:3].min() > shape[3:].max() and shape_of(np.zeros(3), 1.0).tolist() == [1.0] * 3
+    shape = noise_shape(first.relevance, 0.5)
+    assert shape[:3].min() > shape[3:].max() and noise_shape(np.zeros(3), 1.0).tolist() == [1.0] * 3
 
 
 def test_the_same_seed_gives_the_same_release_and_another_one_another() -> None:

@@ -12,18 +12,18 @@ from sklearn.base import clone
 from torch import nn
 
 from privet import data
+from privet.accounting import Gaussian
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument, MissingFile
 from privet.estimators import PrivateClassifier
 from privet.guarantee import Adjacency, Unit
 from privet.ledger import Ledger
-from privet.loss import Gaussian
-from privet.methods.adaptive_laplace import RelevanceShapedTraining
 from privet.methods.contract import Method
 from privet.methods.dpsgd import LinearDPSGD, NetworkDPSGD
-from privet.methods.promise import Trained, train
-from privet.nets.networks import ShapedNetwork
+from privet.methods.moments import RelevanceShapedTraining
+from privet.methods.train_method import TrainingResult, train
+from privet.networks.architectures import ShapedNetwork
 from privet.noise import seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
@@ -63,17 +63,19 @@ class Watched(Method):
     def plan(self, facts: PublicFacts):
         return self.inner.plan(facts)
 
-    def fit(self, records, plan, spending):
-        self.seen.append((records, [entry.what for entry in spending.ledger.entries()]))
-        return self.inner.fit(records, plan, spending)
+    def fit(self, records, plan, context):
+        self.seen.append((records, [entry.what for entry in context.ledger.entries()]))
+        return self.inner.fit(records, plan, context)
 
 
 def held(x: np.ndarray, y: np.ndarray) -> Records:
     domain = Domain(shape=x.shape[1:], bounds=(0.0, 1.0))
-    return Records.classified(x, y, domain=domain, classes=np.arange(2), n_public=len(x))
+    return Records.with_classes(x, y, domain=domain, classes=np.arange(2), n_public=len(x))
 
 
-def released(method: Method, x, y, *, epsilon: float = 1.0, seed: int = 0, **more) -> Trained:
+def released(
+    method: Method, x, y, *, epsilon: float = 1.0, seed: int = 0, **more
+) -> TrainingResult:
     records = held(x, y)
     plan = method.plan(records.facts(epsilon=epsilon, delta=1e-5))
     return train(method, records, plan, rng=seeded(seed), **more)

@@ -15,16 +15,21 @@ from sklearn.base import clone
 
 import privet
 from privet import ResidualPerturbationClassifier, premises
+from privet.data.domain import Domain, RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Domain, Kind, Rows
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Protects
 from privet.ledger import Ledger
-from privet.mechanisms.transcript import recorded
-from privet.methods.contract import lone_record
-from privet.methods.promise import train
-from privet.methods.residual import Labels, NoisyInputs
-from privet.methods.residual.noisy_inputs import PUBLIC_LABELS, answered, fill_slots, noisy
+from privet.mechanisms.release_transcript import record_releases
+from privet.methods.neighbouring_pairs import lone_record_pair
+from privet.methods.noisy_inputs import LabelPrivacy, NoisyInputs
+from privet.methods.noisy_inputs.noisy_inputs import (
+    PUBLIC_LABELS,
+    fill_slots,
+    noisy_rows,
+    randomised_labels,
+)
+from privet.methods.train_method import train
 from privet.noise import seeded
 from tests.methods import replaying
 
@@ -44,12 +49,12 @@ def records_of(rows, targets=None, null=None, outputs=3):
     null = np.zeros(len(rows), dtype=bool) if null is None else null
     targets = np.zeros(len(rows), dtype=np.int64) if targets is None else targets
     return Records(
-        rows=Rows(values=rows, kind=Kind.BALL, null=null), targets=targets, outputs=outputs
+        rows=Rows(values=rows, kind=RowKind.BALL, null=null), targets=targets, outputs=outputs
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", list(Labels))
+@pytest.mark.parametrize("labels", list(LabelPrivacy))
 @pytest.mark.parametrize("redraw", [False, True])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 50.0])
 @pytest.mark.parametrize("declared", [False, True])
@@ -59,39 +64,39 @@ def test_the_budget_is_met_and_nearly_spent(labels, redraw, epsilon, declared):
     )
     spent = plan.loss.epsilon(1e-5)
     assert spent <= epsilon
-    if labels is Labels.PUBLIC:
+    if labels is LabelPrivacy.PUBLIC:
         assert spent == pytest.approx(epsilon, rel=1e-5)
     draws = 6 if redraw else 1
-    assert plan.budget.draws == draws
-    radii = 1 if labels is Labels.RANDOMISED and not declared else 2
+    assert plan.cost.draws == draws
+    radii = 1 if labels is LabelPrivacy.RANDOMISED and not declared else 2
     # rounding widens the radii by at most sqrt(5) 2^-26 pi, some 3e-6 of them at the least budget
-    assert plan.budget.loss().mu == pytest.approx(
-        radii * 2.0 * math.sqrt(draws) / plan.budget.input_noise, rel=8e-6
+    assert plan.cost.loss().mu == pytest.approx(
+        radii * 2.0 * math.sqrt(draws) / plan.cost.input_noise, rel=8e-6
     )
 
 
 @pytest.mark.slow
 def test_the_radius_is_that_of_the_rows_unless_told():
     loose = NoisyInputs()
-    assert loose.plan(facts(features=9)).budget.radius == 3.0
-    assert loose.plan(facts(features=9, kind=Kind.BALL)).budget.radius == 1.0
+    assert loose.plan(facts(features=9)).cost.radius == 3.0
+    assert loose.plan(facts(features=9, kind=RowKind.BALL)).cost.radius == 1.0
     assert loose.plan(facts()).signal.growth == 0.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", [False, True])
 def test_who_is_protected_and_from_whom(declared):
-    public = method(labels=Labels.PUBLIC).plan(facts(declared=declared))
-    assert public.protects is Protects.FEATURES and public.relation is Adjacency.REPLACE_ONE
+    public = method(labels=LabelPrivacy.PUBLIC).plan(facts(declared=declared))
+    assert public.protects is Protects.FEATURES and public.stated_adjacency is Adjacency.REPLACE_ONE
     assert PUBLIC_LABELS in public.premises
     whole = method().plan(facts(declared=declared))
     assert whole.protects is Protects.RECORD
-    assert whole.relation is (Adjacency.ADD_REMOVE if declared else Adjacency.ZERO_OUT)
+    assert whole.stated_adjacency is (Adjacency.ADD_REMOVE if declared else Adjacency.ZERO_OUT)
     assert (premises.slots(200) in whole.premises) == declared
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(RowKind))
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("changes", [{}, {"labels": "public"}, {"redraw": True, "members": 2}])
 def test_releases_are_replayed_on_neighbours(kind, declared, changes):
@@ -100,10 +105,10 @@ def test_releases_are_replayed_on_neighbours(kind, declared, changes):
     plan = chosen.plan(facts(records=12, kind=kind, declared=declared))
     found = replaying.check(chosen, plan)
     labels = 0 if plan.answers is None else 1
-    assert len(found.present.releases) == labels + plan.budget.draws
+    assert len(found.present.releases) == labels + plan.cost.draws
     # as far as the plan says: the whole price where a neighbour is one that is taken out
-    far = plan.budget.radius * (2.0 if plan.answers is None else 1.0)
-    if kind is Kind.BOX:
+    far = plan.cost.radius * (2.0 if plan.answers is None else 1.0)
+    if kind is RowKind.BOX:
         assert replaying.moved(found, -1) == pytest.approx(far, rel=1e-5)
 
 
@@ -112,8 +117,10 @@ def test_answers_of_null_slots_are_drawn_from_all_classes_alike():
     """Nobody's records: chi-square at level 1e-6. A class that nulls prefer would count them."""
     chosen = method(epochs=1)
     plan = chosen.plan(facts(records=3000, features=1))
-    with recorded() as seen:
-        train(chosen, lone_record(plan.facts, kind=plan.facts.kind).absent, plan, rng=seeded(1))
+    with record_releases() as seen:
+        train(
+            chosen, lone_record_pair(plan.facts, kind=plan.facts.kind).absent, plan, rng=seeded(1)
+        )
     said = seen.releases[0].noisy
     assert said.shape == (3000,) and (seen.releases[0].exact == -1).all()
     assert stats.chisquare(np.bincount(said, minlength=3)).pvalue > 1e-6
@@ -138,8 +145,8 @@ def test_inputs_are_really_clipped_and_noised():
     plan = method().plan(facts(features=4))
     rows = np.tile([[3e6, 4e6, 0.0, 0.0]], (3000, 1))
     rows[0] = np.nan
-    out = noisy(rows, plan.budget, seeded(1), adjacency=plan.adjacency)
-    scale = plan.budget.input_noise
+    out = noisy_rows(rows, plan.cost, seeded(1), adjacency=plan.adjacency)
+    scale = plan.cost.input_noise
     assert np.isfinite(out).all()
     clipped = np.array([1.2, 1.6, 0.0, 0.0])
     assert stats.kstest(((out[1:] - clipped) / scale).ravel(), "norm").pvalue > 1e-4
@@ -201,7 +208,7 @@ def test_labels_answer_by_randomised_response():
     """The rate of true answers is that of the plan within 5 standard errors."""
     plan = method().plan(facts(records=20_000, features=1, epsilon=5.0))
     y = np.arange(20_000) % 3
-    said = answered(y, np.zeros(20_000, dtype=bool), plan, seeded(4))
+    said = randomised_labels(y, np.zeros(20_000, dtype=bool), plan, seeded(4))
     truth = plan.answers.truth
     assert abs(np.mean(said == y) - truth) < 5 * math.sqrt(truth * (1 - truth) / 20_000)
 
@@ -221,14 +228,14 @@ def classifier(**changes):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("n_public", [100, None])
-@pytest.mark.parametrize("labels", list(Labels))
+@pytest.mark.parametrize("labels", list(LabelPrivacy))
 def test_premises_are_stated_once_and_are_those_of_the_run(seed, n_public, labels):
     x, y = clouds(100)
     made = classifier(random_state=seed, n_public=n_public, labels=labels, epochs=1).fit(x, y)
     stated = made.guarantee_.premises
     assert len({p.about for p in stated}) == len(stated)
     assert (premises.SECRET_SEED in stated) == (seed is not None)
-    assert (PUBLIC_LABELS in stated) == (labels is Labels.PUBLIC)
+    assert (PUBLIC_LABELS in stated) == (labels is LabelPrivacy.PUBLIC)
     sized = [p for p in stated if p.about == "number of records"]
     assert len(sized) == 1 and "100" in sized[0].text
 
@@ -275,7 +282,7 @@ def test_pictures_go_through_a_resnet(flat, tmp_path):
     assert made.predict_proba(x).shape == (40, 2)
     made.save(tmp_path / "run")
     run = privet.load(tmp_path / "run")
-    assert type(run.model.members[0]).__name__ == "Pictures"
+    assert type(run.model.members[0]).__name__ == "PictureResNet"
     assert np.array_equal(run.predict_proba(x), made.predict_proba(x))
 
 
@@ -309,7 +316,7 @@ def test_wrong_settings_are_told_in_one_line(bad, match):
 
 def test_clones_and_copies():
     assert clone(classifier(members=3)).members == 3
-    assert dataclasses.replace(method(labels="public"), epochs=1).labels is Labels.PUBLIC
+    assert dataclasses.replace(method(labels="public"), epochs=1).labels is LabelPrivacy.PUBLIC
 
 
 @pytest.mark.slow
@@ -323,9 +330,9 @@ def test_bad_records_are_null_and_move_no_other():
         x[4] = np.nan if bad else x[4]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # tells the owner of the data
-            records = Records.classified(x, y, domain=domain, classes=["no", "yes"])
+            records = Records.with_classes(x, y, domain=domain, classes=["no", "yes"])
         plan = chosen.plan(records.facts(epsilon=4.0, delta=1e-5))
-        with recorded() as found:
+        with record_releases() as found:
             train(chosen, records, plan, rng=seeded(0))
         seen.append(found.releases[1].noisy)
     assert (seen[0] != seen[1]).any(axis=1).sum() == 1

@@ -14,10 +14,10 @@ from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Standing, Unit
 from privet.ledger import Ledger
-from privet.methods.residual import QueriesSpent, QueryNet, ServedModel
-from privet.methods.residual.served import _held
-from privet.nets.residual import away_from_zero
-from privet.nets.residual.resnet import shortcut
+from privet.methods.noisy_inputs import QueryBudgetExceeded, QueryNet, ServedModel
+from privet.methods.noisy_inputs.bounded_query_network import _clip_examples
+from privet.networks.residual import keep_from_zero
+from privet.networks.residual.resnets import shortcut
 from privet.noise import seeded
 
 
@@ -44,13 +44,13 @@ def test_it_stops_when_the_budget_is_spent():
         assert model.predict_proba(X[:1]).shape == (1, 3)
         answered += 1
     assert model.queries_left == 0
-    with pytest.raises(QueriesSpent, match="query budget is spent") as caught:
+    with pytest.raises(QueryBudgetExceeded, match="query budget is spent") as caught:
         model.predict_proba(X[:1])
     assert answered == allowed and caught.value.left == 0
     assert model.ledger.spent() <= 60.0
     g = model.guarantee()
     assert g.standing is Standing.PROVED and g.unit is Unit.QUERY and g.epsilon <= 60.0
-    mu = model.network.budget.loss(allowed).mu
+    mu = model.network.cost.loss(allowed).mu
     assert mu == pytest.approx(model.ledger.total.mu)
 
 
@@ -68,7 +68,7 @@ def test_a_seed_is_among_the_premises_for_good():
 def test_a_batch_that_does_not_fit_is_refused_whole():
     model = ServedModel.of(network(), ledger())
     left = model.queries_left
-    with pytest.raises(QueriesSpent, match=f"room for {left}; ask fewer"):
+    with pytest.raises(QueryBudgetExceeded, match=f"room for {left}; ask fewer"):
         model.predict(np.repeat(X[:1], left + 1, axis=0))
     assert model.queries_left == left and len(model.ledger) == 0
     assert model.predict(np.repeat(X[:1], left, axis=0)).shape == (left,)
@@ -78,7 +78,7 @@ def test_nothing_is_computed_when_the_ledger_refuses(monkeypatch):
     net = network()
     model = ServedModel.of(net, ledger(epsilon=1e-3))
     monkeypatch.setattr(net, "forward", lambda x: pytest.fail("computed"))
-    with pytest.raises(QueriesSpent):
+    with pytest.raises(QueryBudgetExceeded):
         model.predict_proba(X[:1])
 
 
@@ -96,7 +96,7 @@ def _ask(path, weights, queue):
                 queue.close()
                 queue.join_thread()
                 os._exit(9)  # killed in the middle of its service
-    except QueriesSpent:
+    except QueryBudgetExceeded:
         queue.put(answered)
 
 
@@ -118,7 +118,7 @@ def test_the_counter_survives_a_restart(tmp_path):
     assert model.queries_left == total - 4
     model.predict_proba(np.repeat(X[:1], total - 4, axis=0))
     reopened = ServedModel.of(network(), Ledger.open(path))
-    with pytest.raises(QueriesSpent, match="spent"):
+    with pytest.raises(QueryBudgetExceeded, match="spent"):
         reopened.predict_proba(X[:1])
     assert Ledger.open(path).verify().spent <= 60.0
 
@@ -135,11 +135,11 @@ def test_any_two_training_sets_stay_within_the_bounds_of_the_proof():
                 p.mul_(0.0).add_(1e3 * torch.randn_like(p))
         x = torch.randn(4, 1, 8, 8)
         for i, (first, second) in enumerate(zip(a.blocks, b.blocks, strict=True)):
-            moved = _held(first(x), 2.0) - _held(second(x), 2.0)
+            moved = _clip_examples(first(x), 2.0) - _clip_examples(second(x), 2.0)
             assert 1.0 < moved.flatten(1).norm(dim=1).max() <= 4.0
             skip = shortcut(x, stride=a.strides[i], added=a.added[i])
-            total = skip + _held(first(x), 2.0)
-            assert (8.0 * away_from_zero(skip, 0.5)).abs().min() >= 8.0 * 0.5
+            total = skip + _clip_examples(first(x), 2.0)
+            assert (8.0 * keep_from_zero(skip, 0.5)).abs().min() >= 8.0 * 0.5
             x = a.noises[i](total, skip)  # the x^{i+1} that both are given
         h = torch.randn(7, 8)
         weights = [n.weight * (1.0 / n.weight.norm()).clamp(max=1.0) for n in (a, b)]
@@ -168,7 +168,7 @@ def test_noise_of_the_served_model_has_its_law():
     assert stats.kstest((logits / (2.0 * size)).flatten().double().numpy(), "norm").pvalue > 1e-4
     assert len(seen) == 3
     for (total, skip), out in seen:
-        noise = ((out - total) / (8.0 * away_from_zero(skip, 0.5))).flatten()[:50_000]
+        noise = ((out - total) / (8.0 * keep_from_zero(skip, 0.5))).flatten()[:50_000]
         assert stats.kstest(noise.double().numpy(), "norm").pvalue > 1e-4
 
 

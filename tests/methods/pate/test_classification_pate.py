@@ -14,15 +14,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 import privet
 from privet import PATEClassifier, PrivateClassifier, premises
+from privet.data.domain import Domain
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Domain
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Unit
-from privet.mechanisms.transcript import recorded
+from privet.mechanisms.release_transcript import record_releases
 from privet.methods.pate import MeanPATE, TeacherFailed, VotingPATE, shard_ledger
-from privet.methods.pate.dealing import deal
-from privet.methods.promise import train
-from privet.nets.networks import SmallMLP
+from privet.methods.pate.teachers import deal_shards
+from privet.methods.train_method import train
+from privet.networks.architectures import SmallMLP
 from privet.noise import seeded
 from tests.methods import replaying
 
@@ -66,7 +66,7 @@ def named(y):
 def test_the_plan_needs_public_facts_alone_and_spends_the_budget(way):
     plan = method(way, teachers=None).plan(facts())
     assert plan.teachers == 25 and plan.unit is Unit.SHARD
-    assert plan.relation is Adjacency.REPLACE_ONE
+    assert plan.stated_adjacency is Adjacency.REPLACE_ONE
     assert plan.loss.epsilon(1e-5) == pytest.approx(3.0, rel=1e-6) and plan.loss.epsilon(1e-5) <= 3
     assert plan.signal.units == 25 and plan.signal.what == "teachers"
 
@@ -130,17 +130,17 @@ def test_a_price_for_the_answers_given_would_be_seen():
     """A confident vote that answers nothing is charged like one that answers all it may."""
     shy = dataclasses.replace(method("confident"), threshold=0.999)
     plan = shy.plan(facts(epsilon=0.5))
-    with recorded() as seen:
+    with record_releases() as seen:
         done = train(shy, shy.neighbours(plan).present, plan, rng=seeded(0))
     assert len(seen.releases) < 2 or len(seen.releases[1].exact) < 12
-    assert [e.loss for e in done.entries] == [plan.loss] and plan.election.answers == 12
+    assert [e.loss for e in done.entries] == [plan.loss] and plan.aggregation.answers == 12
 
 
 @every_way
 def test_noise_is_of_the_planned_scale_in_every_coordinate(way):
     chosen = method(way)
     plan = chosen.plan(facts())
-    with recorded() as seen:
+    with record_releases() as seen:
         train(chosen, chosen.neighbours(plan).present, plan, rng=seeded(0))
     for r in seen.releases:
         z = ((r.noisy - r.exact) / r.mechanism.scale).ravel()
@@ -181,8 +181,8 @@ def test_other_students_answer_but_are_not_saved(tmp_path):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_a_linear_student_is_its_logistic_regression(classes):
     """Coefficients say what scikit-learn says, also when a class has no label."""
-    from privet.methods.pate.learners import as_learner
-    from privet.methods.pate.students import student_model
+    from privet.methods.pate.learner_adapters import as_learner
+    from privet.methods.pate.students import train_student
 
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(60, 2))
@@ -191,7 +191,7 @@ def test_a_linear_student_is_its_logistic_regression(classes):
     inputs = rows.box().astype(np.float64)
     learner = as_learner(LogisticRegression(), classes=classes)
     p = learner.train(inputs, labels, seed=0)(inputs)
-    z = student_model(learner, inputs, labels).outputs(rows)
+    z = train_student(learner, inputs, labels).outputs(rows)
     own = np.exp(z - z.max(axis=1, keepdims=True))
     assert np.allclose(own / own.sum(axis=1, keepdims=True), p, atol=1e-12)
 
@@ -221,10 +221,10 @@ def test_null_records_keep_their_place_and_are_left_out():
     x, y = table(10)
     x[4] = np.nan
     with pytest.warns(UserWarning, match="count for nothing"):
-        records = Records.classified(
+        records = Records.with_classes(
             x, np.where(np.arange(10) == 7, 9, y), domain=DOMAIN, classes=[0, 1]
         )
-    shards = deal(records, 5)
+    shards = deal_shards(records, 5)
     assert [len(rows) for rows, _ in shards] == [2, 2, 1, 2, 1]
     for k, (rows, labels) in enumerate(shards):
         own = [i for i in (k, k + 5) if i not in (4, 7)]
@@ -234,11 +234,11 @@ def test_null_records_keep_their_place_and_are_left_out():
 def test_groups_share_a_teacher():
     x, y = table(60)
     hospital = np.random.default_rng(0).integers(0, 12, 60)
-    records = Records.classified(x, y, domain=DOMAIN, classes=[0, 1], groups=hospital)
-    for k, (rows, _) in enumerate(deal(records, 4)):
+    records = Records.with_classes(x, y, domain=DOMAIN, classes=[0, 1], groups=hospital)
+    for k, (rows, _) in enumerate(deal_shards(records, 4)):
         assert len(rows) == (hospital % 4 == k).sum()
     with pytest.raises(InvalidArgument, match="at most 12"):
-        deal(records, 13)
+        deal_shards(records, 13)
     made = classifier("mean", teachers=12).fit(x, named(y), groups=hospital)
     assert made.guarantee_.unit is Unit.SHARD
     assert premises.one_group_each("groups") in made.guarantee_.premises
@@ -293,17 +293,23 @@ def test_means_of_probabilities_find_the_rare_class():
 def test_labels_of_noise_alone_leave_the_student_as_it_is():
     from sklearn.linear_model import LogisticRegression
 
-    from privet.methods.pate.learners import as_learner
-    from privet.methods.pate.students import student_model, student_with_shares
+    from privet.methods.pate.learner_adapters import as_learner
+    from privet.methods.pate.students import train_student, train_student_matching_shares
 
     rng = np.random.default_rng(1)
     x, noise = rng.normal(size=(200, 5)), 0.2 * rng.normal(size=(200, 1))
     labels = np.hstack([0.3 + noise, 0.7 - noise])  # noise, whatever x is
     learner = as_learner(LogisticRegression(), classes=2)
-    plain, found = student_model(learner, x, labels), student_with_shares(learner, x, labels)
+    plain, found = (
+        train_student(learner, x, labels),
+        train_student_matching_shares(learner, x, labels),
+    )
     np.testing.assert_array_equal(found.intercept, plain.intercept)
     labels += 0.1 * np.sign(x[:, :1]) * np.array([[1.0, -1.0]])  # and now there is something
-    plain, found = student_model(learner, x, labels), student_with_shares(learner, x, labels)
+    plain, found = (
+        train_student(learner, x, labels),
+        train_student_matching_shares(learner, x, labels),
+    )
     share = (x @ found.weights + found.intercept).argmax(axis=1).mean()
     assert (
         abs(share - 0.7) < 0.06 < 0.2 < (x @ plain.weights + plain.intercept).argmax(axis=1).mean()

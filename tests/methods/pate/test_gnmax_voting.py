@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from privet.accounting import gaussian_delta
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Guarantee
-from privet.loss import gaussian_delta
 from privet.methods.pate import (
     ConfidentGNMax,
     DataDependentCost,
@@ -18,7 +18,7 @@ from privet.methods.pate import (
     gnmax_cost,
     shard_ledger,
 )
-from privet.methods.pate.data_dependent import ORDERS, log_chance_of_another, renyi_cost
+from privet.methods.pate.data_dependent_cost import ORDERS, log_chance_of_another, renyi_cost
 from privet.noise import seeded
 
 

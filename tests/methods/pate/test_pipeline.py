@@ -18,8 +18,8 @@ from privet.methods.pate import (
     shard_ledger,
     unit_noise,
 )
-from privet.methods.pate.learners import as_learner
-from privet.methods.pate.method import inputs_name
+from privet.methods.pate.answer_files import hash_inputs
+from privet.methods.pate.learner_adapters import as_learner
 from privet.noise import seeded
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5}
@@ -202,9 +202,9 @@ def test_what_is_wrong_is_told():
         as_learner(LogisticRegression())
     with pytest.raises(InvalidArgument, match="a Learner"):
         as_learner(7)
-    assert inputs_name(["a", "b"]) != inputs_name(["b", "a"])
+    assert hash_inputs(["a", "b"]) != hash_inputs(["b", "a"])
     volumes = [np.zeros((2, 3)), np.ones((4, 1))]
-    assert inputs_name(volumes) != inputs_name(volumes[::-1])
+    assert hash_inputs(volumes) != hash_inputs(volumes[::-1])
 
 
 def test_learners_tell_how_far_they_are():

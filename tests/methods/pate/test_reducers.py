@@ -21,8 +21,8 @@ from privet.methods.pate import (
     unit_noise,
     write_reducer,
 )
-from privet.methods.pate.pca import principal_components
-from privet.methods.pate.targets import nearest_in_simplex, space_from_dict
+from privet.methods.pate.pca_reducer import principal_components
+from privet.methods.pate.target_spaces import project_to_simplex, space_from_dict
 
 NOISE = np.random.default_rng(3).normal(size=(1000, 60))
 SPACES = [UnitBox(), ClassProbabilities(), CentredLogits(limit=3.0)]
@@ -148,10 +148,10 @@ def test_shrinking_helps():
     )
 )
 def test_any_answer_is_bounded_and_put_right(space, y):
-    bounded = space.bounded(y)
+    bounded = space.to_coordinates(y)
     reach = getattr(space, "limit", 1.0)
     assert np.isfinite(bounded).all() and np.abs(bounded).max() <= reach
-    right = space.restored(np.clip(np.nan_to_num(y), -1e6, 1e6))
+    right = space.from_coordinates(np.clip(np.nan_to_num(y), -1e6, 1e6))
     assert ((right >= 0) & (right <= 1 + 1e-9)).all()
     if not isinstance(space, UnitBox):
         assert np.allclose(right.sum(axis=1), 1.0)
@@ -172,7 +172,7 @@ def test_proper_answers_lie_within_the_radius():
 def test_nearest_point_of_the_simplex():
     """Against the conditions that make it the nearest: v - p is constant where p > 0."""
     v = np.random.default_rng(0).normal(size=(200, 5, 3))
-    p = nearest_in_simplex(v)
+    p = project_to_simplex(v)
     assert np.allclose(p.sum(axis=1), 1.0) and (p >= 0).all()
     gap = np.where(p > 1e-12, v - p, -np.inf)
     top = gap.max(axis=1, keepdims=True)

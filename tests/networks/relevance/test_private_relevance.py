@@ -12,13 +12,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import nn
 
+from privet.accounting import Pure
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Ledger
-from privet.loss import Pure
-from privet.nets.bounded_layers import MinMax
-from privet.nets.relevance import (
-    PaidModel,
+from privet.networks.bounded_layers import MinMax
+from privet.networks.relevance import (
+    LedgerModel,
     PrivateModel,
     PublicModel,
     bounded_average_relevance,
@@ -61,9 +61,9 @@ def test_sensitivity_by_replay(seed, value, magnitudes):
 def test_average_is_right():
     net = _net()
     x, y = _data(20)
-    from privet.nets.relevance import average_relevance, of_unit_length
+    from privet.networks.relevance import average_relevance, scale_to_unit_l1
 
-    expected = average_relevance(net, x, y, normalise=of_unit_length)
+    expected = average_relevance(net, x, y, normalise=scale_to_unit_l1)
     found = bounded_average_relevance(net, x, y, records=20, batch_size=7)
     np.testing.assert_allclose(found.value, expected, atol=1e-7)
 
@@ -125,17 +125,17 @@ def test_origin_has_no_default_and_is_checked():
     with pytest.raises(InvalidArgument, match="PublicModel"):
         private_average_relevance(_net(), x, y, origin="public", ledger=None, **common)
     claim = Guarantee(epsilon=1.0, delta=0.0, theorem="x", standing=Standing.CLAIMED)
-    with pytest.raises(InvalidArgument, match="claim protects nobody"):
+    with pytest.raises(InvalidArgument, match="claim protects ignore_loss"):
         PrivateModel(guarantee=claim)
     ledger = Ledger.in_memory(cap_epsilon=3.0, cap_delta=0.0)
     elsewhere = Ledger.in_memory(cap_epsilon=3.0, cap_delta=0.0)
     paid = ledger.charge(Pure(epsilon_each=1.0), what="the model")
     with pytest.raises(InvalidArgument, match="ledger that is charged now"):
         private_average_relevance(
-            _net(), x, y, origin=PaidModel(entries=(paid,)), ledger=elsewhere, **common
+            _net(), x, y, origin=LedgerModel(entries=(paid,)), ledger=elsewhere, **common
         )
     release = private_average_relevance(
-        _net(), x, y, origin=PaidModel(entries=(paid,)), ledger=ledger, **common
+        _net(), x, y, origin=LedgerModel(entries=(paid,)), ledger=ledger, **common
     )
     assert release.entry is not None and release.entry.sequence == 2
     assert ledger.spent() == pytest.approx(2.0)

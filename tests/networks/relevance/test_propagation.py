@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
-from privet.nets.bounded_layers import LocalResponseNorm, MinMax
-from privet.nets.relevance import (
+from privet.networks.bounded_layers import LocalResponseNorm, MinMax
+from privet.networks.relevance import (
     Add,
     Residual,
     StabiliserRule,
     accounted_relevance,
     average_relevance,
-    between_extremes,
-    of_unit_length,
     relevance,
+    scale_to_unit_interval,
+    scale_to_unit_l1,
 )
 
 EXACT = StabiliserRule(stabiliser=0.0)
@@ -284,7 +284,7 @@ def test_average_does_not_depend_on_the_batch_size(seed, batch_size):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
     x, y = torch.rand(9, 6), torch.randint(0, 3, (9,))
-    whole = between_extremes(relevance(model, x, y)).double().mean(0).numpy()
+    whole = scale_to_unit_interval(relevance(model, x, y)).double().mean(0).numpy()
     parts = average_relevance(model, x, y, batch_size=batch_size)
     np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-7)
 
@@ -293,8 +293,8 @@ def test_average_does_not_depend_on_the_batch_size(seed, batch_size):
 @given(st.lists(st.lists(st.floats(-1e30, 1e30), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_normalisations_have_their_range(rows):
     R = torch.tensor(rows, dtype=torch.float64)
-    scaled = between_extremes(R)
+    scaled = scale_to_unit_interval(R)
     assert (scaled >= 0).all() and (scaled <= 1).all()
-    norms = of_unit_length(R).abs().sum(1)
+    norms = scale_to_unit_l1(R).abs().sum(1)
     assert (norms <= 1 + 1e-12).all()
     assert (norms[R.abs().sum(1) > 0] >= 1 - 1e-12).all()

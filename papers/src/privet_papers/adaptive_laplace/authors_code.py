@@ -1,7 +1,7 @@
 """AdLM as its authors released it, which is not Algorithm 1.
 
 From github.com/haiphanNJIT/PrivateDeepLearning, AdLM/MNIST/AdLM.py and dpLRP_MNIST.py, at its last
-change (15fb1f3, December 2018), told here in our own words:
+change (15fb1f3, December 2018), in our own words:
 
 - one noise image a step for the whole batch, Lap(Delta / (|L| beta_j eps_2)) with Delta fixed;
 - noisy inputs are clipped to +-10, so that most pixels say nothing but the sign of their noise;
@@ -30,28 +30,34 @@ from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
-from privet.nets.relevance import average_relevance
+from privet.networks.relevance import average_relevance
 from privet.noise import Source
-from privet.papers.adaptive_laplace import noise
-from privet.papers.adaptive_laplace.networks import PublishedNet, Watcher, nobody, pretrained
-from privet.papers.adaptive_laplace.published import claim
-from privet.papers.checks import positive
-from privet.papers.classifier import Release
+from privet_papers.adaptive_laplace import noise
+from privet_papers.adaptive_laplace.networks import (
+    EpochWatcher,
+    PublishedNet,
+    pretrain,
+    watch_nothing,
+)
+from privet_papers.adaptive_laplace.published import AlgorithmOneClassifier, claim
+from privet_papers.argument_checks import check_positive
+from privet_papers.published_classifier import Array, PublishedRelease
 
 SENSITIVITY = {1: 2.0 * 14 * 14 * 25, 3: 3.0 * 2 * 10 * 10 * 9}
 """Delta of the first layer by colours: that of the authors for MNIST, and for CIFAR-10."""
 SMALLEST = 1e-5
 """Relevance and ratios are held there from below."""
 SHARES = (1.0, 1.0, 2.0)
+"""How the script splits epsilon among relevance, features and labels."""
 
 
 @final
-class ReleasedNet(nn.Module):
+class AuthorsNet(nn.Module):
     """Convolutions with ReLU and 2x2 max pooling, a hidden layer normalised and clipped, outputs.
 
     With `maps` empty the first layer is dense with `units` neurons.
 
-    >>> ReleasedNet((1, 28, 28), classes=10)(torch.rand(4, 784)).shape
+    >>> AuthorsNet((1, 28, 28), classes=10)(torch.rand(4, 784)).shape
     torch.Size([4, 10])
     """
 
@@ -93,29 +99,31 @@ class ReleasedNet(nn.Module):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Released:
-    """The released training of `network`, in place; `adaptive=False` is its identical noise.
+class AuthorsScript:
+    """The authors' training of `network`, in place.
+
+    Without a `relevance_network` every feature has the same noise (ILM).
 
     `relevance_network` is trained without noise on the records, which nothing accounts for.
 
     **Guarantee** none: records of a batch share one draw. The claim is the paper's.
     """
 
-    network: ReleasedNet
+    network: AuthorsNet
     relevance_network: PublishedNet | None = None
     batch_size: int = 1800
     epochs: int = 10
     learning_rate: float = 3e-4
     pretraining_epochs: int = 2
-    watcher: Watcher = field(default=nobody, compare=False)
+    watcher: EpochWatcher = field(default=watch_nothing, compare=False)
 
     def fit(
         self, x: NDArray[Any], y: NDArray[Any], *, epsilon: float, rng: Source
-    ) -> Release[ReleasedNet]:
+    ) -> PublishedRelease[AuthorsNet]:
         """Train on rows x in [0, 1] and class numbers y."""
-        positive(epsilon=epsilon)
+        check_positive(epsilon=epsilon)
         rows, labels = np.require(x, np.float32, "W"), np.require(y, np.int64, "W")
-        _, e2, e3 = budgets(epsilon)
+        _, e2, e3 = split_epsilon(epsilon)
         net, size = self.network, min(self.batch_size, len(rows))
         scales = self.sensitivity / (size * self._ratios(rows, labels, epsilon, rng) * e2)
         second = noise.CROSS_ENTROPY.sensitivity(net.classes, net.hidden) / (size * e3)
@@ -136,9 +144,9 @@ class Released:
                 optimizer.step()
             net.eval()
             self.watcher(epoch + 1, net)
-        return Release(
+        return PublishedRelease(
             model=net, claim=claim(epsilon, adaptive=self.relevance_network is not None),
-            guarantee=unproved(),
+            guarantee=no_guarantee(),
         )  # fmt: skip
 
     @property
@@ -155,30 +163,30 @@ class Released:
         d = rows.shape[1]
         if self.relevance_network is None:
             return np.ones(d)
-        model = pretrained(self.relevance_network, rows, labels, self.pretraining_epochs, rng)
+        model = pretrain(self.relevance_network, rows, labels, self.pretraining_epochs, rng)
         shaped = torch.from_numpy(rows[:2000].reshape(-1, *self.relevance_network.shape))
         mean = average_relevance(
             model, shaped, torch.from_numpy(labels[:2000]), normalise=lambda r: r
         ).reshape(-1)
         spread = float(mean.max() - mean.min()) or 1.0
-        scale = 2.0 * d / (budgets(epsilon)[0] * len(rows))
+        scale = 2.0 * d / (split_epsilon(epsilon)[0] * len(rows))
         noisy = ((mean - mean.min()) / spread) ** 4 + rng.child("relevance").laplace(d, scale)
         held = np.maximum(noisy, SMALLEST)
         return np.asarray(np.maximum(d * held / held.sum(), SMALLEST))
 
 
-def budgets(epsilon: float) -> tuple[float, float, float]:
+def split_epsilon(epsilon: float) -> tuple[float, float, float]:
     """eps_1, eps_2 and eps_3 of the script, in its proportions.
 
-    >>> budgets(0.3)  # as in the script
+    >>> split_epsilon(0.3)  # as in the script
     (0.075, 0.075, 0.15)
     """
     e1, e2, e3 = (epsilon * share / sum(SHARES) for share in SHARES)
     return e1, e2, e3
 
 
-def unproved() -> Guarantee:
-    """Nothing: two records of a batch are told apart without noise."""
+def no_guarantee() -> Guarantee:
+    """The guarantee of the script, which is none: records of a batch differ without any noise."""
     return Guarantee(
         epsilon=math.inf, delta=0.0, adjacency=Adjacency.REPLACE_ONE, standing=Standing.NONE,
         theorem="none: records of a batch share one draw, so their differences carry no noise",
@@ -188,3 +196,31 @@ def unproved() -> Guarantee:
 def _orders(n: int, size: int, epoch: int, rng: Source) -> Iterator[NDArray[Any]]:
     order = rng.child("order", epoch).permutation(n)
     return (order[i : i + size] for i in range(0, n - size + 1, size))
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class AuthorsAdLM(AlgorithmOneClassifier):
+    """AdLM as its authors' script has it: one draw of noise for a whole batch.
+
+    `network` is the one that relevance comes from. Predictions depend on the rows that are asked
+    together: the hidden layer is normalised by their moments.
+
+    **Guarantee** none: differences of two records of a batch carry no noise.
+    """
+
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> PublishedRelease[Any]:
+        if self.ledger is not None:
+            raise InvalidArgument("ledger", self.ledger, "None: nothing finite can be charged")
+        facts = self._facts(rows, self.epsilon)
+        relevant = self._network(facts, rng)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(rng.child("released weights").integers(2**31, 1)[0]))
+            net = AuthorsNet(
+                relevant.shape, classes=facts.outputs, hidden=relevant.hidden,
+                maps=() if len(relevant.shape) == 1 else (32, 64),
+            )  # fmt: skip
+        method = AuthorsScript(network=net, relevance_network=relevant, epochs=self.epochs)
+        return method.fit(rows, labels, epsilon=self.epsilon, rng=rng)

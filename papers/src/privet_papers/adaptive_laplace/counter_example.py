@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from privet.audit import Finding, OneShotAudit, laplace_score
 from privet.noise import Source
-from privet.papers.adaptive_laplace import noise as noise
-from privet.papers.adaptive_laplace.released import SENSITIVITY
+from privet_papers.adaptive_laplace import noise as noise
+from privet_papers.adaptive_laplace.authors_code import SENSITIVITY
 
 
 def audit_record(

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.bounds.polynomial import taylor_error
-from privet.papers.adaptive_laplace.cells import PROVED
-from privet.papers.adaptive_laplace.noise import PolynomialLoss
+from privet_papers.adaptive_laplace.noise import PolynomialLoss
+from privet_papers.adaptive_laplace.training_runs import WITH_PROOF
 
 Row = dict[str, Any]
 T_TESTS = (("AdLM", "pSGD", "p < .01"), ("AdLM", "ILM", "p < .05"))
 """Which method the paper finds above which, and how surely."""
 
 
-def summary(rows: list[Row]) -> list[Row]:
+def summarise(rows: list[Row]) -> list[Row]:
     """One row for each method and budget: mean and standard deviation over seeds, in per cent."""
     keys = dict.fromkeys((r["method"], r["epsilon"]) for r in rows)
     out = []
@@ -27,17 +26,17 @@ def summary(rows: list[Row]) -> list[Row]:
         accuracies = [100.0 * r["accuracy"] for r in some]
         out.append({
             "method": method, "epsilon": epsilon,
-            "standing": "proved" if method in PROVED else "claimed",
+            "standing": "proved" if method in WITH_PROOF else "claimed",
             "claimed": some[0]["claimed"], "proved": some[0]["proved"], "seeds": len(some),
-            "accuracy": round(float(np.mean(accuracies)), 2),
+            "accuracy": round(float(np.mean(accuracies)), 2), "each": accuracies,
             "std": round(float(np.std(accuracies, ddof=1)), 2) if len(some) > 1 else None,
             "seconds": round(float(np.mean([r["seconds"] for r in some])), 1),
         })  # fmt: skip
     return out
 
 
-def t_tests(rows: list[Row], budgets: Sequence[float] = ()) -> list[Row]:
-    """Paired and one-sided: over seeds at each budget, and over seeds and all `budgets` together.
+def paired_t_tests(rows: list[Row], budgets: Sequence[float] = ()) -> list[Row]:
+    """One-sided paired t-tests: over seeds at each budget, and over seeds and all `budgets`.
 
     The latter is the paper's, which speaks of means over budgets; its `epsilon` is None. A test
     needs two pairs. The p-value is None where the differences do not vary at all.
@@ -76,17 +75,6 @@ def _one_sided(gaps: list[float]) -> float | None:
     return float(stats.ttest_1samp(gaps, 0.0, alternative="greater").pvalue)
 
 
-def lemma_seven(classes: int) -> dict[str, float]:
-    """The error of the order-2 loss for |z| <= 1: M (e^2 + 2e - 1) / (e (1 + e)^2), and M / 192.
-
-    >>> {k: round(v, 4) for k, v in lemma_seven(10).items()}
-    {'printed': 3.1466, 'right': 0.0521}
-    """
-    e = math.e
-    printed = classes * (e * e + 2.0 * e - 1.0) / (e * (1.0 + e) ** 2)
-    return {"printed": printed, "right": classes * taylor_error(1.0)}
-
-
 def noise_against_signal(
     rows: NDArray[Any], labels: NDArray[Any], *, classes: int, loss: PolynomialLoss,
     feature_scale: float, label_scale: float,
@@ -105,9 +93,9 @@ def noise_against_signal(
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 4000); x = rng.uniform(size=(4000, 3)) * 0.5 + 0.5 * y[:, None]
-    >>> from privet.papers.adaptive_laplace.noise import CROSS_ENTROPY
-    >>> told = {"classes": 2, "loss": CROSS_ENTROPY, "label_scale": 1.0}
-    >>> [round(noise_against_signal(x, y, feature_scale=b, **told)["ratio"], 2) for b in (1, 30)]
+    >>> from privet_papers.adaptive_laplace.noise import CROSS_ENTROPY
+    >>> rest = {"classes": 2, "loss": CROSS_ENTROPY, "label_scale": 1.0}
+    >>> [round(noise_against_signal(x, y, feature_scale=b, **rest)["ratio"], 2) for b in (1, 30)]
     [3.66, 0.12]
     """
     n, (b, s) = len(rows), (feature_scale, label_scale)

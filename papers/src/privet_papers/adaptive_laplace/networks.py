@@ -13,20 +13,20 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet.bounds.polynomial import taylor_error
 from privet.errors import InvalidArgument
-from privet.nets.bounded_layers import LocalResponseNorm, MinMax
+from privet.networks.bounded_layers import LocalResponseNorm, MinMax
 from privet.noise import Source
-from privet.papers.adaptive_laplace.noise import CROSS_ENTROPY, PolynomialLoss
-from privet.papers.checks import counts
+from privet.sensitivity.polynomial_loss import taylor_error
+from privet_papers.adaptive_laplace.noise import CROSS_ENTROPY, PolynomialLoss
+from privet_papers.argument_checks import check_counts
 
 Array = NDArray[Any]
-Watcher = Callable[[int, nn.Module], None]
+EpochWatcher = Callable[[int, nn.Module], None]
 """Called after every epoch with its number and the model."""
 
 
-def nobody(epoch: int, model: nn.Module) -> None:
-    """Watches nothing."""
+def watch_nothing(epoch: int, model: nn.Module) -> None:
+    """A watcher that does nothing."""
 
 
 @final
@@ -40,7 +40,7 @@ class FirstConvolution(nn.Conv2d):
         self.register_buffer("constant", torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W + b W_b."""
+        """Compute x W + b W_b."""
         assert self.bias is not None
         return F.conv2d(x, self.weight, self.bias * self.constant, padding=self.padding)
 
@@ -56,7 +56,7 @@ class FirstLinear(nn.Linear):
         self.register_buffer("constant", torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W + b W_b."""
+        """Compute x W + b W_b."""
         return F.linear(x, self.weight, self.bias * self.constant)
 
 
@@ -89,8 +89,8 @@ class PublishedNet(nn.Module):
         loss: PolynomialLoss = CROSS_ENTROPY,
     ) -> None:
         super().__init__()
-        counts(hidden=hidden, units=units)
-        counts(2, classes=classes)
+        check_counts(hidden=hidden, units=units)
+        check_counts(2, classes=classes)
         self.hidden, self.classes, self.mixes_records = hidden, classes, min_max
         self.first: FirstConvolution | FirstLinear
         layers: list[nn.Module]
@@ -144,10 +144,10 @@ class PublishedNet(nn.Module):
         return z
 
 
-def pretrained(
+def pretrain(
     network: PublishedNet, rows: Array, labels: Array, epochs: int, rng: Source
 ) -> nn.Module:
-    """The paper's well-trained network, a copy: it sees the records; nothing accounts for that."""
+    """Train a copy on the records: the paper's well-trained network, which nothing accounts for."""
     model = copy.deepcopy(network)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for epoch in range(epochs):
@@ -187,17 +187,17 @@ def taylor_loss(z: Tensor, coefficients: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def reported_error(model: PublishedNet, rows: Tensor) -> tuple[float, float]:
+def largest_taylor_error(model: PublishedNet, rows: Tensor) -> tuple[float, float]:
     """The largest |z_l| on these rows, and the most that order 2 can then be off: M z^4 / 192.
 
     The paper's Lemma 7 states a constant for |z| <= 1 but nothing holds the outputs there; see
-    `hold_outputs`. (Its derivatives are wrong too: `privet.bounds.polynomial.taylor_error`.)
+    `bound_outputs`. (Its derivatives are wrong too: `privet.sensitivity.taylor_error`.)
     """
     largest = max(float(model(part).abs().max()) for part in rows.split(2000))
     return largest, model.classes * taylor_error(largest)
 
 
-def hold_outputs(output: nn.Linear, bound: float) -> None:
+def bound_outputs(output: nn.Linear, bound: float) -> None:
     """Scale each W_l to L1 norm at most `bound`; with h in [0, 1] then |z_l| <= bound."""
     with torch.no_grad():
         norms = output.weight.abs().sum(1, keepdim=True)

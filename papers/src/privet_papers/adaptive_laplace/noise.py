@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
 from privet.noise import Source, grid
-from privet.papers.checks import counts, positive
+from privet_papers.argument_checks import check_counts, check_positive
 
 Floats = NDArray[np.float64]
 _SMALLEST_RATIO = 1e-9
+"""Where budget ratios are held from below: a ratio of 0 would be infinite noise."""
 _ROWS = 4096
+"""Records that get noise at a time, which bounds memory."""
 
 
 def first_layer_sensitivity(neurons: int, features: int) -> float:
@@ -29,7 +31,7 @@ def first_layer_sensitivity(neurons: int, features: int) -> float:
     >>> first_layer_sensitivity(32, 784)
     50176.0
     """
-    counts(neurons=neurons, features=features)
+    check_counts(neurons=neurons, features=features)
     return 2.0 * neurons * features
 
 
@@ -48,8 +50,8 @@ class PolynomialLoss:
         >>> CROSS_ENTROPY.sensitivity(10, 25)  # M (|h| + |h|^2 / 4)
         1812.5
         """
-        counts(hidden=hidden)
-        counts(2, classes=classes)
+        check_counts(hidden=hidden)
+        check_counts(2, classes=classes)
         h, m = hidden, classes
         others, own = (abs(phi[1]) * h + abs(phi[2]) * h * h for phi in (self.zero, self.one))
         return 2.0 * ((m - 1) * others + own)
@@ -75,8 +77,8 @@ class PolynomialLoss:
         return 2.0 * sum(abs(a - b) for a, b in zip(self.zero, self.one, strict=True))
 
     def coefficients(self, labels: NDArray[np.int64], classes: int) -> Floats:
-        """The exact ones, of shape (records, classes, 3)."""
-        counts(2, classes=classes)
+        """The exact coefficients, of shape (records, classes, 3)."""
+        check_counts(2, classes=classes)
         phi = np.empty((len(labels), classes, 3))
         phi[:] = self.zero
         phi[np.arange(len(labels)), labels] = self.one
@@ -104,8 +106,8 @@ def feature_scales(
     >>> b.round(2).tolist()
     [27.88, 27.88]
     """
-    positive(epsilon=epsilon, sensitivity=sensitivity)
-    counts(batch_size=batch_size)
+    check_positive(epsilon=epsilon, sensitivity=sensitivity)
+    check_counts(batch_size=batch_size)
     beta = np.maximum(np.asarray(ratios, dtype=np.float64), _SMALLEST_RATIO)
     beta = beta / max(1.0, float(beta.mean()))  # they must not sum to more than d
     return sensitivity / (batch_size * beta * epsilon)
@@ -155,7 +157,7 @@ def local_feature_epsilon(*, epsilon: float, batch_size: int, neurons: int) -> f
     >>> local_feature_epsilon(epsilon=1.0, batch_size=1800, neurons=32)
     28.125
     """
-    counts(batch_size=batch_size, neurons=neurons)
+    check_counts(batch_size=batch_size, neurons=neurons)
     return batch_size * epsilon / (2.0 * neurons)
 
 
@@ -167,7 +169,7 @@ def local_label_epsilon(
     >>> round(local_label_epsilon(epsilon=1.0, batch_size=1800, sensitivity=1812.5, change=2.0), 3)
     1.986
     """
-    counts(batch_size=batch_size)
+    check_counts(batch_size=batch_size)
     return change * batch_size * epsilon / sensitivity
 
 
@@ -179,7 +181,7 @@ def share_one_draw(x: NDArray[Any], scales: Floats, rng: Source) -> NDArray[np.f
     """The authors' released variant: one noise image for the whole batch, then clipped to +-10.
 
     **Guarantee** none: where the noise leaves room, two records differ by x_0 - x_1 exactly. Two
-    neighbouring data sets whose records 0 differ in d pixels are told apart with probability
+    neighbouring data sets whose records 0 differ in d pixels are distinguished with probability
     1 - prod_j P(|noise_j| > 9), so no finite epsilon exists for any smaller delta.
 
     >>> from privet.noise import seeded

@@ -3,17 +3,18 @@
 Each record and its coefficients get noise once. What is proved is local, eps_x + eps_y, for ILM and
 for relevance from a public model. What the authors released is another system: `released`.
 
-For users who want the paper's idea under a guarantee there is `privet.methods.adaptive_laplace`;
+For users who want the paper's idea under a guarantee there is `privet.methods.moments`;
 this is the system that is compared and attacked.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -21,31 +22,35 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import premises
+from privet.accounting import Pure
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Entry, Ledger, Scope
-from privet.loss import Pure
-from privet.nets.relevance import Origin, PublicModel, average_relevance, budget_ratios
+from privet.networks.relevance import Origin, PublicModel, average_relevance, budget_ratios
 from privet.noise import Source, grid
-from privet.papers.adaptive_laplace import noise as noise
-from privet.papers.adaptive_laplace.networks import (
+from privet_papers.adaptive_laplace import noise as noise
+from privet_papers.adaptive_laplace.networks import (
+    EpochWatcher,
     PublishedNet,
-    Watcher,
-    hold_outputs,
-    nobody,
-    pretrained,
+    bound_outputs,
+    pretrain,
     rebuild,
     taylor_loss,
+    watch_nothing,
 )
-from privet.papers.checks import counts, positive
-from privet.papers.classifier import Facts, Release
+from privet_papers.argument_checks import check_counts, check_positive
+from privet_papers.published_classifier import (
+    Array,
+    PublishedClassifier,
+    PublishedFacts,
+    PublishedRelease,
+)
 
-Array = NDArray[Any]
 _AT_ONCE = 100
 """Records whose gradients are taken together: as many as stay in a processor's cache."""
 
 
-class Count(Enum):
+class NeuronCount(Enum):
     """How |h0| is read for a convolution; for a dense layer both are its units."""
 
     FEATURE_MAPS = "feature maps"
@@ -54,10 +59,10 @@ class Count(Enum):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PublishedPlan:
+class AdaptiveLaplacePlan:
     """All numbers of Algorithm 1, from public facts."""
 
-    facts: Facts
+    facts: PublishedFacts
     epsilons: tuple[float, float, float]
     """eps_1 for relevance (0 for ILM), eps_2 for features, eps_3 for labels."""
     h0: int
@@ -86,7 +91,7 @@ class PublishedPlan:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class AdaptiveLaplaceMechanism:
     """Algorithm 1 (AdLM), or with `adaptive=False` the identical mechanism (ILM, beta_j = 1).
 
     `network` is trained in place. `relevance_model` is what relevance is computed on, with its
@@ -97,14 +102,15 @@ class Published:
     auto-encoder. `shares` split the budget (the paper does not say how). `output_bound` holds
     |z_l| to a range in which the Taylor error is known; None, the paper's way, leaves it free.
 
-    **Guarantee** `Release.claim` is the paper's, eps_1 + eps_2 + eps_3, as a claim.
-    `Release.guarantee` is what we can prove: for ILM, and for relevance from a public model, the
-    local eps_1 + eps_x + eps_y; infinite for a model that saw the records.
+    **Guarantee** `PublishedRelease.claim` is the paper's, eps_1 + eps_2 + eps_3, as a claim.
+    `PublishedRelease.guarantee` is what we can prove: for ILM, and for relevance from a public
+    model, the local eps_1 + eps_x + eps_y; infinite for a model that saw the records.
 
     **Assumes** rows in [0, 1] (others are held there) and labels 0 to M - 1.
 
-    >>> method = Published(network=PublishedNet((1, 28, 28), classes=10), adaptive=False)
-    >>> facts = Facts(records=60_000, features=784, outputs=10, epsilon=1.0)
+    >>> network = PublishedNet((1, 28, 28), classes=10)
+    >>> method = AdaptiveLaplaceMechanism(network=network, adaptive=False)
+    >>> facts = PublishedFacts(records=60_000, features=784, outputs=10, epsilon=1.0)
     >>> plan = method.plan(facts)
     >>> plan.claim.epsilon, plan.local_features, round(plan.local_labels, 3)
     (1.0, 14.0625, 0.993)
@@ -114,7 +120,7 @@ class Published:
 
     network: PublishedNet
     adaptive: bool = True
-    count: Count | int = Count.FEATURE_MAPS
+    count: NeuronCount | int = NeuronCount.FEATURE_MAPS
     relevance_model: nn.Module | None = None
     origin: Origin | None = None
     known_relevance: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
@@ -127,7 +133,7 @@ class Published:
     rebuilding_epochs: int = 0
     output_bound: float | None = None
     loss: noise.PolynomialLoss = noise.CROSS_ENTROPY
-    watcher: Watcher = field(default=nobody, compare=False)
+    watcher: EpochWatcher = field(default=watch_nothing, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.shares) != 3 or any(not 0.0 < s < math.inf for s in self.shares):
@@ -140,21 +146,21 @@ class Published:
     @property
     def h0(self) -> int:
         """|h0| under the reading chosen."""
-        if isinstance(self.count, Count):
-            maps = self.count is Count.FEATURE_MAPS
+        if isinstance(self.count, NeuronCount):
+            maps = self.count is NeuronCount.FEATURE_MAPS
             return self.network.feature_maps if maps else self.network.first_layer_neurons
-        counts(count=self.count)
+        check_counts(count=self.count)
         return self.count
 
-    def plan(self, facts: Facts) -> PublishedPlan:
-        """Sensitivities, budgets and the claim."""
-        positive(epsilon=facts.epsilon)
+    def plan(self, facts: PublishedFacts) -> AdaptiveLaplacePlan:
+        """All numbers of the algorithm, and its claim."""
+        check_positive(epsilon=facts.epsilon)
         total = facts.epsilon
         shares = self.shares if self.adaptive else (0.0, *self.shares[1:])
         e1, e2, e3 = (total * s / sum(shares) for s in shares)
         first = noise.first_layer_sensitivity(self.h0, facts.features)
         second = self.loss.sensitivity(facts.outputs, self.network.hidden)
-        return PublishedPlan(
+        return AdaptiveLaplacePlan(
             facts=facts,
             epsilons=(e1, e2, e3),
             h0=self.h0,
@@ -173,21 +179,21 @@ class Published:
             claim=claim(total, adaptive=self.adaptive),
         )
 
-    def guarantee(self, plan: PublishedPlan) -> Guarantee:
+    def guarantee(self, plan: AdaptiveLaplacePlan) -> Guarantee:
         """What is proved of the release that `plan` describes."""
-        unproved = self._unproved()
-        if unproved is not None:
+        missing = self._missing_proof()
+        if missing is not None:
             return Guarantee(
                 epsilon=math.inf,
                 delta=0.0,
                 adjacency=Adjacency.REPLACE_ONE,
                 standing=Standing.NONE,
-                theorem=f"none: {unproved}",
+                theorem=f"none: {missing}",
             )
         relevance = plan.epsilons[0]
         rests_on = [
             premises.bound("features are held in [0, 1]"),
-            premises.held("draws", "each record has draws of its own"),
+            premises.held_by_code("draws", "each record has draws of its own"),
             premises.LAPLACE_LAW,
             premises.SECRET_KEY,
         ]
@@ -201,15 +207,15 @@ class Published:
             premises=tuple(rests_on),
         )
 
-    def _unproved(self) -> str | None:
+    def _missing_proof(self) -> str | None:
         """Why nothing is proved, or None."""
         if self.adaptive and not isinstance(self.origin, PublicModel):
             return "relevance comes from a network that saw the records, so Lemma 1 does not hold"
         return None
 
     def fit(
-        self, x: Array, y: Array, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[PublishedNet]:
+        self, x: Array, y: Array, plan: AdaptiveLaplacePlan, *, ledger: Ledger | None, rng: Source
+    ) -> PublishedRelease[PublishedNet]:
         """Algorithm 1 on rows x in [0, 1] and class numbers y."""
         rows = np.require(x, np.float32, "W").reshape(len(x), -1)
         if rows.shape[1] != plan.facts.features:
@@ -231,7 +237,7 @@ class Published:
         rebuilt = (x for k in range(self.rebuilding_epochs) for x, _ in batches(k))
         rebuild(self.network, rebuilt, self.learning_rate)
         self._train(batches)
-        return Release(model=self.network, guarantee=proved, claim=plan.claim, entry=entry)
+        return PublishedRelease(model=self.network, guarantee=proved, claim=plan.claim, entry=entry)
 
     def _charge(self, proved: Guarantee, ledger: Ledger | None, rng: Source) -> Entry | None:
         if ledger is None:
@@ -245,7 +251,7 @@ class Published:
         return ledger.charge(loss, what=what, scope=Scope(secret=rng.secret))
 
     def _ratios(
-        self, rows: Array, labels: Array, plan: PublishedPlan, rng: Source
+        self, rows: Array, labels: Array, plan: AdaptiveLaplacePlan, rng: Source
     ) -> NDArray[np.float64]:
         """beta_j from relevance with Lap(2 d / (|D| eps_1)) on each feature (lines 1-11)."""
         if not self.adaptive:
@@ -260,10 +266,10 @@ class Published:
     def average_relevance(
         self, rows: Array, labels: NDArray[np.int64], rng: Source
     ) -> NDArray[np.float64]:
-        """Of every feature, without noise (lines 1-3): the same for every epsilon."""
+        """Average relevance of every feature, without noise (lines 1-3); no epsilon enters."""
         model = self.relevance_model
         if model is None:
-            model = pretrained(self.network, rows, labels, self.pretraining_epochs, rng)
+            model = pretrain(self.network, rows, labels, self.pretraining_epochs, rng)
         shaped = torch.from_numpy(rows.reshape(-1, *self.network.shape))
         return average_relevance(model, shaped, torch.from_numpy(labels))
 
@@ -299,7 +305,7 @@ class Published:
                     (taylor_loss(self.network(some), their).sum() / len(x_bar)).backward()
                 optimizer.step()
                 if self.output_bound is not None:
-                    hold_outputs(self.network.output, self.output_bound)
+                    bound_outputs(self.network.output, self.output_bound)
             self.network.eval()
             self.watcher(epoch + 1, self.network)
 
@@ -323,5 +329,67 @@ def claim(epsilon: float, *, adaptive: bool) -> Guarantee:
         adjacency=Adjacency.REPLACE_ONE,
         standing=Standing.CLAIMED,
         theorem="Adaptive Laplace Mechanism, Theorem 1" if adaptive else "the same, appendix C",
-        premises=tuple(premises.doubtful(about, text) for about, text in doubtful),
+        premises=tuple(premises.doubtful_premise(about, text) for about, text in doubtful),
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class AlgorithmOneClassifier(PublishedClassifier):
+    """Algorithm 1 on a copy of `network`; None is a small dense one, its weights by the seed."""
+
+    epsilon: float = 1.0
+    epochs: int = 10
+    network: PublishedNet | None = None
+
+    adaptive: ClassVar[bool] = True
+
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> PublishedRelease[Any]:
+        facts = self._facts(rows, self.epsilon)
+        method = AdaptiveLaplaceMechanism(
+            network=self._network(facts, rng),
+            adaptive=self.adaptive,
+            epochs=self.epochs,
+        )
+        self.plan_ = method.plan(facts)
+        return method.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
+
+    def _network(self, facts: PublishedFacts, rng: Source) -> PublishedNet:
+        if self.network is not None:
+            return copy.deepcopy(self.network)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(rng.child("weights").integers(2**31, 1)[0]))
+            return PublishedNet((facts.features,), classes=facts.outputs, maps=())
+
+    @torch.no_grad()
+    def _logits(self, rows: Array) -> NDArray[np.float64]:
+        network = self.model_.eval()
+        parts = [network(part) for part in torch.from_numpy(rows).split(512)]
+        return np.asarray(torch.cat(parts).double().numpy())
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class PublishedAdLM(AlgorithmOneClassifier):
+    """The Adaptive Laplace Mechanism: relevance decides which features get less noise.
+
+    **Guarantee** none: the network that relevance is computed on saw the records. `claim_` is the
+    paper's epsilon.
+
+    >>> X = np.random.default_rng(0).uniform(size=(60, 4)); y = np.arange(60) % 2
+    >>> made = PublishedAdLM(epsilon=2.0, epochs=1, random_state=0).fit(X, y)
+    >>> made.claim_.epsilon, made.guarantee_.epsilon
+    (2.0, inf)
+    """
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class PublishedILM(AlgorithmOneClassifier):
+    """Identical noise for all features (appendix C).
+
+    **Guarantee** local, replace-one: eps_x + eps_y of one record's noise, far above the claim.
+    """
+
+    adaptive: ClassVar[bool] = False

@@ -1,5 +1,5 @@
 """The deep private auto-encoder as published, the models it is compared to, and its experiment."""
 
-from privet.papers.autoencoder.published import PublishedDPA
+from privet_papers.autoencoder.published import PublishedDPA
 
 __all__ = ["PublishedDPA"]

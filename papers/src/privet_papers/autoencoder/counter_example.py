@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from privet.audit import Finding, OneShotAudit, laplace_score
 from privet.noise import Source
-from privet.papers.autoencoder.published import MinMax, PublishedStack, unit_inputs
-from privet.papers.autoencoder.published_behaviour import PublishedDPAH, hub_coefficients
-from privet.papers.classifier import Facts
+from privet_papers.autoencoder.published import DataMinMax, PublishedStack, unit_inputs
+from privet_papers.autoencoder.published_behaviour import PublishedDPAH, hub_coefficients
+from privet_papers.published_classifier import PublishedFacts
 
 Floats = NDArray[np.float64]
 
@@ -37,12 +37,12 @@ def audit_output_layer(*, epsilon: float, trials: int, rng: Source) -> Finding:
     """
     rows, outlier, y = neighbours()
     stack = PublishedStack(layers=(1,), bounds=(np.zeros(1), np.ones(1)))
-    facts = Facts(records=len(y), features=1, outputs=2, epsilon=epsilon)
+    facts = PublishedFacts(records=len(y), features=1, outputs=2, epsilon=epsilon)
     plan = stack.plan(facts)
 
     def coefficients(x: Floats) -> Floats:
         hidden = torch.sigmoid(unit_inputs(x, np.zeros(1), np.ones(1)))
-        codes = MinMax.of(hidden)(hidden).numpy()
+        codes = DataMinMax.of(hidden)(hidden).numpy()
         return np.asarray(plan.coefficients(1).sum(codes, np.eye(2)[y]).value)
 
     return _audit(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.data.behaviour import Panel, read_table
-from privet.data.files import damaged, data_folder, find
+from privet.data.data_folder import damaged_file, data_folder, find
+from privet_papers.autoencoder.behaviour.panel_data import Panel, read_table
 
 Folder = str | os.PathLike[str] | None
 Array = NDArray[np.float64]
@@ -135,16 +135,16 @@ def _whole_numbers(path: Path) -> NDArray[np.int64]:
     try:
         return np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.int64, ndmin=2)
     except ValueError as error:
-        raise damaged(path, str(error)) from None
+        raise damaged_file(path, str(error)) from None
 
 
 def _matrix(path: Path, *, skip: int, shape: tuple[int, int]) -> Array:
     try:
         found = np.loadtxt(path, delimiter=",", skiprows=skip, ndmin=2)
     except ValueError as error:
-        raise damaged(path, str(error)) from None
+        raise damaged_file(path, str(error)) from None
     if found.shape != shape:
-        raise damaged(path, f"its shape is {found.shape}, not {shape}")
+        raise damaged_file(path, f"its shape is {found.shape}, not {shape}")
     return np.asarray(found, dtype=np.float64)
 
 

@@ -9,35 +9,34 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-from privet.data.behaviour_health import ATTRIBUTES
 from privet.errors import InvalidArgument
-from privet.papers.autoencoder import figures
-from privet.papers.autoencoder.cells import (
+from privet.jobs import Cell, Tell
+from privet_papers.autoencoder import figures
+from privet_papers.autoencoder.baselines import DeepAutoencoder
+from privet_papers.autoencoder.behaviour.health_network import ATTRIBUTES
+from privet_papers.autoencoder.findings import (
+    SeedAccuracies,
+    findings,
+    to_json_rows,
+)
+from privet_papers.autoencoder.published_behaviour import PublishedDPAH
+from privet_papers.autoencoder.training_runs import (
     DATA,
+    DPAH,
     LAGS,
     MODELS,
     NOT_PRIVATE,
     PRIVATE,
-    PUBLISHED,
+    TDA,
     UNITS,
-    Bench,
-    Trained,
+    BehaviourRuns,
+    TrainingRun,
     is_table,
     units_of,
 )
-from privet.papers.autoencoder.compared import DeepAutoencoder
-from privet.papers.autoencoder.findings import Results, as_rows, findings, interval
-from privet.papers.autoencoder.published_behaviour import PublishedDPAH
-from privet.papers.experiment import (
-    Cell,
-    Experiment,
-    Row,
-    Settings,
-    Shown,
-    Told,
-    seconds_of,
-    setting,
-)
+from privet_papers.experiment import Experiment, Row, Settings, Shown, seconds_of, setting
+from privet_papers.result_tables import Table, mean_and_spread
+from privet_papers.taylor_error import truncation_error
 
 
 @final
@@ -72,12 +71,16 @@ class AutoencoderSettings(Settings):
     """From 1 on: seeds 0 and 100 were used to choose settings."""
     users: int = setting(254, help="Users of the generated network.", least=8)
     days: int = setting(300, help="Days of the generated network.", least=20)
+    weeks: int = setting(48, help="Weeks of the weekly one.", least=12)
+    labelled: float = setting(
+        1.0, help="Share of tuples with a label, of dPAH and TdA.", least=0.01
+    )
     steps: int = setting(1000, help="Steps of the deep models that are not private.", least=1)
     """After a quarter as many of pre-training."""
     hidden: int = setting(200, help="Units of each layer of the deep models.", least=1)
     learning_rate: float = setting(1e-3, help="Of the deep models.", least=1e-9)
-    published_steps: int = setting(400, help="Steps of dPAH as published.", least=1)
-    published_seeds: int = setting(2, help="Seeds of dPAH as published, which is slow.", picks=True)
+    published_steps: int = setting(400, help="Steps of dPAH and TdA, which are slow.", least=1)
+    published_seeds: int = setting(2, help="Seeds of these two.", picks=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,16 +99,16 @@ class AutoencoderSettings(Settings):
 
     @property
     def numbers(self) -> range:
-        """The seeds themselves."""
+        """The seeds, which count from 1."""
         return range(1, self.seeds + 1)
 
-    def trainings(self) -> list[Trained]:
+    def trainings(self) -> list[TrainingRun]:
         """Every model to be trained once, those with the same examples together."""
         found = dict.fromkeys((*self._figure_2(), *self._figure_3()))
-        few = (c for c in found if c.model != PUBLISHED or c.seed <= self.published_seeds)
+        few = (c for c in found if c.model not in (DPAH, TDA) or c.seed <= self.published_seeds)
         return sorted(few, key=lambda c: [str(part) for part in c.key])
 
-    def _figure_2(self) -> Iterator[Trained]:
+    def _figure_2(self) -> Iterator[TrainingRun]:
         for data in self.data:
             for seed in self.numbers:
                 for rate in self.rates:
@@ -115,25 +118,25 @@ class AutoencoderSettings(Settings):
 
     def _models(
         self, data: str, model: str, seed: int, rate: float, sampled: str
-    ) -> Iterator[Trained]:
+    ) -> Iterator[TrainingRun]:
         at: dict[str, Any] = {
             "data": data, "model": model, "seed": seed, "rate": rate, "sampled": sampled,
         }  # fmt: skip
-        if model == PUBLISHED and sampled == "users":
+        if model == DPAH and sampled == "users":
             return
         if model in PRIVATE:
             for unit in units_of(model) if sampled == "days" else UNITS[:1]:
-                yield Trained(**at, epsilon=self.epsilon, unit=unit)
+                yield TrainingRun(**at, epsilon=self.epsilon, unit=unit)
         elif sampled == "days" or model == "dA":
-            yield Trained(**at, epsilon=None, unit=None)
+            yield TrainingRun(**at, epsilon=None, unit=None)
 
-    def _figure_3(self) -> Iterator[Trained]:
+    def _figure_3(self) -> Iterator[TrainingRun]:
         for data in self.data:
             for seed in self.numbers:
                 for model in self.models:
                     for epsilon in self.epsilons if model in PRIVATE else ():
                         for unit in units_of(model):
-                            yield Trained(
+                            yield TrainingRun(
                                 data=data, model=model, seed=seed, epsilon=epsilon, unit=unit
                             )
 
@@ -143,12 +146,14 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     """Figures 2 and 3: accuracy against sampling rate and epsilon; the paper's orderings tested."""
 
     name = "autoencoder"
+    version = 2
     quick: ClassVar = {"all": AutoencoderSettings()}
     paper: ClassVar = {
         "all": AutoencoderSettings(steps=10_000, published_steps=4_000, published_seeds=5)
     }
     shows: ClassVar = (
         Shown(of="Figure 1", rows="architecture"),
+        Shown(of="Lemma 4", rows="lemma_4"),
         *(
             Shown(of=f"Figure {k}, {how}", picture=f"{data}-accuracy-against-{what}", rows="rows")
             for k, what in ((2, "cardinality"), (3, "epsilon"))
@@ -157,55 +162,72 @@ class AutoencoderExperiment(Experiment[AutoencoderSettings]):
     )
 
     @cached_property
-    def bench(self) -> Bench:
-        """Makes examples and models."""
-        return Bench(self.settings, self.folder)
+    def runs(self) -> BehaviourRuns:
+        """What makes the examples and models of cells."""
+        return BehaviourRuns(self.settings, self.folder)
 
     def cells(self) -> Iterator[Cell]:
-        """Every model of both figures."""
+        """A cell for every model of both figures."""
         for one in self.settings.trainings():
             budget = "" if one.epsilon is None else f", epsilon {one.epsilon:g} per {one.unit}"
             yield Cell(
                 f"{one.data}: {one.model}{budget}, seed {one.seed}", partial(self._trained, one)
             )
 
-    def _trained(self, one: Trained, told: Told) -> Row:
+    def _trained(self, one: TrainingRun, report: Tell) -> Row:
         key: Any = asdict(one)
         if is_table(one.data):  # another table under the same name is other data
             key = [key, hashlib.sha256(Path(one.data).read_bytes()).hexdigest()]
-        return self.kept(key, lambda: self.bench.run(one))
+        return self.kept(key, lambda: self.runs.run(one))
 
     def expected_seconds(self) -> float:
         """From twenty steps of a deep model; the models without steps take seconds in all."""
         s = self.settings
-        train, _ = self.bench.examples(s.trainings()[0])
+        train, _ = self.runs.examples(s.trainings()[0])
         deep = DeepAutoencoder(hidden=(s.hidden,) * 2, steps=20, pretraining_steps=0)
         step = seconds_of(lambda: deep.fit(train)) / 20
-        cost = {PUBLISHED: 4.0 * s.published_steps} | dict.fromkeys(NOT_PRIVATE, 1.25 * s.steps)
+        cost = dict.fromkeys(NOT_PRIVATE, 1.25 * s.steps)
+        cost |= {DPAH: 6.0 * s.published_steps, TDA: 2.0 * s.published_steps}
         return sum(step * cost.get(c.model, 0.0) for c in s.trainings())
 
     def collect(self, found: list[Any]) -> Row:
         """Rows, and the paper's orderings."""
         return {
             "rows": found,
-            "findings": as_rows(findings(found, self.settings)),
+            "findings": to_json_rows(findings(found, self.settings)),
             "architecture": architecture(self.settings),
+            "lemma_4": {
+                "reconstruction": truncation_error(dpah_inputs()),
+                "output": truncation_error(1),
+            },
         }
 
     def draw(self, results: Row) -> list[Path]:
         """Both figures for each data set."""
-        return figures.draw(self.out, Results(results["rows"], self.settings))
+        return figures.draw(self.out, SeedAccuracies(results["rows"], self.settings))
 
-    def text(self, results: Row) -> str:
+    def tables(self, results: Row) -> list[Table]:
         """Both figures as tables, and the orderings."""
         return tables(results, self.settings)
 
+    def remarks(self, results: Row) -> Iterator[str]:
+        """Lemma 4 as printed, and right."""
+        for of, error in results["lemma_4"].items():
+            yield (
+                f"Lemma 4, {of}, error of order 2 for |z| <= 1: printed {error['printed']:.3f}, "
+                f"right {error['right']:.4f}; nothing holds |z| there"
+            )
+
+
+def dpah_inputs() -> int:
+    """d of dPAH: the attributes today and at N lags, and the mean influence of friends."""
+    return len(ATTRIBUTES) * (LAGS + 1) + 1
+
 
 def architecture(settings: AutoencoderSettings) -> list[Row]:
-    """Figure 1 in numbers: the layers of dPAH as published, and the noise of each at epsilon 1."""
-    attributes, lags = len(ATTRIBUTES), LAGS
+    """Figure 1 in numbers: the layers of dPAH, and the noise of each at epsilon 1."""
     model = PublishedDPAH(hidden=(settings.hidden,) * 2)
-    plan = model.plan(1, attributes * (lags + 1))
+    plan = model.plan(1, dpah_inputs())
     names = ("first private auto-encoder", "second private auto-encoder", "output")
     return [
         {
@@ -218,9 +240,9 @@ def architecture(settings: AutoencoderSettings) -> list[Row]:
     ]
 
 
-def tables(results: Row, settings: AutoencoderSettings) -> str:
-    """Figures 2 and 3 as tables (mean accuracy and half of the 95% interval), and the orderings."""
-    found, parts = Results(results["rows"], settings), []
+def tables(results: Row, settings: AutoencoderSettings) -> list[Table]:
+    """Figures 2 and 3 as tables (mean accuracy in per cent and its spread), and the orderings."""
+    found, parts = SeedAccuracies(results["rows"], settings), []
     budgets: list[Column] = [(f"{e:g}", {"epsilon": e}) for e in settings.epsilons]
     days: list[Column] = [(f"{q:g}", {"rate": q}) for q in settings.rates]
     users: list[Column] = [(n, at | {"sampled": "users"}) for n, at in days]
@@ -233,32 +255,26 @@ def tables(results: Row, settings: AutoencoderSettings) -> str:
             parts.append(_table(title, found, days, data, unit))
         title = f"Figure 2 by users, {data}: accuracy against the share of users, {at_one} per user"
         parts.append(_table(title, found, users, data, "user"))
-    lines = ["The paper's orderings", ""]
-    lines += [
-        f"- {f['verdict']}: {f['data']}, per {f['unit']}: {f['claim']} ({f['details']})"
-        for f in results["findings"]
-    ]
-    return "\n".join([*parts, *lines])
+    head = ("claim", "data", "per", "verdict", "points")
+    orderings = ([f[k] for k in ("claim", "data", "unit", "verdict", "details")]
+                 for f in results["findings"])  # fmt: skip
+    return [*parts, Table.of("The paper's orderings", head, orderings)]
 
 
 Column = tuple[str, dict[str, Any]]
 """What stands above it, and which cells it shows."""
 
 
-def _table(title: str, found: Results, columns: list[Column], data: str, unit: str) -> str:
-    models = found.settings.models
-    width = max(len(m) for m in models) + 2
-    lines = [title, "", " " * width + "".join(f"{name:>13}" for name, _ in columns)]
-    for model in models:
-        shown = [_shown(found.accuracies(data, model, unit, **at)) for _, at in columns]
-        if any(shown):
-            lines.append(f"{model:<{width}}" + "".join(f"{text:>13}" for text in shown))
-    return "\n".join([*lines, ""])
-
-
-def _shown(accuracies: list[float]) -> str:
-    """Mean and half of the interval; the mean alone of one seed."""
-    if len(accuracies) < 2:
-        return "".join(f"{100 * a:.1f}" for a in accuracies)
-    mean, _, high = interval(accuracies)
-    return f"{100 * mean:.1f} ± {100 * (high - mean):.1f}"
+def _table(title: str, found: SeedAccuracies, columns: list[Column], data: str, unit: str) -> Table:
+    rows = []
+    for model in found.settings.models:
+        each = [found.accuracies(data, model, unit, **at) for _, at in columns]
+        if any(each):
+            shown = [mean_and_spread([100.0 * a for a in some]) for some in each]
+            flat = [found.of_one_class(data, model, unit, **at) for _, at in columns]
+            marks = [
+                f" *{k} of {len(some)} did not learn*" if k else ""
+                for k, some in zip(flat, each, strict=True)
+            ]
+            rows.append((model, *(a + b for a, b in zip(shown, marks, strict=True))))
+    return Table.of(title, ("model", *(name for name, _ in columns)), rows)

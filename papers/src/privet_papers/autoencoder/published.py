@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import premises
-from privet.bounds import TaylorCoefficients
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Standing
 from privet.ledger import Ledger
 from privet.noise import Source
-from privet.papers.checks import counts, positive
-from privet.papers.classifier import Facts, PublishedClassifier, Release
+from privet.sensitivity import TaylorCoefficients
+from privet_papers.argument_checks import check_counts, check_positive
+from privet_papers.published_classifier import PublishedClassifier, PublishedFacts, PublishedRelease
 
 Array = NDArray[Any]
 
@@ -39,10 +39,10 @@ FAULTS = (
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PublishedPlan:
+class PublishedStackPlan:
     """Sensitivities by the paper's lemmas, and its claim."""
 
-    facts: Facts
+    facts: PublishedFacts
     sizes: tuple[int, ...]
     """Inputs, then the units of every layer."""
     claim: Guarantee
@@ -55,24 +55,30 @@ class PublishedPlan:
         return TaylorCoefficients(features=self.sizes[layer + 1], outputs=self.sizes[layer])
 
     def scale(self, layer: int) -> float:
-        """Delta / epsilon, the scale of the Laplace noise: the whole epsilon at every layer."""
+        """Delta / epsilon, the scale of the Laplace noise: the whole epsilon at every layer.
+
+        It is 0 for an infinite epsilon, which is TdA: the truncated objectives without noise.
+        """
         return self.coefficients(layer).published / self.facts.epsilon
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Perturbation:
+class CoefficientNoise:
     """One draw of noise for the coefficients of a layer, kept for all of its training."""
 
     linear: Tensor
     """d x b."""
-    quadratic: Tensor
-    """d x b x b, upper triangles: lemma 2 counts the second-order coefficients of every target."""
+    quadratic: Tensor | None
+    """d x b x b, upper triangles: lemma 2 counts the second-order coefficients of every target.
+    None where there is no noise."""
 
     @classmethod
-    def draw(cls, coefficients: TaylorCoefficients, scale: float, rng: Source) -> Perturbation:
-        """Laplace noise of one scale for every coefficient."""
+    def draw(cls, coefficients: TaylorCoefficients, scale: float, rng: Source) -> CoefficientNoise:
+        """Laplace noise of one scale for every coefficient; none for scale 0."""
         b, d = coefficients.features, coefficients.outputs
+        if scale == 0.0:
+            return cls(linear=torch.zeros(d, b, dtype=torch.float64), quadratic=None)
         quadratic = np.triu(rng.child("quadratic").laplace((d, b, b), scale))
         return cls(
             linear=torch.from_numpy(rng.child("linear").laplace((d, b), scale)),
@@ -88,6 +94,8 @@ class Perturbation:
         """
         linear = weight * ((0.5 - targets).T @ hidden) + self.linear
         curved = weights @ (hidden.T @ hidden) * (weight / 8.0)
+        if self.quadratic is None:
+            return ((linear + curved) * weights).sum()
         held = weights.detach()
         slope = (self._both_triangles @ held[:, :, None])[:, :, 0]  # of noise(W) = slope . W / 2
         return ((linear + curved) * weights + slope * (weights - 0.5 * held)).sum()
@@ -95,41 +103,42 @@ class Perturbation:
     @cached_property
     def _both_triangles(self) -> Tensor:
         """Q + Q^T. It is the largest array of a step, so its product is made once, by hand."""
+        assert self.quadratic is not None
         return self.quadratic + self.quadratic.mT
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MinMax:
+class DataMinMax:
     """Eq. 13: (h - min) / ((max - min) sqrt(b)), with the minimum and maximum *of the data*."""
 
     low: Tensor
     high: Tensor
 
     @classmethod
-    def of(cls, hidden: Tensor) -> MinMax:
+    def of(cls, hidden: Tensor) -> DataMinMax:
         """Reads the records: this is what breaks the proof."""
         return cls(low=hidden.min(dim=0).values, high=hidden.max(dim=0).values)
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        width = (self.high - self.low).clamp_min(1e-12) * math.sqrt(len(self.low))
-        return ((hidden - self.low) / width).clamp(0.0, 1.0)
+        share = ((hidden - self.low) / (self.high - self.low).clamp_min(1e-12)).clamp(0.0, 1.0)
+        return share / math.sqrt(len(self.low))  # of length 1 at most, outside the range too
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PublishedNetwork:
+class StackNetwork:
     """Tied weights of each layer, their min-max layers, and the output weights (K x b)."""
 
     low: Array = field(repr=False)
     high: Array = field(repr=False)
     weights: tuple[Tensor, ...] = field(repr=False)
-    ranges: tuple[MinMax, ...] = field(repr=False)
+    ranges: tuple[DataMinMax, ...] = field(repr=False)
     output: Tensor = field(repr=False)
 
     @torch.no_grad()
     def logits(self, x: Array) -> NDArray[np.float64]:
-        """One logit a class."""
+        """Logits of rows, one a class."""
         rows = encode(unit_inputs(x, self.low, self.high), self.weights, self.ranges)
         return np.asarray((rows @ self.output.T).numpy())
 
@@ -143,7 +152,7 @@ class PublishedStack:
     fine-tuning. Perturbed losses are often unbounded below, on which the paper is silent: each row
     of W is held to length `radius`, which is post-processing.
 
-    **Guarantee** none: epsilon is infinite (`FAULTS`). `Release.claim` is the paper's epsilon.
+    **Guarantee** none: epsilon is infinite (`FAULTS`). `PublishedRelease.claim` is the paper's.
 
     **Assumes** labels 0 to K - 1. Records are scaled to [0, 1] and divided by sqrt(d), so that
     ||x|| <= 1 as the paper asks.
@@ -160,13 +169,14 @@ class PublishedStack:
     def __post_init__(self) -> None:
         if not self.layers:
             raise InvalidArgument("layers", self.layers, "at least one layer")
-        counts(0, epochs=self.epochs)
-        positive(radius=self.radius)
+        check_counts(0, epochs=self.epochs)
+        check_positive(radius=self.radius)
 
-    def plan(self, facts: Facts) -> PublishedPlan:
-        """Sensitivities and the claim."""
-        positive(epsilon=facts.epsilon)
-        return PublishedPlan(
+    def plan(self, facts: PublishedFacts) -> PublishedStackPlan:
+        """The sensitivities of all layers by lemmas 2 and 3, and the claim."""
+        if not facts.epsilon > 0.0:
+            raise InvalidArgument("epsilon", facts.epsilon, "above 0 (infinite: no noise)")
+        return PublishedStackPlan(
             facts=facts,
             sizes=(facts.features, *self.layers),
             claim=Guarantee(
@@ -175,7 +185,9 @@ class PublishedStack:
                 adjacency=Adjacency.REPLACE_ONE,
                 standing=Standing.CLAIMED,
                 theorem="deep-private-auto-encoder, lemmas 2 and 3, at every layer and step",
-                premises=(premises.doubtful("sum", "the coefficients do not change in training"),),
+                premises=(
+                    premises.doubtful_premise("sum", "the coefficients do not change in training"),
+                ),
             ),
             guarantee=Guarantee(
                 epsilon=math.inf,
@@ -187,8 +199,8 @@ class PublishedStack:
         )
 
     def fit(
-        self, x: Array, y: Array, plan: PublishedPlan, *, ledger: Ledger | None, rng: Source
-    ) -> Release[PublishedNetwork]:
+        self, x: Array, y: Array, plan: PublishedStackPlan, *, ledger: Ledger | None, rng: Source
+    ) -> PublishedRelease[StackNetwork]:
         """Train every layer, then the output, then all of it."""
         if ledger is not None:
             raise InvalidArgument(
@@ -199,17 +211,21 @@ class PublishedStack:
         targets = torch.eye(plan.facts.outputs, dtype=torch.float64)
         labels = targets[torch.from_numpy(np.asarray(y, dtype=np.int64))]
         weights: list[Tensor] = []
-        ranges: list[MinMax] = []
+        ranges: list[DataMinMax] = []
         code = rows
         for k in range(len(self.layers)):
-            noise = Perturbation.draw(plan.coefficients(k), plan.scale(k), rng.child("layer", k))
+            noise = CoefficientNoise.draw(
+                plan.coefficients(k), plan.scale(k), rng.child("layer", k)
+            )
             start = start_weights(code.shape[1], self.layers[k])
             weights.append(self.pretrain(code, start, noise))
             hidden = torch.sigmoid(code @ weights[-1])
-            ranges.append(MinMax.of(hidden))
+            ranges.append(DataMinMax.of(hidden))
             code = ranges[-1](hidden)
         last = len(self.layers)
-        noise = Perturbation.draw(plan.coefficients(last), plan.scale(last), rng.child("output"))
+        noise = CoefficientNoise.draw(
+            plan.coefficients(last), plan.scale(last), rng.child("output")
+        )
         output = torch.zeros(plan.facts.outputs, code.shape[1], dtype=torch.float64)
         output = self.descend([output], lambda w: noise.loss(code, labels, w[0]), len(rows))[0]
         tuned = self.descend(
@@ -217,12 +233,12 @@ class PublishedStack:
             lambda w: noise.loss(encode(rows, tuple(w[:-1]), tuple(ranges)), labels, w[-1]),
             len(rows),
         )
-        model = PublishedNetwork(
+        model = StackNetwork(
             low=low, high=high, weights=tuple(tuned[:-1]), ranges=tuple(ranges), output=tuned[-1]
         )
-        return Release(model=model, guarantee=plan.guarantee, claim=plan.claim)
+        return PublishedRelease(model=model, guarantee=plan.guarantee, claim=plan.claim)
 
-    def pretrain(self, rows: Tensor, start: Tensor, noise: Perturbation) -> Tensor:
+    def pretrain(self, rows: Tensor, start: Tensor, noise: CoefficientNoise) -> Tensor:
         """One PA: W that minimises the perturbed reconstruction loss, h moving with W."""
 
         def loss(w: list[Tensor]) -> Tensor:
@@ -267,15 +283,12 @@ class PublishedDPA(PublishedClassifier):
 
     def _release(
         self, rows: Array, labels: NDArray[np.int64], rng: Source
-    ) -> Release[PublishedNetwork]:
+    ) -> PublishedRelease[StackNetwork]:
         d = rows.shape[1]
         method = PublishedStack(
             layers=tuple(self.layers), epochs=self.epochs, bounds=(np.zeros(d), np.ones(d))
         )
-        facts = Facts(
-            records=len(rows), features=d, outputs=len(self.classes_), epsilon=self.epsilon
-        )
-        self.plan_ = method.plan(facts)
+        self.plan_ = method.plan(self._facts(rows, self.epsilon))
         return method.fit(rows, labels, self.plan_, ledger=self.ledger, rng=rng)
 
     def _logits(self, rows: Array) -> NDArray[np.float64]:
@@ -290,7 +303,7 @@ def unit_inputs(x: Array, low: Array, high: Array) -> Tensor:
     return torch.from_numpy(u / math.sqrt(u.shape[1]))
 
 
-def encode(rows: Tensor, weights: tuple[Tensor, ...], ranges: tuple[MinMax, ...]) -> Tensor:
+def encode(rows: Tensor, weights: tuple[Tensor, ...], ranges: tuple[DataMinMax, ...]) -> Tensor:
     """The code of the last min-max layer."""
     for w, normalise in zip(weights, ranges, strict=True):
         rows = normalise(torch.sigmoid(rows @ w))
@@ -298,6 +311,6 @@ def encode(rows: Tensor, weights: tuple[Tensor, ...], ranges: tuple[MinMax, ...]
 
 
 def start_weights(inputs: int, units: int) -> Tensor:
-    """Where training starts is public."""
+    """Public weights that training starts from, the same every time."""
     generator = torch.Generator().manual_seed(0)
     return 0.1 * torch.randn(inputs, units, generator=generator, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,53 +10,54 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from privet.data.behaviour import Panel, rolling
-from privet.data.behaviour_health import health_network
 from privet.errors import InvalidArgument
-from privet.methods.autoencoder.behaviour import BehaviourModel, BehaviourPredictor, Examples
-from privet.methods.autoencoder.behaviour.files import BehaviourFiles
-from privet.papers.autoencoder.compared import (
+from privet_papers.autoencoder.baselines import (
     ConditionalRBM,
     DeepAutoencoder,
     FilterPriority,
     FunctionalMechanism,
     PerturbedHistogram,
     SocialRBM,
-    TruncatedAutoencoder,
 )
-from privet.papers.autoencoder.panels import copenhagen
-from privet.papers.autoencoder.published_behaviour import PublishedDPAH
+from privet_papers.autoencoder.behaviour import BehaviourModel, BehaviourPredictor, Examples
+from privet_papers.autoencoder.behaviour.health_network import health_network
+from privet_papers.autoencoder.behaviour.method import BehaviourFiles
+from privet_papers.autoencoder.behaviour.panel_data import Panel, rolling_folds
+from privet_papers.autoencoder.datasets import copenhagen
+from privet_papers.autoencoder.published_behaviour import PublishedDPAH
 
 if TYPE_CHECKING:
-    from privet.papers.autoencoder.experiment import AutoencoderSettings
+    from privet_papers.autoencoder.experiment import AutoencoderSettings
 
-PUBLISHED = "dPAH as published"
-PRIVATE = ("dPAH", PUBLISHED, "FM", "FM, all columns", "FM, tight", "DPME", "FP")
-NOT_PRIVATE = ("dA", "TdA", "CRBM", "SctRBM")
+DPAH, TDA, SOUND = "dPAH", "TdA", "sound predictor"
+"""The paper's model, the same without noise, and ours under a proof (`BehaviourPredictor`)."""
+PRIVATE = (DPAH, SOUND, "FM", "FM, all columns", "FM, tight", "DPME", "FP")
+NOT_PRIVATE = ("dA", TDA, "CRBM", "SctRBM")
 MODELS = (*PRIVATE, *NOT_PRIVATE)
 DATA = ("health", "weekly", "copenhagen")
 UNITS = ("user", "record")
 DELTA = 1e-5
-"""dPAH's; the other private models are pure."""
+"""Of the sound predictor; the other private models are pure."""
 LAGS = 3
+"""N, the days before today that are read; the default of `Behaviour` as well."""
 HORIZON = {"health": 0.2, "weekly": 0.2, "copenhagen": 0.25}
 """The share of days, the last ones, whose statuses are predicted."""
 
 
 def is_table(data: str) -> bool:
-    """Whether it names a file of the user's own."""
+    """Whether the name of data is a CSV file of the user's own."""
     return Path(data).suffix == ".csv"
 
 
 def units_of(model: str) -> tuple[str, ...]:
     """Whom a private model is run for; the paper claims its own for tuples alone."""
-    return ("record",) if model == PUBLISHED else UNITS
+    return ("record",) if model == DPAH else UNITS
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One model, trained once."""
+class TrainingRun:
+    """A model to train, and the data and budget that it gets."""
 
     data: str
     model: str
@@ -83,8 +85,14 @@ def by_week(panel: Panel) -> Panel:
     return replace(panel, name=f"{panel.name}, weekly", values=values, season=0)
 
 
+def hide_statuses(examples: Examples, share: float, seed: int) -> Examples:
+    """The same tuples, of which only this share have a label."""
+    hidden = np.random.default_rng([seed, 2]).random(len(examples)) >= share
+    return replace(examples, status=np.where(hidden, -1, examples.status))
+
+
 @final
-class Bench:
+class BehaviourRuns:
     """Makes examples for cells and keeps the last ones: cells come sorted."""
 
     def __init__(self, settings: AutoencoderSettings, folder: Path | None = None) -> None:
@@ -101,7 +109,7 @@ class Bench:
                 return health_network(users=s.users, days=s.days, seed=seed).panel
             case "weekly":
                 s = self.settings
-                return by_week(health_network(users=s.users, days=s.days, seed=seed).panel)
+                return by_week(health_network(users=s.users, days=7 * s.weeks, seed=seed).panel)
             case "copenhagen":
                 whole = copenhagen(self.folder)
                 return whole.before(whole.days - (seed - 1) % 5)
@@ -118,13 +126,13 @@ class Bench:
             raise InvalidArgument("data", f"{panel.days} days", f"{5 + 4 * (LAGS + 2)} or more")
         return panel
 
-    def examples(self, cell: Trained) -> tuple[Examples, Examples]:
+    def examples(self, cell: TrainingRun) -> tuple[Examples, Examples]:
         """Training and test examples; the test days are the same at every rate."""
         if self._examples is None or cell.key != self._key:
             self._key, self._examples = cell.key, self._make(cell)
         return self._examples
 
-    def _make(self, cell: Trained) -> tuple[Examples, Examples]:
+    def _make(self, cell: TrainingRun) -> tuple[Examples, Examples]:
         panel = self.panel(cell.data, cell.seed)
         horizon = max(1, round(HORIZON.get(cell.data, 0.25) * panel.days))
         if cell.rate < 1.0 and cell.sampled == "users":
@@ -132,21 +140,21 @@ class Bench:
             count = max(8, round(cell.rate * len(panel.users)))
             kept = np.sort(rng.permutation(len(panel.users))[:count])
             few = panel.sample(kept)
-            (fold,) = rolling(panel, horizon=horizon, first=LAGS + 1)
+            (fold,) = rolling_folds(panel, horizon=horizon, first=LAGS + 1)
             # what is learned from few users is tested on the network of all of them
             return Examples.of(few, fold.train, lags=LAGS), Examples.of(panel, fold.test, lags=LAGS)
         training = panel.days - horizon - LAGS - 1
         window = max(1, round(cell.rate * training))
         first = panel.days - horizon - window - LAGS - 1
         recent = replace(panel, values=panel.values[:, max(first, 0) :])
-        (fold,) = rolling(recent, horizon=horizon, first=LAGS + 1)
+        (fold,) = rolling_folds(recent, horizon=horizon, first=LAGS + 1)
         return (
             Examples.of(recent, fold.train, lags=LAGS),
             Examples.of(recent, fold.test, lags=LAGS),
         )
 
-    def model(self, cell: Trained) -> BehaviourModel:
-        """The model of a cell."""
+    def model(self, cell: TrainingRun) -> BehaviourModel:
+        """The untrained model of a cell."""
         steps: dict[str, Any] = {
             "steps": self.settings.steps,
             "pretraining_steps": self.settings.steps // 4,
@@ -159,22 +167,20 @@ class Bench:
             case "dA":
                 return DeepAutoencoder(**two)
             case "TdA":
-                return TruncatedAutoencoder(**two)
+                return PublishedDPAH(epsilon=math.inf, **two | self._published_steps)
             case "CRBM":
                 return ConditionalRBM(**one)
             case "SctRBM":
                 return SocialRBM(**one)
         if cell.epsilon is None or cell.unit is None:
             raise InvalidArgument("model", cell.model, "one of the models of the comparison")
-        if cell.model == PUBLISHED:
-            n = self.settings.published_steps
-            fewer = two | {"steps": n, "pretraining_steps": n // 4}
-            return PublishedDPAH(epsilon=cell.epsilon, **fewer)
+        if cell.model == DPAH:
+            return PublishedDPAH(epsilon=cell.epsilon, **two | self._published_steps)
         paid: dict[str, Any] = {
             "epsilon": cell.epsilon, "unit": cell.unit, "random_state": cell.seed,
         }  # fmt: skip
         match cell.model:
-            case "dPAH":
+            case "sound predictor":
                 return BehaviourPredictor(delta=DELTA, lags=LAGS, **paid)
             case "FM":
                 return FunctionalMechanism(**paid)
@@ -188,9 +194,17 @@ class Bench:
                 return FilterPriority(**paid)
         raise InvalidArgument("model", cell.model, "one of the models of the comparison")
 
-    def run(self, cell: Trained) -> dict[str, Any]:
+    @property
+    def _published_steps(self) -> dict[str, int]:
+        """Of dPAH and TdA, which are one object."""
+        n = self.settings.published_steps
+        return {"steps": n, "pretraining_steps": n // 4}
+
+    def run(self, cell: TrainingRun) -> dict[str, Any]:
         """Train and test one cell; what came out, with what is proved."""
         train, test = self.examples(cell)
+        if cell.model in (DPAH, TDA) and self.settings.labelled < 1.0:
+            train = hide_statuses(train, self.settings.labelled, cell.seed)
         began = time.perf_counter()
         model = self.model(cell).fit(train)
         seconds = time.perf_counter() - began

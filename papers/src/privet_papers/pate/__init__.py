@@ -1,5 +1,5 @@
 """PATE for high-dimensional targets as published, and its experiment on volumes."""
 
-from privet.papers.pate.published import PublishedPATE
+from privet_papers.pate.published import PublishedPATE
 
 __all__ = ["PublishedPATE"]

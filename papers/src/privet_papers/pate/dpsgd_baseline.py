@@ -10,10 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from privet.gradients import AutomaticClipping, PerExampleGradients, PerLayerClipping
 from privet.guarantee import Adjacency, Guarantee, Unit
-from privet.methods.dpsgd import PoissonSampler, Schedule, private
-from privet.nets import AutomaticClipping, PerExampleGradients, PerLayerClipping
-from privet.nets.segmentation import Recipe, random_patch, volumes_of
+from privet.methods.dpsgd import (
+    Batch,
+    PoissonSampler,
+    Sampling,
+    Schedule,
+    StepOptions,
+    private,
+)
+from privet.networks.segmentation import Recipe, dice_and_entropy, random_patch, volumes_of
 from privet.noise import Source
 
 Array = NDArray[Any]
@@ -27,12 +34,17 @@ class PrivateRecipe:
     A record's gradient is the mean over `views` random patches of it.
     """
 
-    channels: tuple[int, ...]
     steps: int
     sample_rate: float
     learning_rate: float
     views: int = 1
     bound: float = 1.0
+    loss: str = "dice"
+    """Or that of the teachers, "dice and entropy"."""
+    start: str = "class frequencies"
+    """What the last biases start at, or "random" as those of the teachers."""
+    channels: tuple[int, ...] | None = None
+    """Of the U-Net; None: those of the teachers."""
     variance: float | None = None
     """As the paper's baseline: each *layer* clipped to `bound`, noise of so many squared bounds on
     each; what that costs follows. None: noise by the budget."""
@@ -40,7 +52,7 @@ class PrivateRecipe:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class DPSGDBudget:
     """What a run may spend, and for whom: neighbours and the unit that its records are."""
 
     epsilon: float
@@ -70,7 +82,10 @@ def one_less_dice(logits: Tensor, targets: Tensor) -> Tensor:
     return out
 
 
-def start_at(network: nn.Module, frequencies: Array) -> nn.Module:
+LOSSES = {"dice": one_less_dice, "dice and entropy": dice_and_entropy}
+
+
+def start_at_frequencies(network: nn.Module, frequencies: Array) -> nn.Module:
     """The U-Net whose last biases are the logarithms of public class frequencies.
 
     So that no step, and no privacy, is spent on learning that most voxels are background.
@@ -81,7 +96,7 @@ def start_at(network: nn.Module, frequencies: Array) -> nn.Module:
     return network
 
 
-def schedule_of(recipe: PrivateRecipe, budget: Budget, layers: int) -> Schedule:
+def schedule_of(recipe: PrivateRecipe, budget: DPSGDBudget, layers: int) -> Schedule:
     """The steps of a recipe, its noise from the budget or as printed.
 
     A record that is in moves each of L layers by up to C, all of them by C sqrt(L): noise of
@@ -104,7 +119,7 @@ def train_privately(
     network: nn.Module,
     data: Tensor,
     recipe: PrivateRecipe,
-    budget: Budget,
+    budget: DPSGDBudget,
     *,
     patches: Recipe,
     rng: Source,
@@ -132,16 +147,21 @@ def train_privately(
             ]
         )
 
+    def losses(model: nn.Module, batch: Batch) -> Tensor:
+        if not len(batch):
+            return torch.zeros(0)  # of an empty sample, from which nothing was cut
+        return LOSSES[recipe.loss](model(batch.x[:, :inputs]), batch.x[:, inputs:])
+
     with private(
-        network.train(), optimizer, torch.arange(count), schedule, delta=budget.delta, rng=rng,
-        sampler=sampler, clipping=lambda c: kind(bound=c), augment=cut,
-        views=recipe.views, micro_batch=max(8 // recipe.views, 1),
-        check_mixing=False,  # records are numbers here, which no made-up row stands for
+        network.train(), optimizer, torch.arange(count), schedule, losses=losses,
+        delta=budget.delta, rng=rng,
+        sampling=Sampling(sampler=sampler, augment=cut, views=recipe.views),
+        step=StepOptions(
+            clipping=lambda c: kind(bound=c), micro_batch=max(8 // recipe.views, 1),
+            independence="assumed",  # records are numbers here, which no made-up row stands for
+        ),
     ) as training:  # fmt: skip
-        for batch in training:
-            losses = torch.zeros(0)  # of an empty sample, from which nothing was cut
-            if len(batch):
-                losses = one_less_dice(network(batch.x[:, :inputs]), batch.x[:, inputs:])
-            training.step(losses)
+        for _ in training:
+            pass
     network.eval()
     return replace(training.guarantee, unit=budget.unit)

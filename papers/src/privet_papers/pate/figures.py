@@ -10,56 +10,57 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from privet.papers.drawing import INK, MUTED, panels, quiet, save
-from privet.papers.pate.rows import (
-    ABOUT_PUBLIC,
-    AUTOENCODED,
-    CONTROL,
-    DPSGD,
-    ENSEMBLE,
-    GUESS,
-    MEAN_MAP,
-    MEAN_TEACHER,
-    SWEPT,
-)
+from privet_papers.figure_style import INK, MUTED, new_figure, remove_frame, save_figure
+from privet_papers.pate import row_names as names
+from privet_papers.pate import table_rows
 
 if TYPE_CHECKING:
-    from privet.papers.pate.trial import Trial
+    from privet_papers.pate.training_runs import VolumeRuns
 
 OUTLINES = ("#e6a700", "#2a9d8f", "#d1495b", "#8a6fb0")
 """One colour for each class but the background."""
 UNITS = {"teacher shard": "#1b6ca8", "record": "#7fb2d9", None: "#b9c3cc"}
-CURVES = {AUTOENCODED: ("#1b6ca8", "o"), ABOUT_PUBLIC: ("#2a9d8f", "s"), DPSGD: ("#d1495b", "^")}
+CURVES = {
+    names.AUTOENCODED: ("#1b6ca8", "o"),
+    names.ABOUT_PUBLIC: ("#2a9d8f", "s"),
+    names.DPSGD: ("#d1495b", "^"),
+}
 FLAT: dict[str, Any] = {
-    CONTROL: "-.", GUESS: (0, (6, 3)), ENSEMBLE: "--", MEAN_TEACHER: "-", MEAN_MAP: ":"
-}  # fmt: skip
+    names.CONTROL: "-.",
+    names.GUESS: (0, (6, 3)),
+    names.ENSEMBLE: "--",
+    names.MEAN_TEACHER: "-",
+    names.MEAN_MAP: ":",
+}
 """Rows without a budget, and how their lines are drawn."""
 
 
-def draw(out: Path, results: dict[str, Any], trial: Trial) -> list[Path]:
+def draw(out: Path, results: dict[str, Any], runs: VolumeRuns) -> list[Path]:
     """Write all pictures; returns their paths."""
     figures = {
         "dice-by-method": _by_method(results),
         "dice-against-epsilon": _against_epsilon(results),
-        "slices": _slices(trial, results),
+        "slices": _slices(runs, results),
         "logistic-and-normal": _logistic_and_normal(),
         "activation": _activation(),
     }
-    return [path for name, figure in figures.items() for path in save(figure, out / name)]
+    return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]
 
 
 def _table(results: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table without the sweep, best last."""
     main = results["settings"]["epsilon"]
-    sweep = {(m, e) for m in SWEPT for e in results["settings"]["sweep"] if e != main}
+    sweep = {
+        (m, e) for m in table_rows.SWEEP_METHODS for e in results["settings"]["sweep"] if e != main
+    }
     rows = [r for r in results["summary"] if (r["method"], r["epsilon"]) not in sweep]
     return sorted(rows, key=lambda r: r["mean_dice"])
 
 
 def _by_method(results: dict[str, Any]) -> Figure:
     rows = _table(results)
-    figure, ((axes,),) = panels(8.0, 0.36 * len(rows) + 1.0)
-    quiet(axes, grid="x")
+    figure, ((axes,),) = new_figure(8.0, 0.36 * len(rows) + 1.0)
+    remove_frame(axes, grid="x")
     for i, row in enumerate(rows):
         axes.barh(i, row["mean_dice"], color=UNITS[row["unit"]], height=0.62)
         axes.plot(row["by_seed"], [i] * row["seeds"], "o", color=INK, markersize=3)
@@ -79,11 +80,13 @@ def _by_method(results: dict[str, Any]) -> Figure:
 
 
 def _against_epsilon(results: dict[str, Any]) -> Figure:
-    figure, ((axes,),) = panels(7.0, 4.2)
-    quiet(axes, grid="both")
+    figure, ((axes,),) = new_figure(7.0, 4.2)
+    remove_frame(axes, grid="both")
     budgets: set[float] = set()
     for name, (colour, mark) in CURVES.items():
         rows = [r for r in results["summary"] if r["method"] == name and r["epsilon"] != "inf"]
+        if not rows:
+            continue
         rows.sort(key=lambda r: r["epsilon"])
         budgets |= {r["epsilon"] for r in rows}
         x, y = [r["epsilon"] for r in rows], [r["mean_dice"] for r in rows]
@@ -93,6 +96,8 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
         )  # fmt: skip
     flat = {r["method"]: r["mean_dice"] for r in results["summary"]}
     for name, style in FLAT.items():
+        if name not in flat:
+            continue
         axes.axhline(flat[name], color=MUTED, linestyle=style, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(budgets), [f"{e:g}" for e in sorted(budgets)])
@@ -105,32 +110,37 @@ def _against_epsilon(results: dict[str, Any]) -> Figure:
     return figure
 
 
-def _slices(trial: Trial, results: dict[str, Any]) -> Figure:
+def _slices(runs: VolumeRuns, results: dict[str, Any]) -> Figure:
     """Three test volumes, one slice each: the truth and what networks say."""
-    epsilon = trial.settings.epsilon
-    networks = {
-        "one teacher": trial.teacher(0),
-        "autoencoded PATE": trial.kept(f"{AUTOENCODED} {epsilon:g}", trial.fresh),
-        "about a public network": trial.kept(f"{ABOUT_PUBLIC} {epsilon:g}", trial.fresh),
-        "DP-SGD": trial.dpsgd(epsilon)[0],
-        "public labels only": trial.control(),
-    }
-    chosen = trial.test.take(range(min(3, len(trial.test))))
+    epsilon = runs.settings.epsilon
+    students = (names.ALGORITHM_2, names.AUTOENCODED, names.ABOUT_PUBLIC)
+    made = {row["method"] for row in results["summary"]}
+    networks = {"one teacher": runs.teacher(0)}
+    networks |= {
+        name: runs.load_or_train(f"{name} {epsilon:g}", runs.new_network)
+        for name in students if name in made
+    }  # fmt: skip
+    if names.DPSGD in made:
+        networks["DP-SGD"] = runs.dpsgd(epsilon)[0]
+    if names.CONTROL in made:
+        networks["public labels only"] = runs.public_labels_network()
+    chosen = runs.test.take(range(min(3, len(runs.test))))
     pictures = chosen.images if chosen.images.ndim == 4 else chosen.images[:, 0]
     maps = {"truth": chosen.labels}
     for name, network in networks.items():
-        maps[name] = trial.probabilities(network, chosen.images).argmax(axis=1)
+        maps[name] = runs.probabilities(network, chosen.images).argmax(axis=1)
     size = 2.1 * len(maps), 1.6 * len(chosen) + 0.4
-    figure, grid = panels(*size, rows=len(chosen), columns=len(maps))
+    figure, grid = new_figure(*size, rows=len(chosen), columns=len(maps))
     for i, row in enumerate(grid):
         # the slice that cuts most of the labelled voxels
         k = int((chosen.labels[i] > 0).sum(axis=(1, 2)).argmax())
         for axes, (name, found) in zip(row, maps.items(), strict=True):
             axes.imshow(pictures[i, k].T, cmap="gray", origin="lower")
-            _outline(axes, found[i, k], trial.classes)
+            _outline(axes, found[i, k], runs.classes)
             axes.set_axis_off()
             if i == 0:
-                axes.set_title(name, fontsize=9, color=INK)
+                title = name.replace("autoencoded PATE about", "about")
+                axes.set_title(title, fontsize=8, color=INK)
     named = ", ".join(
         f"{c} {o}"
         for c, o in zip(results["classes"], ("yellow", "green", "red", "violet"), strict=False)
@@ -146,8 +156,8 @@ def _logistic_and_normal() -> Figure:
     """Figure 1 of the appendix: densities of the logistic law and of a normal one, 8/pi."""
     from scipy import stats
 
-    figure, ((axes,),) = panels(5.0, 3.4)
-    quiet(axes, grid="both")
+    figure, ((axes,),) = new_figure(5.0, 3.4)
+    remove_frame(axes, grid="both")
     x = np.linspace(-8.0, 8.0, 400)
     axes.plot(x, stats.logistic.pdf(x), color="#1b6ca8", label="logistic")
     normal = stats.norm(scale=np.sqrt(8.0 / np.pi))
@@ -164,7 +174,7 @@ def _activation(draws: int = 400_000, bins: int = 40) -> Figure:
     """Figure 2 of the appendix: activations (l = 2) of normal inputs against a uniform ball."""
     import torch
 
-    from privet.nets.unit_ball import UnitBall
+    from privet.networks.bounded_layers import UnitBall
 
     rng = np.random.default_rng(0)
     made = UnitBall()(torch.from_numpy(rng.normal(size=(draws, 3)))).numpy()
@@ -175,7 +185,7 @@ def _activation(draws: int = 400_000, bins: int = 40) -> Figure:
         np.histogram2d(z[:, 0], z[:, 1], bins=(edges, edges), density=True)[0]
         for z in (made, uniform)
     ]
-    figure, (row,) = panels(9.0, 3.2, columns=3)
+    figure, (row,) = new_figure(9.0, 3.2, columns=3)
     titles = ("activations of normal inputs", "uniform", "absolute difference")
     for axes, shown, title in zip(
         row, (*counts, np.abs(counts[0] - counts[1])), titles, strict=True

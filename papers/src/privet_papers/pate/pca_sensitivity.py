@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
-from privet.loss.renyi import concentrated_noise
+from privet.methods.pate.published_noise import concentrated_noise
 
 Array = NDArray[Any]
-WORK = 2e7
+MOST_CORNERS = 2e7
 """Corners that are looked at, at most."""
 
 
@@ -36,14 +36,14 @@ def largest_code(basis: Array) -> float:
     a = np.atleast_2d(np.asarray(basis, dtype=np.float64))
     a = a[:, np.abs(a).max(axis=0) > 0.0]
     rows, columns = a.shape
-    if float(columns) ** (rows - 1) > WORK:
+    if float(columns) ** (rows - 1) > MOST_CORNERS:
         raise InvalidArgument(
-            "basis", a.shape, f"d^(l - 1) at most {WORK:.0g}, for d columns and l rows"
+            "basis", a.shape, f"d^(l - 1) at most {MOST_CORNERS:.0g}, for d columns and l rows"
         )
     return max((float(np.linalg.norm(c, axis=0).max()) for c in _corners(a, a)), default=0.0)
 
 
-def worth_their_noise(
+def count_useful_components(
     targets: Array, *, width: float, teachers: int, queries: int, epsilon: float, delta: float
 ) -> dict[str, float]:
     """Eqs. 5 and 7: the printed noise of targets in a box of this side, and l* = #{lambda > s^2}.
@@ -51,8 +51,8 @@ def worth_their_noise(
     sigma = width sqrt(N d) (sqrt(log 1/delta + eps) + sqrt(log 1/delta)) / (sqrt(2) K eps).
 
     >>> y = np.random.default_rng(0).uniform(size=(40, 3)) @ np.ones((3, 4)) / 3
-    >>> told = {"width": 1.0, "queries": 10, "epsilon": 8.0, "delta": 1e-3}
-    >>> [worth_their_noise(y, teachers=k, **told)["components"] for k in (8, 8000)]
+    >>> settings = {"width": 1.0, "queries": 10, "epsilon": 8.0, "delta": 1e-3}
+    >>> [count_useful_components(y, teachers=k, **settings)["components"] for k in (8, 8000)]
     [0, 1]
     """
     flat = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)

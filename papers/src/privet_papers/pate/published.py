@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet.errors import InvalidArgument
-from privet.methods.pate import Aggregator, IdentityReducer
-from privet.methods.pate.aggregate import claim
-from privet.methods.pate.learners import as_learner
-from privet.methods.pate.method import clipped_answers, inputs_name
+from privet.methods.pate import (
+    Aggregator,
+    IdentityReducer,
+    as_learner,
+    encode_predictions,
+    hash_inputs,
+    published_claim,
+)
 from privet.noise import Source
-from privet.papers.checks import counts
-from privet.papers.classifier import Array, PublishedClassifier, Release
+from privet_papers.argument_checks import check_counts
+from privet_papers.published_classifier import Array, PublishedClassifier, PublishedRelease
 
 
 @final
@@ -24,7 +28,7 @@ class PublishedPATE(PublishedClassifier):
     """Algorithm 2: the mean of teachers' answers with noise by Renyi composition, then a student.
 
     Record i goes to teacher i mod `n_teachers`; `public_inputs` are asked about. `teacher` and
-    `student` are scikit-learn classifiers, logistic regression unless told. `ledger`: replace-one,
+    `student` are scikit-learn classifiers, logistic regression by default. `ledger`: replace-one,
     per teacher shard (`privet.methods.pate.shard_ledger`).
 
     **Guarantee** that of `Aggregator`, exact: less than the paper's epsilon, which is `claim_`,
@@ -47,16 +51,18 @@ class PublishedPATE(PublishedClassifier):
     teacher: Any = None
     student: Any = None
 
-    def _release(self, rows: Array, labels: NDArray[np.int64], rng: Source) -> Release[Any]:
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> PublishedRelease[Any]:
         from sklearn.linear_model import LogisticRegression
 
-        counts(n_teachers=self.n_teachers)
+        check_counts(n_teachers=self.n_teachers)
         if len(rows) < self.n_teachers:
             raise InvalidArgument("X", len(rows), f"at least {self.n_teachers} records")
         public, logistic = self._rows(np.asarray(self.public_inputs)), LogisticRegression(C=10.0)
         count = len(self.classes_)
         teacher = as_learner(self.teacher or logistic, classes=count)
-        reducer, queries = IdentityReducer(shape=(count,)), inputs_name(public)
+        reducer, inputs_hash = IdentityReducer(shape=(count,)), hash_inputs(public)
         aggregator = Aggregator.published(
             teachers=self.n_teachers, queries=len(public), epsilon=self.epsilon, delta=self.delta,
             radius=reducer.radius,
@@ -66,18 +72,24 @@ class PublishedPATE(PublishedClassifier):
             own = slice(k, None, self.n_teachers)
             said = teacher.train(rows[own], labels[own], seed=k)(public)
             answers.append(
-                clipped_answers(
-                    f"teacher {k}", said, reducer=reducer, queries=queries, expected=len(public)
+                encode_predictions(
+                    f"teacher {k}",
+                    said,
+                    reducer=reducer,
+                    inputs_hash=inputs_hash,
+                    expected=len(public),
                 )
             )
         noisy = aggregator.release(
             answers, rng=rng, delta=self.delta, ledger=self.ledger, reducer=reducer.name
         )
-        told = reducer.decode(noisy.codes, noise=noisy.noise)
-        student = as_learner(self.student or logistic, classes=count).train(public, told, seed=0)
-        return Release(
+        answers_mean = reducer.decode(noisy.codes, noise=noisy.noise)
+        student = as_learner(self.student or logistic, classes=count).train(
+            public, answers_mean, seed=0
+        )
+        return PublishedRelease(
             model=student,
-            claim=claim(epsilon=self.epsilon, delta=self.delta),
+            claim=published_claim(epsilon=self.epsilon, delta=self.delta),
             guarantee=noisy.guarantee,
             entry=noisy.entry,
         )

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from privet.errors import InvalidArgument
 from privet.methods.pate import ClassProbabilities, Reducer
-from privet.nets.convolutional_autoencoder import ConvolutionalAutoencoder
-from privet.papers.checks import counts
+from privet.networks.convolutional_autoencoder import ConvolutionalAutoencoder
+from privet_papers.argument_checks import check_counts
 
 Array = NDArray[Any]
 SMALLEST = 1e-3
@@ -26,7 +26,7 @@ SMALLEST = 1e-3
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShapeReducer(Reducer):
-    """The paper's autoencoder, told beforehand what is publicly known of each map: its centre m.
+    """The paper's autoencoder of how maps depart from what is publicly known, their centres m.
 
     A map y is pooled by `factor`, encoded as z = f_enc((y - m) / s) in the unit ball, and decoded
     as softmax(log m + f_dec(z)), f_dec blown up to the grid. The centre is one map for all queries
@@ -36,13 +36,14 @@ class ShapeReducer(Reducer):
     Label maps of one organ are nearly equal: an encoder that sees them whole gives all of them one
     code, and under noise it never leaves that state. Departures do not have that problem.
 
-    **Guarantee** codes have length at most 1 (`privet.nets.unit_ball`), whatever a teacher answers;
-    the code of a query depends on the answer to it, and otherwise on public things alone.
+    **Guarantee** codes have length at most 1 (`privet.networks.bounded_layers`), whatever a
+    teacher answers; the code of a query depends on the answer to it, and otherwise on public
+    things alone.
 
     **Assumes** that centres, and the targets it is taught with, are public.
 
-    >>> from privet.data.nifti import spheres
-    >>> from privet.nets.segmentation import soft_targets
+    >>> from privet.data.volumes import spheres
+    >>> from privet.networks.segmentation import soft_targets
     >>> maps = soft_targets(spheres(4, seed=0).labels, 3).numpy()
     >>> reducer = ShapeReducer.fit(
     ...     maps, centre=maps.mean(axis=0, keepdims=True), noise=0.1, dimension=2, widths=(4,),
@@ -77,7 +78,7 @@ class ShapeReducer(Reducer):
         `centre`: (1, classes, x, y, z), or one for each map; it must not have been made with the
         map that it is the centre of, or departures look smaller than teachers' will be.
         """
-        counts(steps=steps)
+        check_counts(steps=steps)
         if not 0.0 <= noise < math.inf:
             raise InvalidArgument("noise", noise, "a finite number of at least 0")
         targets, middle = np.asarray(public_targets), np.asarray(centre)
@@ -119,7 +120,7 @@ class ShapeReducer(Reducer):
         whole = _bounded(middle).clamp(min=SMALLEST)
         return cls(network=network.eval(), centre=whole, spread=spread, factor=factor)
 
-    def moved_to(self, centre: Array) -> Self:
+    def with_centre(self, centre: Array) -> Self:
         """The same about other centres: those of the queries, in their order."""
         return replace(self, centre=_bounded(np.asarray(centre)).clamp(min=SMALLEST))
 
@@ -174,7 +175,7 @@ class ShapeReducer(Reducer):
 
 
 def _bounded(maps: Array) -> Tensor:
-    return torch.from_numpy(ClassProbabilities().bounded(maps).astype(np.float32))
+    return torch.from_numpy(ClassProbabilities().to_coordinates(maps).astype(np.float32))
 
 
 def _pooled(maps: Array, factor: int) -> Tensor:

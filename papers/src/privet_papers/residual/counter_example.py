@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from privet.audit import Finding, OneShotAudit, gaussian_score
 from privet.guarantee import Adjacency
-from privet.methods.residual import NoisyInputBudget
-from privet.methods.residual.noisy_inputs import noisy
+from privet.methods.noisy_inputs import NoisyInputCost
+from privet.methods.noisy_inputs.noisy_inputs import noisy_rows
 from privet.noise import Source
-from privet.papers.residual.theorems import TheoremOne
+from privet_papers.residual.theorems import TheoremOne
 
 Floats = NDArray[np.float64]
-NO_NOISE = 1e-6
+CONTROL_NOISE = 1e-6
 """Noise of the control, over what it should be."""
 
 
-def audit_published(
+def audit_noisy_copies(
     *, delta: float, trials: int, rng: Source, gamma: float = 0.5, input_noise: float = 0.25,
     epochs: int = 20,
 ) -> Finding:  # fmt: skip
@@ -30,7 +30,7 @@ def audit_published(
 
     **Guarantee** a true claim is called falsified with probability at most 5%.
     """
-    budget = NoisyInputBudget(radius=1.0, input_noise=input_noise, draws=epochs, dimension=2)
+    budget = NoisyInputCost(radius=1.0, input_noise=input_noise, draws=epochs, dimension=2)
     theorem = TheoremOne(
         radius=1.0, bound=1.0, gamma=gamma, input_noise=input_noise, epochs=epochs, clipped=True
     )
@@ -41,7 +41,7 @@ def audit_published(
 
         def scores(n: int, own: Source) -> Floats:
             rows = np.tile(sign * record, (n * epochs, 1))
-            seen = noisy(rows, used, own, adjacency=Adjacency.REPLACE_ONE).astype(np.float64)
+            seen = noisy_rows(rows, used, own, adjacency=Adjacency.REPLACE_ONE).astype(np.float64)
             each = gaussian_score(
                 seen, present=record, absent=-record, scale=budget.mechanism.scale
             )
@@ -53,7 +53,7 @@ def audit_published(
         what="residual perturbation as published: all noisy copies of a record",
         with_record=draw(1.0, 1.0),
         without_record=draw(-1.0, 1.0),
-        control=(draw(1.0, NO_NOISE), draw(-1.0, NO_NOISE)),
+        control=(draw(1.0, CONTROL_NOISE), draw(-1.0, CONTROL_NOISE)),
         claimed=theorem.epsilon(delta),
         proved=budget.loss(Adjacency.REPLACE_ONE).epsilon(delta),
         rng=rng,

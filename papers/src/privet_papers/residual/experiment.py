@@ -12,29 +12,28 @@ import numpy as np
 import torch
 
 from privet.errors import InvalidArgument
-from privet.methods.residual import Training
-from privet.nets.residual import Strategy
-from privet.papers.experiment import (
-    Cell,
-    Experiment,
-    Row,
-    Settings,
-    Shown,
-    Told,
-    seconds_of,
-    setting,
-)
-from privet.papers.residual import attacks, figures, inversion_figure
-from privet.papers.residual.networks import DELTA, Bench, Job
-from privet.papers.residual.printed import PRINTED, budgets, lower_bounds
+from privet.jobs import Cell, Tell
+from privet.methods.noisy_inputs import PlainTraining
+from privet.networks.residual import Strategy
+from privet_papers.experiment import Experiment, Row, Settings, Shown, seconds_of, setting
+from privet_papers.residual import figures
+from privet_papers.residual import membership_attacks as attacks
+from privet_papers.residual.findings import PAPER_RESULTS, compare_budgets, compare_lower_bounds
+from privet_papers.residual.idc import CLASS_COUNTS
+from privet_papers.residual.inversion import invert
+from privet_papers.residual.step_training import AUGMENTATIONS, SCHEDULES
+from privet_papers.residual.training_runs import DELTA, NetworkJob, ResidualRuns
+from privet_papers.result_tables import Table
 
-PLAIN = Job(part="target", half=0)
+PLAIN = NetworkJob(part="target", half=0)
+NO_BETTER = 0.02
+"""A network that is so little above the share of the largest class has learned nothing."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class ResidualSettings(Settings):
-    """One data set's run."""
+    """What is run on one data set."""
 
     data: str
     records: int = setting(help="The first so many records only.", least=16)
@@ -43,6 +42,11 @@ class ResidualSettings(Settings):
     epochs: int = setting(help="Epochs of every network.", least=1)
     batch_size: int = setting(64, help="Records in a batch.", least=1)
     learning_rate: float = 0.1
+    schedule: str = setting(
+        "cosine", help="Of the rate: tenths is He et al.'s, quarters the paper's for IDC.",
+        among=("cosine", *SCHEDULES),
+    )  # fmt: skip
+    augmentation: str = setting("none", help="Needs a schedule in steps.", among=AUGMENTATIONS)
     depth: int = 8
     blocks: str = setting(
         "pre-activated", help="Of the networks; He et al.'s first have a ReLU behind each sum.",
@@ -67,6 +71,8 @@ class ResidualSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.augmentation != "none" and self.schedule == "cosine":
+            raise InvalidArgument("augmentation", self.augmentation, "none with a cosine schedule")
         if self.references % 2 or self.references < 4:
             raise InvalidArgument("references", self.references, "an even number from 4 on")
 
@@ -98,18 +104,21 @@ QUICK = {
 """Minutes: a sixth of the records, pictures of half the side, 500 steps; the paper's gammas."""
 
 _SCALE: dict[str, Any] = {
-    "batch_size": 128, "test_records": 10_000, "pool": 1, "seeds": 3,
+    "batch_size": 128, "test_records": 10_000, "pool": 1, "seeds": 3, "schedule": "tenths",
+    "augmentation": "crops and flips",
 }  # fmt: skip
 _PAPER: dict[str, dict[str, Any]] = {
-    "mnist": {"records": 60_000, "epochs": 546, "gammas": (0.5, 1.0)},
+    "mnist": {"records": 60_000, "epochs": 546, "gammas": (0.5, 1.0), "augmentation": "crops"},
     "cifar10": {"records": 50_000, "epochs": 655, "gammas": (0.5, 0.75),
                 "multiplicative": (1.0, 2.0)},
     "cifar100": {"records": 50_000, "epochs": 655, "gammas": (0.5,), "multiplicative": (1.0, 2.0)},
     "idc": {"records": 39_952, "test_records": 43_420, "epochs": 100, "gammas": (0.1, 0.2),
-            "multiplicative": (0.5, 1.0, 2.0)},
-    "breastmnist": {"records": 624, "test_records": 156, "epochs": 100, "gammas": (0.1, 0.2, 1.0)},
+            "multiplicative": (0.5, 1.0, 2.0), "schedule": "quarters"},
+    "breastmnist": {"records": 624, "test_records": 156, "epochs": 100, "gammas": (0.1, 0.2, 1.0),
+                    "schedule": "quarters"},
 }  # fmt: skip
-"""64,000 steps of 128 as He et al. on MNIST and CIFAR, 100 epochs on IDC."""
+"""64,000 steps of 128 as He et al. on MNIST and CIFAR, with their rates and augmentation; on IDC
+100 epochs, a quarter of the rate after every 20."""
 
 
 @final
@@ -145,100 +154,129 @@ class ResidualExperiment(Experiment[ResidualSettings]):
     )  # fmt: skip
 
     @cached_property
-    def bench(self) -> Bench:
+    def runs(self) -> ResidualRuns:
         """The data in the paper's split, and the networks trained on it."""
-        return Bench(self.settings, keep=self.kept_arrays, folder=self.folder)
+        return ResidualRuns(self.settings, keep=self.kept_arrays, folder=self.folder)
 
     def cells(self) -> Iterator[Cell]:
-        """One for each network."""
-        for job in networks(self.bench):
-            yield Cell(str(job), partial(self._trained, job))
+        """A cell for each network."""
+        for job in list_jobs(self.runs):
+            yield Cell(str(job), partial(self._train, job))
 
-    def _trained(self, job: Job, told: Told) -> None:
-        self.bench.answers(job)
+    def _train(self, job: NetworkJob, report: Tell) -> None:
+        self.runs.answers(job)
 
     def collect(self, found: list[Any]) -> Row:
         """Attacks on the networks, Theorem 1 beside what is printed, and inversions."""
-        inverted, _ = self._inverted
-        rows = list(_rows(self.bench))
+        inverted, _ = self._inversion
+        rows = list(_rows(self.runs))
         return {
             "rows": rows,
-            "printed": PRINTED.get(self.settings.data, {}),
+            "printed": PAPER_RESULTS.get(self.settings.data, {}),
             "skips": _skips(rows),
-            "lower_bounds": lower_bounds(self.settings.data, rows),
-            "budgets": budgets(self.settings.data),
-            "dpsgd_epsilon": self.bench.dpsgd.epsilon(DELTA),
+            "lower_bounds": compare_lower_bounds(self.settings.data, rows),
+            "class_counts": class_counts(self.runs),
+            "chance": float(np.bincount(self.runs.test_labels).max() / len(self.runs.test_labels)),
+            "budgets": compare_budgets(self.settings.data),
+            "dpsgd_epsilon": self.runs.dpsgd.epsilon(DELTA),
             "inversion": inverted,
         }
 
     @cached_property
-    def _inverted(self) -> tuple[list[Row], dict[str, Any]]:
-        return inversion_figure.invert(self.bench.raw)
+    def _inversion(self) -> tuple[list[Row], dict[str, Any]]:
+        return invert(self.runs.raw_pictures)
 
     def draw(self, results: Row) -> list[Path]:
         """Figs. 2-7 and 9-12 of this data set, and Figs. 1 and 8."""
-        drawn = inversion_figure.picture(self.out, *self._inverted)
-        return [*figures.draw(self.out, results, self.bench.raw), *drawn]
+        drawn = figures.draw_inversion(self.out, *self._inversion)
+        return [*figures.draw(self.out, results, self.runs.raw_pictures), *drawn]
 
-    def text(self, results: Row) -> str:
-        """A line for each network with what is printed for it, and for each inversion."""
-        lines = [
-            f"{'model':<32} {'AUC':>6} {'train':>6} {'test':>6} {'LiRA':>6} {'RMIA':>6} "
-            f"{'eps >=':>7}  printed: AUC, train, test"
-        ]
+    def tables(self, results: Row) -> Iterator[Table]:
+        """A row for each network beside what is printed for it, bounds of epsilon, inversions."""
         keys = ("shadow_auc", "train_accuracy", "test_accuracy", "lira_auc", "rmia_auc")
+        rows = []
         for row in results["rows"]:
-            numbers = [f"{row[k]:6.3f}" if k in row else f"{'':6}" for k in keys]
+            numbers = [f"{row[k]:.3f}" if k in row else None for k in keys]
+            if row["train_accuracy"] <= results["chance"] + NO_BETTER:
+                numbers[2] = f"{numbers[2]} *did not learn*"
             beside = results["printed"].get(row["name"])
-            shown = "" if beside is None else "  " + " ".join(map(_number, beside))
-            lines.append(f"{row['name']:<32} {' '.join(numbers)} {row['lower_bound']:7.3f}{shown}")
-        for row in results["inversion"]:
-            found = f"{row['psnr']:.1f} dB, SSIM {row['ssim']:.2f}"
-            lines.append(f"inversion of {row['equation']}, {row['way']}: {found}")
-        cost = results["dpsgd_epsilon"]
-        lines.append(f"DP-SGD of this run costs epsilon {cost:.3g} at 1e-5, exactly")
+            printed = None if beside is None else " / ".join(map(_number, beside))
+            rows.append((row["name"], *numbers, f"{row['lower_bound']:.3f}", printed))
+        head = (
+            "model",
+            "AUC",
+            "train",
+            "test",
+            "LiRA",
+            "RMIA",
+            "epsilon ≥",
+            "printed: AUC/train/test",
+        )
+        yield Table.of(f"{results['settings']['data']}: attacks and accuracy", head, rows)
+        yield Table.of(
+            "Lower bounds of epsilon at delta 1e-5, 95%",
+            ("model", "one network", "all of its kind", "networks", "printed"),
+            (
+                (b["of"], f"{b['found']:.3f}", f"{b['pooled']:.3f}", b["networks"], b["printed"])
+                for b in results["lower_bounds"]
+            ),
+        )
+        yield Table.of(
+            "Inversion",
+            ("equation", "way", "PSNR, dB", "SSIM"),
+            (
+                (r["equation"], r["way"], f"{r['psnr']:.1f}", f"{r['ssim']:.2f}")
+                for r in results["inversion"]
+            ),
+        )
+        yield Table.of(
+            "Records by class",
+            ("part", "ours", "printed"),
+            ((c["part"], c["ours"], c["printed"]) for c in results["class_counts"]),
+        )
+
+    def remarks(self, results: Row) -> Iterator[str]:
+        """What DP-SGD costs, Theorem 1 beside what is printed, and skip connections."""
+        yield f"DP-SGD of this run costs epsilon {results['dpsgd_epsilon']:.3g} at 1e-5, exactly"
         if (stated := results["budgets"]) is not None:
-            lines += [
+            yield (
                 f"Theorem 1 at the paper's settings for {stated['of']}: epsilon "
-                f"{stated['theorem_1']:.2g}; the paper prints {stated['theorem_1_as_printed']:.2g}",
-                "its mappings and last layer by themselves: "
-                + ", ".join(f"{e:.2g}" for e in stated["theorem_1_by_layer"]),
+                f"{stated['theorem_1']:.2g}; the paper prints {stated['theorem_1_as_printed']:.2g}"
+            )
+            layers = ", ".join(f"{e:.2g}" for e in stated["theorem_1_by_layer"])
+            yield f"its mappings and last layer by themselves: {layers}"
+            yield (
                 f"DP-SGD at the paper's settings for {stated['of']}: epsilon "
-                f"{stated['dpsgd']:.3g}; the paper prints {stated['dpsgd_as_printed']:g}",
-            ]
-        lines += [
-            f"lower bound of epsilon, {b['of']}: {b['found']:.3f}{_beside(b['printed'])}"
-            for b in results["lower_bounds"]
-        ]
-        lines += [
-            f"En{k['members']} at gamma {k['gamma']:g}: test accuracy {k['with']:.3f} with skips, "
-            f"{k['without']:.3f} without"
-            for k in results["skips"]
-        ]
-        return "\n".join(lines)
+                f"{stated['dpsgd']:.3g}; the paper prints {stated['dpsgd_as_printed']:g}"
+            )
+        for k in results["skips"]:
+            yield (
+                f"En{k['members']} at gamma {k['gamma']:g}: test accuracy {k['with']:.3f} with "
+                f"skips, {k['without']:.3f} without"
+            )
 
     def expected_seconds(self) -> float:
         """Steps of all networks times one of them."""
-        bench, s = self.bench, self.settings
-        jobs = networks(bench)
-        few = torch.randn(s.batch_size, *bench.pictures.shape[1:])
+        runs, s = self.runs, self.settings
+        jobs = list_jobs(runs)
+        few = torch.randn(s.batch_size, *runs.pictures.shape[1:])
         labels = torch.zeros(s.batch_size, dtype=torch.long)
-        step, network = Training(epochs=1, batch_size=s.batch_size), bench.network(PLAIN, 0)
+        step, network = PlainTraining(epochs=1, batch_size=s.batch_size), runs.network(PLAIN, 0)
         each = seconds_of(lambda: step.run(network, lambda _: few, labels))
-        steps = s.epochs * max(1, len(bench.where["target"]) // 2 // s.batch_size)
+        steps = s.epochs * max(1, len(runs.where["target"]) // 2 // s.batch_size)
         return each * steps * sum(job.together for job in jobs)
 
 
-def kinds(settings: ResidualSettings) -> Iterator[tuple[str, Job, int, bool]]:
+def network_kinds(settings: ResidualSettings) -> Iterator[tuple[str, NetworkJob, int, bool]]:
     """(name, kind of network, members, whether stronger attacks are run on it) of each row."""
 
-    def noisy(gamma: float, **kw: Any) -> Job:
-        return Job(part="target", half=0, gamma=gamma, **kw)
+    def noisy(gamma: float, **kw: Any) -> NetworkJob:
+        return NetworkJob(part="target", half=0, gamma=gamma, **kw)
 
     two = Strategy.MULTIPLICATIVE
     yield "ResNet8", PLAIN, 1, True
     yield f"En1 ResNet8, gamma {settings.gamma:g}", noisy(settings.gamma), 1, True
-    yield "ResNet8 (DPSGD)", Job(part="target", half=0, dpsgd=True), 1, False
+    yield "ResNet8 (DPSGD)", NetworkJob(part="target", half=0, dpsgd=True), 1, False
     for gamma in settings.gammas:
         yield f"En1 ResNet8, gamma {gamma:g}", noisy(gamma), 1, False
     for gamma in settings.multiplicative:
@@ -254,19 +292,19 @@ def kinds(settings: ResidualSettings) -> Iterator[tuple[str, Job, int, bool]]:
             yield f"Strategy II, En{k}, gamma {gamma:g}", noisy(gamma, strategy=two), k, False
 
 
-def networks(bench: Bench) -> list[Job]:
+def list_jobs(runs: ResidualRuns) -> list[NetworkJob]:
     """Every network that the rows need, the main comparison first, none twice."""
-    s = bench.settings
-    wanted: list[Job] = []
-    main = [kind for _, kind, _, compared in kinds(s) if compared]
+    s = runs.settings
+    wanted: list[NetworkJob] = []
+    main = [kind for _, kind, _, compared in network_kinds(s) if compared]
     for seed in range(s.seeds):
         wanted.append(attacks.shadow_job(seed))
         wanted += [attacks.target_job(kind, seed) for kind in main]
     for seed in range(s.seeds):
         for kind in main:
-            wanted += attacks.reference_jobs(bench, kind, seed)
-            wanted.append(attacks.own_shadow_job(kind, seed))
-    for _, kind, members, _ in kinds(s):
+            wanted += attacks.reference_jobs(runs, kind, seed)
+            wanted.append(attacks.same_kind_shadow_job(kind, seed))
+    for _, kind, members, _ in network_kinds(s):
         job = attacks.target_job(kind, 0)
         if s.joint and members > 1:
             wanted.append(replace(job, together=members))
@@ -275,14 +313,16 @@ def networks(bench: Bench) -> list[Job]:
     return list(dict.fromkeys(wanted))
 
 
-def _rows(bench: Bench) -> Iterator[Row]:
-    for name, kind, members, compared in kinds(bench.settings):
-        seeds = range(bench.settings.seeds if compared else 1)
-        found = [attacks.outcome(bench, kind, seed, members) for seed in seeds]
+def _rows(runs: ResidualRuns) -> Iterator[Row]:
+    for name, kind, members, compared in network_kinds(runs.settings):
+        seeds = range(runs.settings.seeds if compared else 1)
+        found = [attacks.attack_target(runs, kind, seed, members) for seed in seeds]
         if compared:
             for one in found:
-                one |= attacks.stronger(bench, kind, one["seed"])
+                one |= attacks.run_stronger_attacks(runs, kind, one["seed"])
+        pooled = attacks.pooled_lower_bound(runs, kind, members, compared=compared)
         yield {
+            **pooled,
             "name": name,
             "gamma": kind.gamma,
             "strategy": kind.strategy.value,
@@ -309,8 +349,19 @@ def _number(printed: float | None) -> str:
     return "-" if printed is None else f"{printed:.3f}"
 
 
-def _beside(printed: float | None) -> str:
-    return "" if printed is None else f"; the paper prints {printed:g}"
+def class_counts(runs: ResidualRuns) -> list[Row]:
+    """How many records of each class both parts have, and what the paper prints for IDC."""
+    parts = {"training": runs.labels, "test": runs.test_labels}
+    printed = CLASS_COUNTS if runs.settings.data == "idc" else {}
+    return [
+        {"part": part, "ours": _counts(np.bincount(labels, minlength=runs.classes)),
+         "printed": _counts(printed[part]) if part in printed else None}
+        for part, labels in parts.items()
+    ]  # fmt: skip
+
+
+def _counts(numbers: Any) -> str:
+    return " + ".join(f"{int(n):,}" for n in numbers)
 
 
 def _means(found: list[Row]) -> dict[str, float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from privet.loss import SampledGaussian
-from privet.papers.residual.theorems import TheoremOne
+from privet.accounting import SampledGaussian
+from privet_papers.residual.theorems import TheoremOne
 
-PRINTED: dict[str, dict[str, tuple[float | None, ...]]] = {
+PAPER_RESULTS: dict[str, dict[str, tuple[float | None, ...]]] = {
     "mnist": {
         "ResNet8": (0.514, 1.000, 0.988),
         "ResNet8 (DPSGD)": (0.507, 0.977, 0.975),
@@ -48,18 +48,20 @@ and test accuracy; None where one is not printed.
 Table V does not say which gamma it has, so none of our rows has its name.
 """
 
-PRINTED_BUDGETS = {
+PAPER_BUDGETS = {
     "idc": (1.1e3, 15.79, 3.604e-3, 6.608e-3),
     "cifar10": (3e3, 22.33, 1.055e-1, 1.558e-1),
 }
 """Section IV-F as printed, at delta 1e-5: epsilon of Theorem 1 and of DPSGD, and lower bounds of
 both by Jagielski et al.'s method."""
 
-DPSGD = {name: SampledGaussian(sample_rate=128 / n, noise_multiplier=1.1, steps=100 * n // 128)
-         for name, n in (("idc", 9_988), ("cifar10", 12_500))}  # fmt: skip
+DPSGD_SETTINGS = {
+    name: SampledGaussian(sample_rate=128 / n, noise_multiplier=1.1, steps=100 * n // 128)
+    for name, n in (("idc", 9_988), ("cifar10", 12_500))
+}
 """Its settings: z 1.1, batches of 128, 100 epochs of a quarter of the training set."""
 
-AS_PRINTED = {
+THEOREM_ONE_SETTINGS = {
     "idc": TheoremOne(radius=30.0, bound=30.0, gamma=0.5, input_noise=0.25, epochs=100),
     "cifar10": TheoremOne(
         radius=30.0, bound=30.0, gamma=4.5, input_noise=2.25, epochs=64_000 * 128 / 12_500
@@ -68,31 +70,37 @@ AS_PRINTED = {
 """Theorem 1 at the settings of the tables (CIFAR-10: 64,000 steps of 128, as He et al.)."""
 
 
-def budgets(data: str) -> dict[str, Any] | None:
+def compare_budgets(data: str) -> dict[str, Any] | None:
     """Theorem 1 at the paper's settings beside what the paper prints; IDC for BreastMNIST."""
     name = "idc" if data == "breastmnist" else data
-    if name not in AS_PRINTED:
+    if name not in THEOREM_ONE_SETTINGS:
         return None
-    printed, dpsgd, lower, dpsgd_lower = PRINTED_BUDGETS[name]
+    printed, dpsgd, lower, dpsgd_lower = PAPER_BUDGETS[name]
     return {
         "of": name,
         "delta": 1e-5,
-        "theorem_1": AS_PRINTED[name].epsilon(1e-5),
-        "theorem_1_by_layer": list(AS_PRINTED[name].by_layer(1e-5, 3)),
+        "theorem_1": THEOREM_ONE_SETTINGS[name].epsilon(1e-5),
+        "theorem_1_by_layer": list(THEOREM_ONE_SETTINGS[name].by_layer(1e-5, 3)),
         "theorem_1_as_printed": printed,
-        "dpsgd": DPSGD[name].epsilon(1e-5),
+        "dpsgd": DPSGD_SETTINGS[name].epsilon(1e-5),
         "dpsgd_as_printed": dpsgd,
         "lower_bound": lower,
         "dpsgd_lower_bound": dpsgd_lower,
     }
 
 
-def lower_bounds(data: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def compare_lower_bounds(data: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of epsilon, after Jagielski et al.: what our attack reached on Table I-IV, and as printed."""
-    _, _, strategy, dpsgd = PRINTED_BUDGETS.get(data, (None,) * 4)
+    _, _, strategy, dpsgd = PAPER_BUDGETS.get(data, (None,) * 4)
     printed = {"ResNet8": None, "ResNet8 (DPSGD)": dpsgd}
     compared = [r for r in rows if r["name"] in printed or "lira_auc" in r]
     return [
-        {"of": r["name"], "found": r["lower_bound"], "printed": printed.get(r["name"], strategy)}
+        {
+            "of": r["name"],
+            "found": r["lower_bound"],
+            "pooled": r["pooled_lower_bound"],
+            "networks": r["pooled_networks"],
+            "printed": printed.get(r["name"], strategy),
+        }
         for r in compared
     ]

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.data_folder import damaged_file
 from privet.data.dataset import Dataset
-from privet.data.files import damaged
 from privet.errors import MissingFile
 
 TRAINING, TEST = 39_952, 43_420
 """Patches in the paper's training and test parts."""
+CLASS_COUNTS = {"whole": (198_738, 78_786), "training": (29_164, 10_788), "test": (31_825, 11_595)}
+"""Patches without and with carcinoma, as the paper prints them."""
 _SIDE = 50
 
 
@@ -25,6 +27,7 @@ def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
     the order of their names, fill the training part until it has `training` patches, then the test
     part, so that no patient is in both (the paper does not give its patients). Where there are
     fewer patches than that in all, both parts shrink in proportion; one patient is not enough.
+    Within a part patches stand in a fixed random order: the first thousand are of many patients.
     Patches at the edge of a slide, which are smaller, are padded with white.
 
     **Assumes** a patch as the unit: patches of one patient are many records, so a guarantee per
@@ -43,18 +46,15 @@ def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
         largest = whole - min(counts.values())  # leaves a patient for the test
         training = min(largest, max(1, whole * training // (training + test)))
     patients = list(counts)
-    parts: list[tuple[list[Path], list[int]]] = [([], []), ([], [])]
+    parts: list[list[tuple[Path, int]]] = [[], []]
     for patient in patients:
-        where = 0 if len(parts[0][0]) < training else 1
-        if where == 1 and len(parts[1][0]) >= test:
+        where = 0 if len(parts[0]) < training else 1
+        if where == 1 and len(parts[1]) >= test:
             break
         for label in (0, 1):
             found = sorted((patient / str(label)).glob("*.png"))
-            parts[where][0].extend(found)
-            parts[where][1].extend([label] * len(found))
-    (x_train, y_train), (x_test, y_test) = (
-        (_patches(paths), np.array(labels, dtype=np.int64)) for paths, labels in parts
-    )
+            parts[where].extend((path, label) for path in found)
+    (x_train, y_train), (x_test, y_test) = map(_shuffled, parts)
     return Dataset(
         name="idc",
         about=f"IDC: {len(x_train):,} + {len(x_test):,} patches of 50x50 in colour, by patient",
@@ -66,6 +66,14 @@ def idc(folder: Path, *, training: int = TRAINING, test: int = TEST) -> Dataset:
         x_test=x_test,
         y_test=y_test,
     )
+
+
+def _shuffled(part: list[tuple[Path, int]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Patches and labels in one fixed random order, so that the first ones are of all patients."""
+    order = np.random.default_rng(0).permutation(len(part))
+    chosen = [part[k] for k in order]
+    labels = np.array([label for _, label in chosen], dtype=np.int64)
+    return _patches([path for path, _ in chosen]), labels
 
 
 def _patients(root: Path) -> dict[Path, int]:
@@ -87,6 +95,6 @@ def _patches(paths: list[Path]) -> NDArray[Any]:
             with Image.open(path) as picture:
                 pixels = np.asarray(picture.convert("RGB"))[:_SIDE, :_SIDE]
         except (OSError, UnidentifiedImageError) as error:
-            raise damaged(path, f"not a readable picture ({error})") from None
+            raise damaged_file(path, f"not a readable picture ({error})") from None
         own[: pixels.shape[0], : pixels.shape[1]] = pixels
     return out

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from privet.errors import InvalidArgument
-from privet.nets.residual import Strategy
-from privet.noise import Source
-from privet.papers.checks import counts, positive
+from privet.networks.residual import Strategy
+from privet.noise import Source, seeded
+from privet_papers.argument_checks import check_counts, check_positive
 
 Floats = NDArray[np.float64]
 
@@ -67,8 +67,8 @@ class Flow:
     steps: int = 100
 
     def __post_init__(self) -> None:
-        positive(time=self.time)
-        counts(steps=self.steps)
+        check_positive(time=self.time)
+        check_counts(steps=self.steps)
         if not self.gamma >= 0.0:
             raise InvalidArgument("gamma", self.gamma, "at least 0")
 
@@ -151,7 +151,7 @@ class Ridge:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Ridge:
-        """Of these pairs."""
+        """Decompose these pairs."""
         centre = x.mean(axis=0), y.mean(axis=0)
         rows = x - centre[0]
         values, vectors = np.linalg.eigh(rows @ rows.T)
@@ -159,7 +159,7 @@ class Ridge:
         return cls(x=rows, y=turned, centre=centre, values=values, vectors=vectors)
 
     def apply(self, x: Floats, penalty: float) -> Floats:
-        """What it answers for rows x."""
+        """The regression's answers for rows x."""
         like = ((x - self.centre[0]) @ self.x.T) @ self.vectors
         return np.asarray((like / (self.values + penalty)) @ self.y + self.centre[1])
 
@@ -220,3 +220,46 @@ def _stack(pictures: NDArray[Any]) -> Floats:
             "pictures", x.shape, "finite, (count, rows, columns) or with colours as a fourth axis"
         )
     return x
+
+
+FLOWS = {
+    "ODE (2)": Flow(),
+    "SDE (3), gamma 1": Flow(gamma=1.0),
+    "SDE (7), gamma 1": Flow(gamma=1.0, strategy=Strategy.MULTIPLICATIVE),
+}
+WAYS = ("backward Euler", "without noise", "learned")
+
+
+def invert(
+    pictures: NDArray[Any], *, own: int = 600, shown: int = 20
+) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Mean PSNR and SSIM of each way back for each equation, and pictures of the first one.
+
+    The first `shown` pictures (values in [0, 1]) are attacked; the attacker has the next `own`.
+    """
+    x = np.asarray(pictures[: shown + own], dtype=np.float64)
+    rows: list[dict[str, Any]] = []
+    seen = {"original": x[0]}
+    for number, (name, flow) in enumerate(FLOWS.items()):
+        rng = seeded(number)
+        features = flow.forward(x, rng=rng.child("forward"))
+        attack = LearnedInversion.fit(features[shown:], x[shown:])
+        mine = features[:shown]
+        found = (
+            flow.backward(mine, rng=rng.child("backward")),
+            flow.backward(mine, rng=rng.child("backward"), noisy=False),
+            attack.recover(mine),
+        )
+        seen[f"{name}: feature"] = features[0]
+        for way, back in zip(WAYS, found, strict=True):
+            held = np.clip(back, 0.0, 1.0)
+            seen[f"{name}: {way}"] = held[0]
+            rows.append(
+                {
+                    "equation": name,
+                    "way": way,
+                    "psnr": float(np.mean([psnr(a, b) for a, b in zip(x, held, strict=False)])),
+                    "ssim": float(np.mean([ssim(a, b) for a, b in zip(x, held, strict=False)])),
+                }
+            )
+    return rows, seen

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
-from privet.nets.residual import Perturbation, ResidualNoise
+from privet.networks.residual import Perturbation, ResidualNoise
 
 
 @final
@@ -22,7 +22,7 @@ class PreactivatedResNet(nn.Module):
     """Three stages of n blocks x + W_2 relu(N(W_1 relu(N(x)))) + noise: depth 6n + 2.
 
     The stem is a convolution alone; where a stage halves the picture the skip is a convolution of
-    1x1. Settings are those of `privet.nets.residual.ResNet`.
+    1x1. Settings are those of `privet.networks.residual.ResNet`.
 
     >>> import torch
     >>> PreactivatedResNet(channels=1, classes=10)(torch.zeros(2, 1, 28, 28)).shape
@@ -46,7 +46,9 @@ class PreactivatedResNet(nn.Module):
         for stage in range(3):
             for i in range(depth // 6):
                 after, stride = width * 2**stage, 2 if stage and not i else 1
-                blocks.append(Block(before, after, stride, law, skip=skip, how=normalisation))
+                blocks.append(
+                    PreactivatedBlock(before, after, stride, law, skip=skip, how=normalisation)
+                )
                 before = after
         self.blocks = nn.Sequential(*blocks)
         self.normalise = _normalisation(normalisation, before)
@@ -56,14 +58,14 @@ class PreactivatedResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Logits of pictures."""
         x = self.blocks(self.stem(self.noise(x, x)))
         logits: Tensor = self.head(F.relu(self.normalise(x)).mean((2, 3)))
         return logits
 
 
 @final
-class Block(nn.Module):
+class PreactivatedBlock(nn.Module):
     """x + F(x) + noise, with normalisation and ReLU inside F."""
 
     def __init__(
@@ -87,7 +89,7 @@ class Block(nn.Module):
 
 
 @final
-class Together(nn.Module):
+class JointEnsemble(nn.Module):
     """En_k trained as one network: the members' outputs are averaged, as Wang et al. do.
 
     Members that are trained apart are averaged by their probabilities; see `Ensemble`.

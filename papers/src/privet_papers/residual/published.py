@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from privet import premises
 from privet.guarantee import Adjacency, Guarantee, Protects, Standing
 from privet.ledger import Scope
-from privet.methods.residual import NoisyInputBudget, Training
-from privet.methods.residual.noisy_inputs import noisy
-from privet.nets.residual import (
+from privet.methods.noisy_inputs import NoisyInputCost, PlainTraining
+from privet.methods.noisy_inputs.noisy_inputs import noisy_rows
+from privet.networks.residual import (
     DenseResidual,
     Ensemble,
     Perturbation,
-    Pictures,
+    PictureResNet,
     Strategy,
 )
 from privet.noise import Source
-from privet.papers.checks import counts, positive
-from privet.papers.classifier import Array, PublishedClassifier, Release
-from privet.papers.residual.theorems import TheoremOne
+from privet_papers.argument_checks import check_counts, check_positive
+from privet_papers.published_classifier import Array, PublishedClassifier, PublishedRelease
+from privet_papers.residual.theorems import TheoremOne
 
 REPLACE_ONE = Adjacency.REPLACE_ONE
 
@@ -77,24 +77,26 @@ class PublishedResidual(PublishedClassifier):
             return 0.0
         return self.gamma / 2.0 if self.input_noise is None else self.input_noise
 
-    def budget(self, features: int) -> NoisyInputBudget:
+    def budget(self, features: int) -> NoisyInputCost:
         """What the noisy inputs of Strategy I cost: one draw for each epoch and member."""
-        positive(input_noise=self._noise)
-        return NoisyInputBudget(
+        check_positive(input_noise=self._noise)
+        return NoisyInputCost(
             radius=math.sqrt(features) if self.radius is None else self.radius,
             input_noise=self._noise,
             draws=self.members * self.epochs,
             dimension=features,
         )
 
-    def _release(self, rows: Array, labels: NDArray[np.int64], rng: Source) -> Release[Ensemble]:
-        counts(members=self.members, epochs=self.epochs, noise_draws=self.noise_draws)
+    def _release(
+        self, rows: Array, labels: NDArray[np.int64], rng: Source
+    ) -> PublishedRelease[Ensemble]:
+        check_counts(members=self.members, epochs=self.epochs, noise_draws=self.noise_draws)
         features = rows.shape[1]
         centred = 2.0 * rows.astype(np.float64) - 1.0
         if self.strategy is Strategy.MULTIPLICATIVE:
             fixed = torch.from_numpy(centred.astype(np.float32))
             model = self._ensemble(features, lambda source, epoch: fixed, labels, rng)
-            return Release(model=model, claim=None, guarantee=_nothing())
+            return PublishedRelease(model=model, claim=None, guarantee=_no_guarantee())
         budget = self.budget(features)
         loss = budget.loss(REPLACE_ONE)
         entry = None
@@ -105,7 +107,7 @@ class PublishedResidual(PublishedClassifier):
 
         def inputs(source: Source, epoch: int) -> Tensor:
             own = source.child("epoch", epoch)
-            return torch.from_numpy(noisy(centred, budget, own, adjacency=REPLACE_ONE))
+            return torch.from_numpy(noisy_rows(centred, budget, own, adjacency=REPLACE_ONE))
 
         mechanism = budget.mechanism
         theorem = f"{mechanism.theorem} on inputs; all that follows is post-processing"
@@ -127,7 +129,7 @@ class PublishedResidual(PublishedClassifier):
             epochs=self.epochs,
             clipped=True,
         )
-        return Release(
+        return PublishedRelease(
             model=self._ensemble(features, inputs, labels, rng),
             claim=paper.claim(self.delta),
             guarantee=proved,
@@ -143,7 +145,7 @@ class PublishedResidual(PublishedClassifier):
         for number in range(self.members):
             source = rng.child("member", number)
             start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
-            training = Training(
+            training = PlainTraining(
                 epochs=self.epochs,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
@@ -161,7 +163,9 @@ class PublishedResidual(PublishedClassifier):
             torch.manual_seed(seed)
             if self.shape is None:
                 return DenseResidual(features=features, classes=classes, perturbation=law)
-            return Pictures(shape=self.shape, classes=classes, depth=self.depth, perturbation=law)
+            return PictureResNet(
+                shape=self.shape, classes=classes, depth=self.depth, perturbation=law
+            )
 
     @torch.no_grad()
     def _logits(self, rows: Array) -> NDArray[np.float64]:
@@ -173,7 +177,7 @@ class PublishedResidual(PublishedClassifier):
         return np.asarray(torch.cat(parts).numpy())
 
 
-def _nothing() -> Guarantee:
+def _no_guarantee() -> Guarantee:
     return Guarantee(
         epsilon=math.inf,
         delta=0.0,

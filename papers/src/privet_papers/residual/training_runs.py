@@ -15,20 +15,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import data as datasets
-from privet.audit.membership import Splits, halves
-from privet.estimators import DPSGDClassifier
-from privet.kept import Arrays
-from privet.loss import SampledGaussian
-from privet.methods.residual.training import Training, probabilities
-from privet.nets.residual import Perturbation, ResNet, Strategy
+from privet.accounting import SampledGaussian
+from privet.audit.membership import Splits, random_halves
+from privet.jobs import Arrays
+from privet.methods.dpsgd import Batch, Schedule, private
+from privet.methods.noisy_inputs.plain_training import PlainTraining, mean_probabilities
+from privet.networks.residual import Perturbation, ResNet, Strategy
 from privet.noise import seeded
-from privet.papers.residual.preactivated import PreactivatedResNet, Together
+from privet_papers.residual.networks import JointEnsemble, PreactivatedResNet
+from privet_papers.residual.step_training import StepTraining, rate_at
 
 if TYPE_CHECKING:
-    from privet.papers.residual.experiment import ResidualSettings
+    from privet_papers.residual.experiment import ResidualSettings
 
 Floats = NDArray[np.float64]
 DELTA = 1e-5
+"""The paper's, section IV-F."""
 REPEATS = 4
 """How often an attacker who may repeat a question asks; the noise is averaged over them."""
 
@@ -39,7 +41,7 @@ Keep = Callable[[Any, Callable[[], Arrays]], Arrays]
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class NetworkJob:
     """One network to be trained: which kind, on which half of which part, as which member."""
 
     part: str
@@ -64,7 +66,7 @@ class Job:
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answers:
+class NetworkAnswers:
     """What one trained network says of its part of the data, and of the test records."""
 
     part: Floats
@@ -76,7 +78,7 @@ class Answers:
 
 
 @final
-class Bench:
+class ResidualRuns:
     """The data of a run in the paper's split, and the networks trained on it.
 
     The training part is split into D_shadow and D_target once. Targets are trained on random halves
@@ -97,33 +99,33 @@ class Bench:
         self.where = {"shadow": splits.shadow, "target": splits.target}
         size = len(splits.target)
         self.inside = {
-            part: halves(size, settings.halves, seed=k) for k, part in enumerate(self.where)
+            part: random_halves(size, settings.halves, seed=k) for k, part in enumerate(self.where)
         }
         self.pictures = pictures
         self.test = _pictures(self.data.test_rows()[: settings.test_records], whole.shape, pool)
         self.test_labels = self.data.y_test[: settings.test_records]
 
     @property
-    def raw(self) -> NDArray[np.float32]:
+    def raw_pictures(self) -> NDArray[np.float32]:
         """The first training pictures with values in [0, 1], as the inversion takes them."""
         rows = self.data.subset(min(620, len(self.data.x_train))).train_rows()
         return rows.reshape(-1, *self.data.shape)
 
     def part_labels(self, part: str) -> NDArray[np.int64]:
-        """Labels of the records of a part, in the order of `Answers.part`."""
+        """Labels of the records of a part, in the order of `NetworkAnswers.part`."""
         return np.asarray(self.labels[self.where[part]])
 
-    def answers(self, job: Job) -> Answers:
-        """From the disk, or from a network trained now."""
-        found = self.keep(self._key(job), lambda: self._trained(job))
-        return Answers(
+    def answers(self, job: NetworkJob) -> NetworkAnswers:
+        """The answers of a network, from the disk or trained now."""
+        found = self.keep(self._key(job), lambda: self._train(job))
+        return NetworkAnswers(
             part=found["part"].astype(np.float64),
             repeated=found["repeated"].astype(np.float64),
             test=found["test"].astype(np.float64),
             seconds=float(found["seconds"]),
         )
 
-    def ensemble(self, job: Job, members: int) -> Answers:
+    def ensemble(self, job: NetworkJob, members: int) -> NetworkAnswers:
         """En_k: members that differ in their seeds only, averaged; or trained together."""
         if self.settings.joint and members > 1:
             return self.answers(replace(job, together=members))
@@ -132,30 +134,38 @@ class Bench:
             name: np.mean([getattr(a, name) for a in each], axis=0)
             for name in ("part", "repeated", "test")
         }
-        return Answers(**means, seconds=sum(a.seconds for a in each))
+        return NetworkAnswers(**means, seconds=sum(a.seconds for a in each))
 
-    def _trained(self, job: Job) -> Arrays:
+    def _train(self, job: NetworkJob) -> Arrays:
         began = time.process_time()
         mine = torch.from_numpy(np.ascontiguousarray(self.where[job.part]))
         inputs = self.pictures[mine]
         member = torch.from_numpy(self.inside[job.part][job.half])
         labels = torch.from_numpy(self.part_labels(job.part))
         seed = int(seeded(0).child(job.part, job.half, job.member).integers(2**31, 1)[0])
-        train = self._dpsgd if job.dpsgd else self._plainly
+        train = self._train_dpsgd if job.dpsgd else self._train_plainly
         network = train(job, inputs[member], labels[member], seed)
         repeats = REPEATS if job.gamma else 1
-        once = probabilities(network, inputs, seed=1)
-        again = probabilities(network, inputs, draws=repeats, seed=2) if repeats > 1 else once
+        once = mean_probabilities(network, inputs, seed=1)
+        again = mean_probabilities(network, inputs, draws=repeats, seed=2) if repeats > 1 else once
         return {
             "part": once.astype(np.float32),
             "repeated": again.astype(np.float32),
-            "test": probabilities(network, self.test, seed=3).astype(np.float32),
+            "test": mean_probabilities(network, self.test, seed=3).astype(np.float32),
             "seconds": np.asarray(time.process_time() - began),
         }
 
-    def _plainly(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
+    def _train_plainly(
+        self, job: NetworkJob, inputs: Tensor, labels: Tensor, seed: int
+    ) -> nn.Module:
         s = self.settings
-        training = Training(
+        if s.schedule != "cosine":
+            stepwise = StepTraining(
+                epochs=s.epochs, batch_size=s.batch_size, learning_rate=s.learning_rate,
+                schedule=s.schedule, augmentation=s.augmentation, seed=seed,
+            )  # fmt: skip
+            return stepwise.run(self.network(job, seed), inputs, labels)
+        training = PlainTraining(
             epochs=s.epochs, batch_size=s.batch_size, learning_rate=s.learning_rate, seed=seed
         )
         return training.run(self.network(job, seed), lambda _: inputs, labels)
@@ -168,29 +178,28 @@ class Bench:
         steps = max(1, round(s.epochs / rate))
         return SampledGaussian(sample_rate=rate, noise_multiplier=s.noise_multiplier, steps=steps)
 
-    def _dpsgd(self, job: Job, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
-        """The same network with group normalisation, by privet's DP-SGD: z and C the paper's.
+    def _train_dpsgd(self, job: NetworkJob, inputs: Tensor, labels: Tensor, seed: int) -> nn.Module:
+        """The same network with group normalisation by DP-SGD: z, C and rates are the paper's.
 
-        The budget is what such steps cost exactly, which gives z back.
+        The rate is .1 and a quarter of it after each fifth of the time.
         """
-        classifier = DPSGDClassifier(
-            epsilon=self.dpsgd.epsilon(DELTA),
-            delta=DELTA,
-            classes=range(self.classes),
-            bounds=(-1.0, 1.0),
-            module=self.network(job, seed),
-            steps=int(self.dpsgd.releases),
-            sample_rate=min(1.0, self.settings.batch_size / len(labels)),
-            clipping_bound=1.0,
-            random_state=seed,
-        )
-        fitted = classifier.fit(inputs.contiguous().numpy(), labels.numpy())
-        released: Any = fitted.model_
-        flat: nn.Module = released.network
-        return flat
+        loss, network = self.dpsgd, self.network(job, seed)
+        steps, rate = int(loss.releases), 0.1
+        schedule = Schedule(
+            steps=steps, sample_rate=min(1.0, self.settings.batch_size / len(labels)),
+            noise_multiplier=self.settings.noise_multiplier, clipping_bound=1.0,
+        )  # fmt: skip
+        optimizer = torch.optim.SGD(network.parameters(), lr=rate)
+        with private(
+            network, optimizer, (inputs.contiguous(), labels), schedule, losses=_cross_entropy,
+            delta=DELTA, rng=seeded(seed),
+        ) as training:  # fmt: skip
+            for step in training:  # a step's rate is set before it is taken
+                optimizer.param_groups[0]["lr"] = rate * rate_at("quarters", step.number / steps)
+        return network.eval()
 
-    def network(self, job: Job, seed: int) -> nn.Module:
-        """A new one of this kind."""
+    def network(self, job: NetworkJob, seed: int) -> nn.Module:
+        """A new network of this kind."""
         additive = job.strategy is Strategy.ADDITIVE
         kind = PreactivatedResNet if self.settings.blocks == "pre-activated" else ResNet
         with torch.random.fork_rng():
@@ -207,12 +216,16 @@ class Bench:
                 )
                 for _ in range(job.together)
             ]
-        net = members[0] if len(members) == 1 else Together(members)
+        net = members[0] if len(members) == 1 else JointEnsemble(members)
         return net if job.dpsgd else net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def _key(self, job: Job) -> dict[str, Any]:
+    def _key(self, job: NetworkJob) -> dict[str, Any]:
         """What a trained network depends on besides the settings."""
         return asdict(job) | {"strategy": job.strategy.value, "data": self.data.fingerprint}
+
+
+def _cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
+    return F.cross_entropy(model(batch.x), batch.y, reduction="none")
 
 
 def _pictures(rows: NDArray[np.float32], shape: tuple[int, ...], pool: int) -> Tensor:

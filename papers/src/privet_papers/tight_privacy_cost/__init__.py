@@ -1,8 +1,8 @@
 """Tight privacy cost of DP-SGD: the closed form, where it holds and where it does not.
 
-The formula itself is `privet.loss.closed_form`, a claim beside every exact epsilon.
+The formula itself is `privet.accounting.closed_form`, a claim beside every exact epsilon.
 """
 
-from privet.papers.tight_privacy_cost.audit import audit_published
+from privet_papers.tight_privacy_cost.counter_example import audit_closed_form
 
-__all__ = ["audit_published"]
+__all__ = ["audit_closed_form"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from privet.loss import SampledGaussian
+from privet.accounting import SampledGaussian
 
 
 def dwork_roth(loss: SampledGaussian, delta: float) -> float | None:

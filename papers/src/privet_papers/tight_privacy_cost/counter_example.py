@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from privet.audit import Finding
 from privet.data import load
-from privet.methods.dpsgd import audit as audit_dpsgd
+from privet.methods.dpsgd import canary_audit as audit_dpsgd
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import Source
 
 
-def audit_published(*, delta: float, rng: Source, canaries: int = 20_000) -> Finding:
+def audit_closed_form(*, delta: float, rng: Source, canaries: int = 20_000) -> Finding:
     """Softmax regression on digits at z = .5, q = .01, T = 100, priced by the closed form.
 
     **Guarantee** a true claim is called falsified with probability at most 5%.
     """
     digits = load("digits")
-    target = audit_dpsgd.softmax(
+    target = audit_dpsgd.softmax_recipe(
         "DP-SGD on digits, priced by the closed form", digits.train_rows(), digits.y_train,
         digits.n_classes, Schedule(steps=100, sample_rate=0.01, noise_multiplier=0.5), delta,
     )  # fmt: skip

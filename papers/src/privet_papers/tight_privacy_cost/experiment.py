@@ -8,12 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from privet.loss import SampledGaussian
-from privet.loss.compare import accountants
+from privet.accounting import SampledGaussian
+from privet.accounting.accountant_comparison import accountants
+from privet.accounting.closed_form import closed_form_claim
+from privet.accounting.renyi_and_moments_accountants import moments_guarantee
+from privet.jobs import Cell, Tell
 from privet.noise import seeded
-from privet.papers.drawing import INK, MUTED, panels, quiet, save
-from privet.papers.experiment import Cell, Experiment, Row, Settings, Shown, Told, setting
-from privet.papers.tight_privacy_cost.comparators import abadi_shape, dwork_roth
+from privet_papers.experiment import Experiment, Row, Settings, Shown, seconds_of, setting
+from privet_papers.figure_style import INK, MUTED, new_figure, remove_frame, save_figure
+from privet_papers.result_tables import Table
+from privet_papers.tight_privacy_cost.baselines import abadi_shape, dwork_roth
 
 PRINTED = {(0.01, 4.0, 10_000): {"closed_form": 1.136, "moments": 1.26}}
 """What the paper prints, by sample rate, noise multiplier and steps, at delta 1e-5."""
@@ -23,7 +27,11 @@ ALGORITHMS = {
     "0.05,0.03,1,2,40\n0.1,0.01,0.7,1,40\n0.2,0.003,0.5,0.5,20\n",
 }
 """The paper's Figure 1, as tables of q_t, sigma_t, C_t, eta_t; it gives no numbers of its own."""
-COLOURS = {"closed_form": "#d1495b", "exact": "#1b6ca8", "rdp": "#2a9d8f", "moments": "#b9c3cc"}
+CURVES = {
+    "closed_form": ("closed form", "#d1495b", "--"), "exact": ("exact", "#1b6ca8", "-"),
+    "rdp": ("Renyi", "#2a9d8f", "-."), "moments": ("moments", "#6b7a88", ":"),
+}  # fmt: skip
+"""How each accountant is called and drawn."""
 
 
 @final
@@ -42,6 +50,11 @@ class TightPrivacyCostSettings(Settings):
         (10, 100, 1_000, 10_000), help="T.", option="step-count", least=1, picks=True
     )
     delta: float = setting(1e-5, help="At this delta.")
+    claim_multipliers: tuple[float, ...] = setting(
+        (0.5, 0.8, 1.0, 1.05, 2.0, 4.0, 10.0, 50.0, 95.0, 100.0, 200.0),
+        help="z of the paper's claims about small and large noise, at q .01 and 10,000 steps.",
+        option="claim-multiplier", least=0.1, picks=True,
+    )  # fmt: skip
     canaries: int = setting(20_000, help="Of the audit; 0 leaves it out.", least=0)
 
 
@@ -51,9 +64,13 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
     name = "tight-privacy-cost"
     quick: ClassVar = {"digits": TightPrivacyCostSettings()}
-    version = 2
+    version = 3
     brief = True
-    shows: ClassVar = (Shown(of="Figure 1", picture="epsilon-against-steps", rows="algorithms"),)
+    shows: ClassVar = (
+        Shown(of="Figure 1", picture="epsilon-against-steps", rows="algorithms"),
+        Shown(of="claims about sigma", rows="claims"),
+        Shown(of="efficiency", rows="efficiency"),
+    )
 
     def cells(self) -> Iterator[Cell]:
         """One for each schedule, then the audit."""
@@ -61,13 +78,16 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
         for q in s.sample_rates:
             for z in s.noise_multipliers:
                 for t in s.steps:
-                    yield Cell(f"q {q:g}, z {z:g}, {t} steps", partial(self._priced, q, z, t))
+                    yield Cell(f"q {q:g}, z {z:g}, {t} steps", partial(self._price, q, z, t))
+        for z in s.claim_multipliers:
+            yield Cell(f"claim at z {z:g}", partial(self._claim, z))
+        yield Cell("efficiency", self._efficiency)
         for name in ALGORITHMS:
-            yield Cell(name, partial(self._trained, name))
+            yield Cell(name, partial(self._train, name))
         if s.canaries:
-            yield Cell("audit", self._audited)
+            yield Cell("audit", self._audit)
 
-    def _priced(self, q: float, z: float, t: int, told: Told) -> Row:
+    def _price(self, q: float, z: float, t: int, report: Tell) -> Row:
         def run() -> Row:
             loss = SampledGaussian(sample_rate=q, noise_multiplier=z, steps=t)
             found = accountants(loss, self.settings.delta)
@@ -83,7 +103,38 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
         return self.kept([q, z, t], run)
 
-    def _trained(self, name: str, told: Told) -> Row:
+    def _claim(self, z: float, report: Tell) -> Row:
+        """At the paper's q and T: does each accountant work here, and by how much is one below?"""
+
+        def run() -> Row:
+            loss = SampledGaussian(sample_rate=0.01, noise_multiplier=z, steps=10_000)
+            found = accountants(loss, self.settings.delta)
+            assert found.verdict is not None and found.closed_form is not None
+            closed = found.closed_form.epsilon
+            return {
+                "claim_at": z, "region": _region(z, 0.01), "closed_form": closed,
+                "exact": found.exact.epsilon, "moments": found.moments.epsilon,
+                "gain": found.moments.epsilon / closed, "verdict": found.verdict.value,
+            }  # fmt: skip
+
+        return self.kept(["claim", z], run)
+
+    def _efficiency(self, report: Tell) -> Row:
+        """Seconds of the closed form and of the 32 moments that Abadi et al. compute."""
+
+        def run() -> Row:
+            loss = SampledGaussian(sample_rate=0.01, noise_multiplier=4.0, steps=10_000)
+            delta = self.settings.delta
+            return {
+                "efficiency_of": "q .01, z 4, 10,000 steps",
+                "closed_form_seconds": seconds_of(lambda: closed_form_claim(loss, delta)),
+                "moments_seconds": seconds_of(lambda: moments_guarantee(loss, delta)),
+                "exact_seconds": seconds_of(lambda: loss.epsilon(delta)),
+            }
+
+        return self.kept("efficiency", run)
+
+    def _train(self, name: str, report: Tell) -> Row:
         """One of the paper's two algorithms on digits: a linear model, sigma on the mean."""
 
         def run() -> Row:
@@ -107,69 +158,112 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
 
         return self.kept(name, run)
 
-    def _audited(self, told: Told) -> Row:
-        from privet.papers.tight_privacy_cost.audit import audit_published
+    def _audit(self, report: Tell) -> Row:
+        from privet_papers.tight_privacy_cost.counter_example import audit_closed_form
 
         s = self.settings
         return self.kept(
             "audit",
-            lambda: audit_published(delta=s.delta, rng=seeded(0), canaries=s.canaries).to_dict(),
+            lambda: audit_closed_form(delta=s.delta, rng=seeded(0), canaries=s.canaries).to_dict(),
         )
 
     def collect(self, found: list[Any]) -> Row:
         """Rows and the audit."""
-        trained = [row for row in found if "algorithm" in row]
-        rows = [row for row in found if "steps" in row]
+
+        def with_key(key: str) -> list[Row]:
+            return [row for row in found if key in row]
+
         return {
-            "rows": rows, "algorithms": trained, "audits": found[len(rows) + len(trained) :]
+            "rows": with_key("steps"), "algorithms": with_key("algorithm"),
+            "claims": with_key("claim_at"), "efficiency": with_key("efficiency_of"),
+            "audits": with_key("audited"),
         }  # fmt: skip
 
     def draw(self, results: Row) -> list[Path]:
-        """Epsilon against steps, a panel for each noise multiplier at the first rate."""
+        """Epsilon against steps, a line of panels for each rate, a panel for each z."""
         s = self.settings
-        figure, (line,) = panels(
-            3.4 * len(s.noise_multipliers), 3.4, columns=len(s.noise_multipliers)
-        )
-        for axes, z in zip(line, s.noise_multipliers, strict=True):
-            here = [
-                row for row in results["rows"]
-                if (row["sample_rate"], row["noise_multiplier"]) == (s.sample_rates[0], z)
-            ]  # fmt: skip
-            for name, colour in COLOURS.items():
-                style = "--" if name == "closed_form" else "-"
-                at = [row["steps"] for row in here]
-                axes.plot(at, [row[name] for row in here], style, color=colour, label=name)
-            axes.set(xscale="log", yscale="log")
-            axes.set_title(f"q {s.sample_rates[0]:g}, z {z:g}", loc="left", fontsize=10, color=INK)
-            axes.set_xlabel("steps", color=MUTED)
-            quiet(axes, grid="both")
-        line[0].set_ylabel("epsilon", color=MUTED)
-        line[0].legend(frameon=False, fontsize=8)
-        return save(figure, self.out / "epsilon-against-steps")
+        rates, widths = s.sample_rates, s.noise_multipliers
+        figure, panels = new_figure(
+            max(3.5, 1.8 * len(widths)), 1.9 * len(rates) + 0.5, rows=len(rates),
+            columns=len(widths), sharex=True, sharey=True,
+        )  # fmt: skip
+        for line, q in zip(panels, rates, strict=True):
+            for axes, z in zip(line, widths, strict=True):
+                here = [
+                    row for row in results["rows"]
+                    if (row["sample_rate"], row["noise_multiplier"]) == (q, z)
+                ]  # fmt: skip
+                for name, (label, colour, style) in CURVES.items():
+                    at = [row["steps"] for row in here]
+                    axes.plot(at, [row[name] for row in here], style, color=colour, label=label)
+                axes.set(xscale="log", yscale="log")
+                axes.set_title(f"q = {q:g}, z = {z:g}", loc="left", fontsize=8, color=INK)
+                remove_frame(axes, grid="both")
+            line[0].set_ylabel(f"epsilon at delta {s.delta:g}", color=MUTED, fontsize=8)
+        for axes in panels[-1]:
+            axes.set_xlabel("steps T", color=MUTED, fontsize=8)
+        panels[0][0].legend(frameon=False, fontsize=6)
+        return save_figure(figure, self.out / "epsilon-against-steps")
 
-    def text(self, results: Row) -> str:
-        """A line for each schedule, and the audit."""
-        lines = [
-            f"{'q':>7} {'z':>5} {'T':>6} {'closed':>8} {'exact':>8} {'Renyi':>8} {'moments':>8} "
-            f"{'D.-Roth':>8} {'Abadi':>8}"
-        ]
-        for r in results["rows"]:
-            printed = r["printed"] or {}
-            beside = "".join(f"; the paper prints {v:g} ({k})" for k, v in printed.items())
-            lines.append(
-                f"{r['sample_rate']:7g} {r['noise_multiplier']:5g} {r['steps']:6d} "
-                f"{r['closed_form']:8.3f} {r['exact']:8.3f} {r['rdp']:8.3f} {r['moments']:8.3f}"
-                f" {'none' if r['dwork_roth'] is None else format(r['dwork_roth'], '.3f'):>8}"
-                f" {r['abadi_shape']:8.3f}  {r['verdict']}{beside}"
+    def tables(self, results: Row) -> Iterator[Table]:
+        """A row for each schedule, the claims about sigma, both algorithms and the audit."""
+
+        def three(x: float | None) -> str:
+            return "none" if x is None else f"{x:.3f}"
+
+        delta = f"{self.settings.delta:g}"
+        yield Table.of(
+            f"Epsilon at delta {delta}",
+            ("q", "z", "T", *(name for name, *_ in CURVES.values()), "Dwork-Roth", "Abadi's shape",
+             "verdict", "printed"),
+            (
+                (
+                    f"{r['sample_rate']:g}", f"{r['noise_multiplier']:g}", r["steps"],
+                    *(three(r[k]) for k in (*CURVES, "dwork_roth", "abadi_shape")), r["verdict"],
+                    "; ".join(f"{CURVES[k][0]} {v:g}" for k, v in (r["printed"] or {}).items()),
+                )
+                for r in results["rows"]
+            ),
+        )  # fmt: skip
+        yield Table.of(
+            f"Claims about sigma: q .01, 10,000 steps, delta {delta}",
+            ("z", "region", "closed form", "moments", "exact", "moments / closed form", "verdict"),
+            (
+                (f"{c['claim_at']:g}", c["region"],
+                 *(three(c[k]) for k in ("closed_form", "moments", "exact")), f"{c['gain']:.2f}",
+                 c["verdict"])
+                for c in results["claims"]
+            ),
+        )  # fmt: skip
+        yield Table.of(
+            "Algorithms on digits",
+            ("algorithm", "accuracy, per cent", "epsilon, proved", "closed form, claimed"),
+            (
+                (a["algorithm"], f"{100 * a['accuracy']:.1f}", three(a["epsilon"]),
+                 three(a["claimed"]))
+                for a in results["algorithms"]
+            ),
+        )  # fmt: skip
+        yield Table.of(
+            "Audit of the closed form",
+            ("what", "claimed", "audited", "proved", "verdict"),
+            (
+                (a["what"], three(a["claimed"]), three(a["audited"]), three(a["proved"]),
+                 a["verdict"])
+                for a in results["audits"]
+            ),
+        )  # fmt: skip
+
+    def remarks(self, results: Row) -> Iterator[str]:
+        """How long each takes."""
+        for e in results["efficiency"]:
+            yield (
+                f"{e['efficiency_of']}: the closed form takes {1e6 * e['closed_form_seconds']:.0f} "
+                f"microseconds, 32 moments {1e3 * e['moments_seconds']:.1f} milliseconds, exact "
+                f"accounting {1e3 * e['exact_seconds']:.0f} milliseconds"
             )
-        lines += [
-            f"{a['algorithm']} on digits: {100 * a['accuracy']:.1f}%, epsilon {a['epsilon']:.3f} "
-            f"(closed form: {a['claimed']:.3f})"
-            for a in results["algorithms"]
-        ]
-        lines += [
-            f"audit of {a['what']}: claimed {a['claimed']:.3f}, audited {a['audited']:.3f}, "
-            f"proved {a['proved']:.3f}: {a['verdict']}"
-            for a in results["audits"]
-        ]
-        return "\n".join(lines)
+
+
+def _region(z: float, q: float) -> str:
+    """Where the moments accountant is said not to work, and where it is."""
+    return "z < 1" if z < 1.0 else "z >= 1/q" if z >= 1.0 / q else "1 <= z < 1/q"

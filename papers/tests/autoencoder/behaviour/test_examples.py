@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privet.data.behaviour import Panel
-from privet.data.behaviour_health import health_network
 from privet.errors import InvalidArgument
-from privet.methods.autoencoder.behaviour import Examples
-from privet.methods.autoencoder.behaviour.graph import friend_weights
+from privet_papers.autoencoder.behaviour import Examples
+from privet_papers.autoencoder.behaviour.health_network import health_network
+from privet_papers.autoencoder.behaviour.panel_data import Panel
+from privet_papers.autoencoder.behaviour.social_influence import friend_weights
 
 
 @pytest.fixture(scope="module")

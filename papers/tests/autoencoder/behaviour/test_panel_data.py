@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privet.data.behaviour import Panel, load_panel, rolling
-from privet.data.behaviour_health import ATTRIBUTES, health_network
 from privet.errors import InvalidArgument, MissingFile
-from privet.papers.autoencoder.panels import copenhagen, fitbit_daily, fitbit_hourly, s50
+from privet_papers.autoencoder.behaviour.health_network import ATTRIBUTES, health_network
+from privet_papers.autoencoder.behaviour.panel_data import Panel, load_panel, rolling_folds
+from privet_papers.autoencoder.datasets import copenhagen, fitbit_daily, fitbit_hourly, s50
 
 
 def small(**changes: object) -> Panel:
@@ -68,12 +68,12 @@ def test_neighbours_and_samples() -> None:
 
 def test_rolling_folds_go_forward() -> None:
     panel = health_network(users=10, days=40, seed=0).panel
-    folds = rolling(panel, horizon=4, folds=5, window=10)
+    folds = rolling_folds(panel, horizon=4, folds=5, window=10)
     assert folds[-1].test.stop == 40
     for fold in folds:
         assert len(fold.train) == 10 and fold.train.stop == fold.test.start
     with pytest.raises(InvalidArgument, match="folds"):
-        rolling(panel, horizon=10, folds=4)
+        rolling_folds(panel, horizon=10, folds=4)
 
 
 def test_generated_network_has_the_sizes_of_the_paper() -> None:
@@ -203,10 +203,10 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_real_files() -> None:
     try:
-        panels = [copenhagen(), fitbit_daily(), fitbit_hourly(), s50()]
+        loaded = [copenhagen(), fitbit_daily(), fitbit_hourly(), s50()]
     except MissingFile:
         pytest.skip("PRIVET_DATA does not hold the behaviour data")
-    assert [p.values.shape for p in panels] == [
+    assert [p.values.shape for p in loaded] == [
         (608, 28, 6), (35, 62, 7), (35, 1480, 1), (50, 3, 2)
     ]  # fmt: skip
-    assert len(panels[3].edges) == 136
+    assert len(loaded[3].edges) == 136

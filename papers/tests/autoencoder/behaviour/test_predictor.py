@@ -7,36 +7,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privet import loss as losses
-from privet.data.behaviour import Panel, rolling
-from privet.data.behaviour_health import health_network
+from privet import accounting as losses
 from privet.data.records import PublicFacts
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Backing, Standing, Unit
 from privet.ledger import Ledger
-from privet.mechanisms.transcript import recorded, replayed
-from privet.methods.autoencoder.behaviour import (
+from privet.mechanisms.release_transcript import record_releases, replay_releases
+from privet.noise import secure, seeded
+from privet_papers.autoencoder.behaviour import (
     BehaviourPredictor,
     Examples,
     FriendshipInfluence,
     PropagationInfluence,
 )
-from privet.methods.autoencoder.behaviour.influence import tie_weights
-from privet.methods.autoencoder.behaviour.plan import Sizes, plan_behaviour
-from privet.noise import secure, seeded
+from privet_papers.autoencoder.behaviour.health_network import health_network
+from privet_papers.autoencoder.behaviour.panel_data import Panel, rolling_folds
+from privet_papers.autoencoder.behaviour.plan import PanelSizes, plan_behaviour
+from privet_papers.autoencoder.behaviour.social_influence import tie_weights
 
 Split = tuple[Examples, Examples]
 
 
-def facts(**changes: object) -> tuple[PublicFacts, Sizes]:
+def facts(**changes: object) -> tuple[PublicFacts, PanelSizes]:
     given: dict[str, object] = {
         "users": 254, "days": 236, "friends": 24, "attributes": 30, "events": 3, "lags": 3,
         "epsilon": 1.0,
     }  # fmt: skip
-    told = given | changes
-    epsilon = told.pop("epsilon")
+    report = given | changes
+    epsilon = report.pop("epsilon")
     public = PublicFacts(records=254, features=30, outputs=2, epsilon=epsilon, delta=1e-5)  # type: ignore[arg-type]
-    return public, Sizes(**told)  # type: ignore[arg-type]
+    return public, PanelSizes(**report)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def panel() -> Panel:
 
 @pytest.fixture(scope="module")
 def split(panel: Panel) -> Split:
-    fold = rolling(panel, horizon=12, first=4)[0]
+    fold = rolling_folds(panel, horizon=12, first=4)[0]
     return Examples.of(panel, fold.train), Examples.of(panel, fold.test)
 
 
@@ -107,7 +107,7 @@ def test_played_back_without_a_user_the_model_is_the_same(panel: Panel, hidden, 
     fitted, made = [], []
     for k, p in enumerate((panel, panel.without(7))):
         model = BehaviourPredictor(random_state=k, hidden=hidden, influence=influence)
-        with recorded() if k == 0 else replayed(made[0]) as transcript:
+        with record_releases() if k == 0 else replay_releases(made[0]) as transcript:
             fitted.append(model.fit(Examples.of(p, range(4, 40))))
         made.append(transcript)
     for one, other in zip(made[0].releases, made[1].releases, strict=True):

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privet.bounds import user_weights
-from privet.data.behaviour import Panel
 from privet.data.records import PublicFacts
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.graph import friend_weights, largest_degree
-from privet.methods.autoencoder.behaviour.influence import FriendshipInfluence, PropagationInfluence
-from privet.methods.autoencoder.behaviour.layers import Layer
-from privet.methods.autoencoder.behaviour.network import own_rows
-from privet.methods.autoencoder.behaviour.plan import CROSS, SECOND, Sizes, plan_behaviour
-from privet.methods.autoencoder.behaviour.sensitivity import RowShape
+from privet.sensitivity import user_weights
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.network import BehaviourLayer, own_rows
+from privet_papers.autoencoder.behaviour.panel_data import Panel
+from privet_papers.autoencoder.behaviour.plan import CROSS, SECOND, PanelSizes, plan_behaviour
+from privet_papers.autoencoder.behaviour.sensitivity import RowShape
+from privet_papers.autoencoder.behaviour.social_influence import (
+    FriendshipInfluence,
+    PropagationInfluence,
+    friend_weights,
+    largest_degree,
+)
 
 USERS, DAYS = 9, 12
 
@@ -40,8 +43,9 @@ def packed(panel: Panel, weights: Any = None) -> tuple[Any, Any, float]:
     """The output layer's packed moments, the second moments of layer 1, and what is declared."""
     rows = Examples.of(panel, range(4, DAYS), lags=3)
     facts = PublicFacts(records=len(panel.users), features=3, outputs=2, epsilon=1.0, delta=1e-5)
-    sizes = Sizes(
-        users=len(panel.users), days=DAYS - 4, friends=largest_degree(panel.edges), attributes=3, events=1,
+    sizes = PanelSizes(
+        users=len(panel.users), days=DAYS - 4, friends=largest_degree(panel.edges), attributes=3,
+        events=1,
         lags=3,
     )  # fmt: skip
     plan = plan_behaviour(facts, sizes, hidden=(), influence=FriendshipInfluence())
@@ -143,7 +147,7 @@ def test_without_friends_a_user_costs_what_a_record_costs() -> None:
 def test_codes_of_a_row_depend_on_that_row_alone() -> None:
     """To the last bit: a user more or less must not change how the rows of others are rounded."""
     rng = np.random.default_rng(0)
-    layer = Layer(weights=np.linalg.qr(rng.standard_normal((60, 4)))[0])
+    layer = BehaviourLayer(weights=np.linalg.qr(rng.standard_normal((60, 4)))[0])
     x = rng.standard_normal((4500, 60))
     every = layer.codes(x)
     for n in (1, 2, 50, 4165, 4166, 4167):

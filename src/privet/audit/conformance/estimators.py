@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from privet.audit.conformance.draws import streams_drawn_once
+from privet.audit.conformance.noise_independence import streams_drawn_once
 from privet.audit.conformance.report import Check, Report, run
 from privet.errors import BudgetExceeded, InvalidArgument
 from privet.guarantee import Guarantee, Standing

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from privet.accounting import PrivacyLoss
 from privet.audit.conformance.report import LEVEL, Check, Report, run
-from privet.bounds import Bounded
 from privet.errors import PrivetError
 from privet.guarantee import Adjacency
 from privet.ledger import Scope
-from privet.loss import PrivacyLoss
-from privet.mechanisms.base import Mechanism
+from privet.mechanisms.mechanism import Mechanism
 from privet.noise import Source
+from privet.sensitivity import BoundedValue
 
 Floats = NDArray[np.float64]
 Cdf = Callable[[Floats], Any]
@@ -26,12 +26,12 @@ EXTREMES = (0.0, 1e-30, 1.0, -1.0, 1e30, -1e30, math.inf, math.nan)
 
 
 def gaussian_cdf(x: Floats) -> Any:
-    """Of the standard normal law."""
+    """The distribution function of the standard normal law."""
     return special.ndtr(x)
 
 
 def laplace_cdf(x: Floats) -> Any:
-    """Of the density e^-|x| / 2."""
+    """The distribution function of the density e^-|x| / 2."""
     return np.where(x < 0, 0.5 * np.exp(np.minimum(x, 0.0)), 1.0 - 0.5 * np.exp(-np.abs(x)))
 
 
@@ -48,7 +48,7 @@ class MechanismSubject:
 
     name: str
     make: Callable[[float], Mechanism]
-    bound: Callable[[Floats], Bounded]
+    bound: Callable[[Floats], BoundedValue]
     cdf: Cdf
     epsilon: Callable[[float, float, float], float]
     norm: int
@@ -137,12 +137,14 @@ class MechanismSubject:
         value = self.bound(np.zeros((4, 2)))
         for scale in (0.5, 1.0, 7.0):
             both = value.sensitivity(Adjacency.ADD_REMOVE)
-            stated = both.l1 if self.norm == 1 else both.l2
+            sensitivity = both.l1 if self.norm == 1 else both.l2
             for delta in (1e-3, 1e-8):
-                told = self.make(scale).loss(value).epsilon(delta)
-                least = self.epsilon(stated, scale, delta)
-                if not told >= least * (1.0 - 1e-9):
-                    return f"scale {scale:g}, delta {delta:g}: told {told:.6g}, it is {least:.6g}"
+                stated = self.make(scale).loss(value).epsilon(delta)
+                least = self.epsilon(sensitivity, scale, delta)
+                if not stated >= least * (1.0 - 1e-9):
+                    return (
+                        f"scale {scale:g}, delta {delta:g}: stated {stated:.6g}, it is {least:.6g}"
+                    )
         return None
 
     def _order(self, mechanism: Mechanism, rng: Source) -> str | None:
@@ -201,9 +203,9 @@ class _Ledger:
         return None
 
 
-def _flat(n: int) -> Bounded:
+def _flat(n: int) -> BoundedValue:
     """A vector of zeros that no record moves by more than 1."""
-    from privet.bounds import clip_l1
+    from privet.sensitivity import clip_l1
 
     return clip_l1(np.zeros((1, n)), 1.0).sum()
 

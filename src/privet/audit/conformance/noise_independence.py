@@ -1,4 +1,4 @@
-"""Two properties of any release: its noise is drawn once, and every coordinate has all of it."""
+"""Checks of a release: its noise is drawn once, and every coordinate has noise of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from scipy import stats
 
 from privet import _check
 from privet.audit.conformance.report import LEVEL
-from privet.mechanisms import DiscreteLaplace, KNorm, Laplace, transcript
-from privet.mechanisms.transcript import Released
-from privet.noise import Source, recorded
+from privet.mechanisms import (
+    DiscreteLaplaceMechanism,
+    KNormMechanism,
+    LaplaceMechanism,
+    release_transcript,
+)
+from privet.mechanisms.release_transcript import ReleaseRecord
+from privet.noise import Source, log_draws
 
 Floats = NDArray[np.float64]
 
@@ -23,20 +28,20 @@ def streams_drawn_once(run: Callable[[], object]) -> str | None:
 
     One stream for all layers of a model, or for all blocks of an answer, passes every test of a
     single release: only the difference of two of them shows what the noise should have hidden. This
-    sees it in one run (`privet.noise.recorded`), as long as the run draws in this process.
+    sees it in one run (`privet.noise.log_draws`), as long as the run draws in this process.
 
     >>> from privet.noise import seeded
     >>> streams_drawn_once(lambda: [seeded(1).child("layer", k).gaussian(3) for k in range(2)])
     >>> streams_drawn_once(lambda: [seeded(1).child("layer").gaussian(3) for k in range(2)])
     "drawn from twice: /('layer',)"
     """
-    with recorded() as seen:
+    with log_draws() as log:
         run()
-    if not seen.drawn:
+    if not log.blocks:
         return "nothing was drawn"
-    if not seen.repeated:
+    if not log.repeats:
         return None
-    names = sorted(set(seen.repeated))
+    names = sorted(set(log.repeats))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"drawn from twice: {', '.join(names[:3])}{more}"
 
@@ -56,7 +61,7 @@ def noise_in_every_coordinate(
     `release(source)` is called `repetitions` times on the same data with sources of its own. The
     noise is normal with standard deviation `scale` (one number, or one a coordinate), or has the
     law `cdf` of x / scale, in which case the exact `value` must be given; normal noise around an
-    unknown value is told by its deviations from the mean.
+    unknown value is tested by its deviations from the mean.
 
     With z = Phi^-1(cdf(noise / scale)), the sum of z^2 over n repetitions is chi-square with n
     degrees of freedom (n - 1 around a mean), and the correlation r of two coordinates makes r
@@ -90,22 +95,22 @@ def noise_of_every_release(
 ) -> str | None:
     """Whether everything that a run releases has its noise, in every coordinate; else which.
 
-    `run(seed)` is watched (`privet.mechanisms.transcript`) for the exact value and the noisy one of
-    each release. Their difference over the scale has the stated law whatever the data and the
-    earlier releases were, so all releases of all runs are tested as one in
+    `run(seed)` is watched (`privet.mechanisms.release_transcript`) for the exact value and the
+    noisy one of each release. Their difference over the scale has the stated law whatever the data
+    and the earlier releases were, so all releases of all runs are tested as one in
     `noise_in_every_coordinate`, at the same `level`. Releases of categories are left out; discrete
     noise counts as real noise, which it resembles where its scale is many steps.
 
-    >>> from privet.bounds import count
-    >>> from privet.mechanisms import Laplace
+    >>> from privet.sensitivity import count
+    >>> from privet.mechanisms import LaplaceMechanism
     >>> from privet.noise import seeded
     >>> noise_of_every_release(
-    ...     lambda seed: Laplace(scale=2.0).release(count([True] * 9), rng=seeded(seed)))
+    ...     lambda seed: LaplaceMechanism(scale=2.0).release(count([True] * 9), rng=seeded(seed)))
     """
     n = _check.count("repetitions", repetitions, minimum=8)
     rows = []
     for seed in range(n):
-        with transcript.recorded() as seen:
+        with release_transcript.record_releases() as seen:
             run(seed)
         parts = [_standard(r) for r in seen.releases if r.exact.dtype.kind == "f"]
         rows.append(np.concatenate([part.ravel() for part in parts]) if parts else np.empty(0))
@@ -116,14 +121,14 @@ def noise_of_every_release(
     return _judge(np.array(rows), n, level)
 
 
-def _standard(release: Released) -> Floats:
+def _standard(release: ReleaseRecord) -> Floats:
     """The noise of a release as standard normal numbers."""
     mechanism = release.mechanism
     scale = getattr(mechanism, "scale", None) or release.log_ratio.keywords["scale"]  # type: ignore[attr-defined]
     noise = np.asarray((release.noisy - release.exact) / scale, dtype=np.float64)
-    if isinstance(mechanism, Laplace | DiscreteLaplace):
+    if isinstance(mechanism, LaplaceMechanism | DiscreteLaplaceMechanism):
         return _as_normal(stats.laplace.cdf(noise))
-    if isinstance(mechanism, KNorm):  # the direction, with the length of a normal vector
+    if isinstance(mechanism, KNormMechanism):  # the direction, with the length of a normal vector
         length, d = float(np.linalg.norm(noise)), noise.size
         if length == 0.0:
             return noise

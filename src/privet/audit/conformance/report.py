@@ -17,7 +17,7 @@ Check = Callable[[], str | None]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One check."""
+    """What one check found, and how long it took."""
 
     name: str
     problem: str | None
@@ -32,7 +32,7 @@ class Outcome:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All checks of one subject.
+    """What all checks of one subject found.
 
     >>> report = Report(subject="mine", outcomes=(Outcome(name="law", problem="flat", seconds=0),))
     >>> print(report)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from privet.accounting import PrivacyLoss, SampledGaussian
 from privet.audit.conformance.report import LEVEL, Check, Report, run
-from privet.loss import PrivacyLoss, SampledGaussian
 from privet.noise import Source
 
 Floats = NDArray[np.float64]
@@ -24,10 +24,10 @@ class Samples(Protocol):
     steps: int
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """The records of a step."""
+        """The numbers of the records that take part in a step."""
 
     def expected_batch(self, step: int) -> float:
-        """The divisor of a step."""
+        """What the sum of a step is divided by."""
 
     def loss(self, noise_multipliers: Any) -> PrivacyLoss:
         """The price of all steps."""
@@ -95,10 +95,12 @@ class PoissonSubject:
 
     def _price(self, rng: Source) -> str | None:
         for rate, steps, z in ((self.rate, 50, 1.0), (0.5, 3, 2.0), (0.01, 400, 0.7)):
-            told = self.make(100, 100, rate, steps, rng.child("p")).loss([z] * steps)
+            stated = self.make(100, 100, rate, steps, rng.child("p")).loss([z] * steps)
             true = SampledGaussian(sample_rate=rate, noise_multiplier=z, steps=steps)
-            if told.epsilon(1e-6) < true.epsilon(1e-6) * (1 - 1e-9):
-                return f"q={rate:g} T={steps}: {told.epsilon(1e-6):.4g} < {true.epsilon(1e-6):.4g}"
+            if stated.epsilon(1e-6) < true.epsilon(1e-6) * (1 - 1e-9):
+                return (
+                    f"q={rate:g} T={steps}: {stated.epsilon(1e-6):.4g} < {true.epsilon(1e-6):.4g}"
+                )
         return None
 
     def _empty(self, rng: Source) -> str | None:
@@ -129,7 +131,7 @@ class SumSubject:
     slack: float = 1e-6
 
     def check(self, rng: Source) -> Report:
-        """All checks."""
+        """Run all checks of this subject."""
         rows = rng.child("rows").gaussian((64, self.width)) * np.geomspace(1e-3, 1e3, 64)[:, None]
         checks: list[tuple[str, Check]] = [
             ("one row moves the sum by C at most", lambda: self._each(rows)),

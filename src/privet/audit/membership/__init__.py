@@ -4,7 +4,8 @@ Each attack gives scores, higher for members; `evaluate` compares them with the 
 models come from `train_references`.
 """
 
-from privet.audit.membership.by_reference import (
+from privet.audit.membership.attack import attack
+from privet.audit.membership.lira_bavaria_rmia import (
     RMIA,
     BaVarIA,
     LiRA,
@@ -12,20 +13,23 @@ from privet.audit.membership.by_reference import (
     OfflineRMIA,
     ReferenceAttack,
 )
-from privet.audit.membership.confidence import confidence, confidence_of_logits
-from privet.audit.membership.finding import AtThreshold, MembershipFinding, evaluate
-from privet.audit.membership.intervals import Estimate
-from privet.audit.membership.quantile import by_regression
-from privet.audit.membership.references import References, halves, train_references
-from privet.audit.membership.shadow import FittedShadowAttack, ShadowAttack, Splits
-from privet.audit.membership.simple import (
+from privet.audit.membership.logit_confidence import confidence, confidence_of_logits
+from privet.audit.membership.loss_and_label import (
     gap,
     gaussian_perturbation,
     label_only,
     yeom,
     yeom_threshold,
 )
-from privet.audit.membership.together import attack
+from privet.audit.membership.membership_finding import (
+    AtThreshold,
+    Estimate,
+    MembershipFinding,
+    evaluate,
+)
+from privet.audit.membership.quantile_regression import by_regression
+from privet.audit.membership.reference_models import References, random_halves, train_references
+from privet.audit.membership.shadow_attack import FittedShadowAttack, ShadowAttack, Splits
 
 __all__ = [
     "RMIA",
@@ -48,8 +52,8 @@ __all__ = [
     "evaluate",
     "gap",
     "gaussian_perturbation",
-    "halves",
     "label_only",
+    "random_halves",
     "train_references",
     "yeom",
     "yeom_threshold",

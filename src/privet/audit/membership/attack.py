@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.audit.membership.by_reference import RMIA, BaVarIA, LiRA, ReferenceAttack
-from privet.audit.membership.confidence import confidence as confidence_of_probabilities
-from privet.audit.membership.finding import MembershipFinding, evaluate
-from privet.audit.membership.quantile import by_regression
-from privet.audit.membership.references import Read, References
+from privet.audit.membership.lira_bavaria_rmia import RMIA, BaVarIA, LiRA, ReferenceAttack
+from privet.audit.membership.logit_confidence import confidence as confidence_of_probabilities
+from privet.audit.membership.membership_finding import MembershipFinding, evaluate
+from privet.audit.membership.quantile_regression import by_regression
+from privet.audit.membership.reference_models import Read, References
 
 TEMPERATURE = 2.0
 """Of RMIA: as its authors set it for CIFAR-10, not chosen on the data at hand."""

@@ -17,9 +17,9 @@ import numpy as np
 from scipy import special, stats
 
 from privet import _check
-from privet.audit.membership._rows import Floats, Mask
-from privet.audit.membership.finding import evaluate
-from privet.audit.membership.references import References
+from privet.audit.membership.input_checks import Floats, Mask
+from privet.audit.membership.membership_finding import evaluate
+from privet.audit.membership.reference_models import References
 from privet.errors import InvalidArgument
 
 
@@ -170,7 +170,7 @@ class OfflineRMIA(ReferenceAttack):
 
     p_bar(x) = ((1 + a) p_out(x) + 1 - a) / 2: a guess, linear in p_out, at what models with x
     would have said. a = 1 means that training on x changes nothing, a = 0 that it makes x certain;
-    `tuned` chooses a on the references.
+    `tune` chooses a on the references.
 
     Zarifzadeh et al. (2024), appendix B.2.2.
 
@@ -191,7 +191,7 @@ class OfflineRMIA(ReferenceAttack):
         average = 0.5 * ((1.0 + self.a) * p_out + 1.0 - self.a)
         return _share_beaten(special.expit(phi) / average, self.gamma)
 
-    def tuned(
+    def tune(
         self, references: References, *, choices: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     ) -> OfflineRMIA:
         """The same with the a that does best (AUC) when each reference is attacked by the others.

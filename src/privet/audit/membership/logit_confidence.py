@@ -13,8 +13,8 @@ import numpy as np
 from scipy import special
 
 from privet import _check
-from privet.audit.membership import _rows
-from privet.audit.membership._rows import Floats
+from privet.audit.membership import input_checks
+from privet.audit.membership.input_checks import Floats
 
 SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
 """Probabilities of 0 count as this, about 1e-45."""
@@ -33,8 +33,8 @@ def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> F
     [0.0, 2.197]
     """
     floor = _check.positive("floor", floor)
-    p = _rows.probabilities("probabilities", probabilities)
-    y = _rows.labels("labels", labels, *p.shape)
+    p = input_checks.probabilities("probabilities", probabilities)
+    y = input_checks.labels("labels", labels, *p.shape)
     here = np.arange(len(p))
     own = p[here, y].copy()
     others = p.copy()
@@ -49,8 +49,8 @@ def confidence_of_logits(logits: Any, labels: Any) -> Floats:
     >>> confidence_of_logits([[50.0, 0.0, -3.0]], [0]).round(3).tolist()
     [49.951]
     """
-    z = _rows.answers("logits", logits).copy()
-    y = _rows.labels("labels", labels, *z.shape)
+    z = input_checks.answers("logits", logits).copy()
+    y = input_checks.labels("labels", labels, *z.shape)
     here = np.arange(len(z))
     own = z[here, y].copy()
     z[here, y] = -np.inf

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.audit.membership import _rows
-from privet.audit.membership._rows import Floats
+from privet.audit.membership import input_checks
+from privet.audit.membership.input_checks import Floats
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
@@ -30,8 +30,8 @@ def yeom(probabilities: Any, labels: Any) -> Floats:
     >>> yeom([[0.5, 0.5], [0.0, 1.0]], [0, 1]).round(3).tolist()
     [-0.693, 0.0]
     """
-    p = _rows.probabilities("probabilities", probabilities)
-    y = _rows.labels("labels", labels, *p.shape)
+    p = input_checks.probabilities("probabilities", probabilities)
+    y = input_checks.labels("labels", labels, *p.shape)
     with np.errstate(divide="ignore"):  # a probability of 0 is a loss of infinity
         scores: Floats = np.log(p[np.arange(len(p)), y])
     return scores
@@ -43,7 +43,7 @@ def yeom_threshold(scores_of_shadow_members: Any) -> float:
     >>> yeom_threshold([-0.1, -0.3])
     -0.2
     """
-    s = _rows.scores("scores_of_shadow_members", scores_of_shadow_members)
+    s = input_checks.scores("scores_of_shadow_members", scores_of_shadow_members)
     return float(s.mean())
 
 

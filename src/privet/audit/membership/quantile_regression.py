@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.audit.membership._rows import Floats
+from privet.audit.membership.input_checks import Floats
 from privet.errors import InvalidArgument
 
 FEWEST = 20
-"""Strangers."""
+"""Strangers that the regression needs at least: two leaves of ten records each."""
 COMPONENTS = 20
 """The most columns that the regression looks at: principal components of the strangers."""
 
@@ -48,9 +48,9 @@ def by_regression(
     flat = np.asarray(strangers, dtype=np.float64).reshape(len(population), -1)
     seen = PCA(n_components=min(COMPONENTS, *flat.shape), random_state=0).fit(flat)
 
-    def columns(rows: NDArray[Any], told: NDArray[Any]) -> NDArray[Any]:
+    def columns(rows: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
         shown = seen.transform(np.asarray(rows, dtype=np.float64).reshape(len(rows), -1))
-        return np.column_stack([shown, np.asarray(told, dtype=np.float64)])
+        return np.column_stack([shown, np.asarray(labels, dtype=np.float64)])
 
     def fitted(target: Floats) -> Any:
         model = regressor(max_iter=50, min_samples_leaf=10, random_state=0)

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet._files import replacing, write_whole
-from privet.audit.membership._rows import Floats, Mask
-from privet.audit.membership.confidence import confidence as confidence_of_probabilities
+from privet._atomic_files import replacing, write_whole
+from privet.audit.membership.input_checks import Floats, Mask
+from privet.audit.membership.logit_confidence import confidence as confidence_of_probabilities
 from privet.errors import InvalidArgument
 from privet.noise import seeded
 
@@ -63,12 +63,12 @@ class References:
 
     @property
     def count(self) -> int:
-        """Number of models."""
+        """How many reference models there are."""
         return len(self.confidence)
 
     @property
     def records(self) -> int:
-        """Number of records."""
+        """How many records each of them was asked about."""
         return int(self.confidence.shape[1])
 
     def without(self, model: int) -> tuple[Floats, Mask, References]:
@@ -87,13 +87,13 @@ class References:
         return References(confidence=self.confidence[:, chosen], members=self.members[:, chosen])
 
 
-def halves(records: int, count: int, *, seed: int) -> Mask:
+def random_halves(records: int, count: int, *, seed: int) -> Mask:
     """Who is in which model's training set: random halves, in pairs that complement each other.
 
     So every record is in exactly half of an even number of models, and the first models stay the
     same when more are added.
 
-    >>> halves(6, 4, seed=0).sum(axis=0).tolist()
+    >>> random_halves(6, 4, seed=0).sum(axis=0).tolist()
     [2, 2, 2, 2, 2, 2]
     """
     n = _check.count("records", records, minimum=2)
@@ -139,7 +139,7 @@ def train_references(
     count = _check.count("count", count)
     if y.ndim != 1 or len(X) != len(y) or len(y) < 2:
         raise InvalidArgument("y", y.shape, f"one label for each of {len(X)} records, two or more")
-    inside = halves(len(y), count, seed=seed) if members is None else np.asarray(members)
+    inside = random_halves(len(y), count, seed=seed) if members is None else np.asarray(members)
     if inside.shape != (count, len(y)) or inside.dtype != np.bool_ or not inside.any(axis=1).all():
         expected = f"true or false for each of {(count, len(y))}, some true in every row"
         raise InvalidArgument("members", (inside.shape, str(inside.dtype)), expected)

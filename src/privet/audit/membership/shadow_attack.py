@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.audit.membership import _rows, mlp
-from privet.audit.membership._rows import Floats, Mask
-from privet.audit.membership.finding import MembershipFinding, evaluate
+from privet.audit.membership import input_checks
+from privet.audit.membership.input_checks import Floats, Mask
+from privet.audit.membership.membership_finding import MembershipFinding, evaluate
 from privet.errors import InvalidArgument
 from privet.noise import Source
 
@@ -54,7 +54,7 @@ class Splits:
 
     @property
     def target(self) -> Indices:
-        """D_target: the records whose membership is to be told, members first."""
+        """D_target: the records whose membership is guessed, members first."""
         return np.concatenate([self.target_train, self.target_out])
 
     @property
@@ -68,6 +68,89 @@ class Splits:
         return np.arange(2 * len(self.target_train)) < len(self.target_train)
 
 
+Weights = tuple[NDArray[np.float64], ...]
+_DECAY, _DECAY_SQUARES, _TINY = 0.9, 0.999, 1e-8  # as Kingma and Ba (2015) set Adam
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Perceptron:
+    """A network with one layer of `hidden` tanh units and a softmax over (out, in).
+
+    Written out in numpy because auditing needs neither torch nor scikit-learn.
+    """
+
+    weights: Weights
+
+    def probability(self, features: Floats) -> Floats:
+        """Probability of "in" for each row."""
+        a, b, c, d = self.weights
+        logits = np.tanh(features @ a + b) @ c + d
+        with np.errstate(over="ignore"):  # e^huge is infinity, and 1 / (1 + infinity) is right
+            p: Floats = 1.0 / (1.0 + np.exp(logits[:, 0] - logits[:, 1]))
+        return p
+
+
+def train_perceptron(
+    features: Floats,
+    inside: Mask,
+    *,
+    hidden: int,
+    epochs: int,
+    learning_rate: float,
+    batch_size: int,
+    rng: Source,
+) -> Perceptron:
+    """Minimise the cross-entropy by Adam, the records in a new order every epoch.
+
+    Weights start uniform on [-1, 1] / sqrt(inputs of the layer).
+    """
+    hidden, epochs = _check.count("hidden", hidden), _check.count("epochs", epochs)
+    batch = _check.count("batch_size", batch_size)
+    rate = _check.positive("learning_rate", learning_rate)
+    n, width = features.shape
+    target = np.stack([~inside, inside], axis=1).astype(np.float64)
+    weights = [
+        (2.0 * rng.child("start", k).uniform(shape) - 1.0) / np.sqrt(fan)
+        for k, (shape, fan) in enumerate(
+            (((width, hidden), width), ((hidden,), width), ((hidden, 2), hidden), ((2,), hidden))
+        )
+    ]
+    first = [np.zeros_like(w) for w in weights]
+    second = [np.zeros_like(w) for w in weights]
+    step = 0
+    for epoch in range(epochs):
+        order = rng.child("order", epoch).permutation(n)
+        for start in range(0, n, batch):
+            here = order[start : start + batch]
+            step += 1
+            corrected = rate * np.sqrt(1.0 - _DECAY_SQUARES**step) / (1.0 - _DECAY**step)
+            for w, m, v, g in zip(
+                weights,
+                first,
+                second,
+                _gradients(weights, features[here], target[here]),
+                strict=True,
+            ):
+                m += (1.0 - _DECAY) * (g - m)
+                v += (1.0 - _DECAY_SQUARES) * (g * g - v)
+                w -= corrected * m / (np.sqrt(v) + _TINY)
+    return Perceptron(weights=tuple(weights))
+
+
+def _gradients(weights: list[Floats], x: Floats, target: Floats) -> tuple[Floats, ...]:
+    """Gradients of the mean cross-entropy of a batch."""
+    a, b, c, d = weights
+    units = np.tanh(x @ a + b)
+    logits = units @ c + d
+    logits -= logits.max(axis=1, keepdims=True)
+    p = np.exp(logits)
+    p /= p.sum(axis=1, keepdims=True)
+    back = (p - target) / len(x)
+    deeper = (back @ c.T) * (1.0 - units * units)
+    return x.T @ deeper, deeper.sum(axis=0), units.T @ back, back.sum(axis=0)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class FittedShadowAttack:
@@ -78,7 +161,7 @@ class FittedShadowAttack:
     """
 
     top: int
-    perceptron: mlp.Perceptron
+    perceptron: Perceptron
     control: MembershipFinding
 
     def score(self, probabilities: Any) -> Floats:
@@ -120,8 +203,8 @@ class ShadowAttack:
     def fit(self, probabilities: Any, members: Any, *, rng: Source) -> FittedShadowAttack:
         """Learn from a shadow model's probabilities on D_shadow and which of it were members."""
         features = _highest(probabilities, self.top)
-        inside = _rows.members("members", members, len(features))
-        perceptron = mlp.train(
+        inside = input_checks.members("members", members, len(features))
+        perceptron = train_perceptron(
             features,
             inside,
             hidden=self.hidden,
@@ -136,7 +219,7 @@ class ShadowAttack:
 
 def _highest(probabilities: Any, top: int) -> Floats:
     """The largest probabilities of each row, falling."""
-    p = _rows.probabilities("probabilities", probabilities)
+    p = input_checks.probabilities("probabilities", probabilities)
     top = min(_check.count("top", top), p.shape[1])
     if top < 1:
         raise InvalidArgument("top", top, "at least 1")

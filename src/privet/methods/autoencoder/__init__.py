@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from privet.methods.autoencoder.layers import Activation, Frozen, Layer, Learner
-from privet.methods.autoencoder.records import Stream, StreamedRecords
-from privet.methods.autoencoder.stack import OutputLayer, StackModel
+from privet.methods.autoencoder.private_layer import Activation, Layer, LayerLearner, PublicEncoder
+from privet.methods.autoencoder.stack_model import OutputLayer, StackModel
+from privet.methods.autoencoder.streamed_records import Stream, StreamedRecords
 
 if TYPE_CHECKING:
-    from privet.methods.autoencoder.method import AutoencoderStack, StackPlan
+    from privet.methods.autoencoder.autoencoder_stack import AutoencoderStack, StackPlan
 
 __all__ = [
     "Activation",
     "AutoencoderStack",
-    "Frozen",
     "Layer",
-    "Learner",
+    "LayerLearner",
     "OutputLayer",
+    "PublicEncoder",
     "StackModel",
     "StackPlan",
     "Stream",
@@ -31,6 +31,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from privet.methods.autoencoder import method
+    from privet.methods.autoencoder import autoencoder_stack
 
-    return getattr(method, name)
+    return getattr(autoencoder_stack, name)

@@ -12,42 +12,47 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
-from privet import _check, chosen
-from privet import loss as losses
-from privet.bounds import Bounded, Moments
+from privet import _check, tuned_defaults
+from privet import accounting as losses
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
 from privet.mechanisms import (
     Coefficients,
-    DiscreteGaussian,
-    Gaussian,
+    DiscreteGaussianMechanism,
+    GaussianMechanism,
     Mechanism,
     Noise,
     mechanism_for,
 )
-from privet.mechanisms.base import ratio_up
-from privet.methods.autoencoder.layers import Activation, Frozen, Learner
-from privet.methods.autoencoder.records import StreamedRecords, blocks_of
-from privet.methods.autoencoder.stack import OutputLayer, StackModel, output_rows
-from privet.methods.contract import Front, Method, Spending, Worst, setting, worst_unit
-from privet.methods.moments import MomentRelease, MomentsPlan
+from privet.mechanisms.mechanism import ratio_up
+from privet.methods.autoencoder.private_layer import Activation, LayerLearner, PublicEncoder
+from privet.methods.autoencoder.stack_model import OutputLayer, StackModel, output_rows
+from privet.methods.autoencoder.streamed_records import StreamedRecords, iterate_blocks
+from privet.methods.contract import InputFeatures, Method, ReleaseContext, setting
+from privet.methods.moment_release_plan import (
+    MARGIN,
+    MomentRelease,
+    MomentReleasePlan,
+    check_adjacency,
+)
+from privet.methods.neighbouring_pairs import NeighbouringPair, worst_unit_pair
 from privet.noise import grid
 from privet.noise.grid import smallest_scale
+from privet.sensitivity import BoundedValue, Moments
 
-LAYERS_SHARE = chosen.STACK_LAYERS_SHARE
+LAYERS_SHARE = tuned_defaults.STACK_LAYERS_SHARE
 """The part of the budget for all layers together when an output layer follows."""
-_MARGIN = 1.0 - 2.0**-40
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class StackPlan(MomentsPlan):
+class StackPlan(MomentReleasePlan):
     """All releases, their noise and their price, from public facts alone."""
 
     facts: PublicFacts
-    learners: tuple[Learner, ...]
-    frozen: tuple[Frozen, ...]
+    learners: tuple[LayerLearner, ...]
+    encoders: tuple[PublicEncoder, ...]
     output: OutputLayer | None
     looseness: float | None
     """Of the map into the unit ball where there is a way back; None is `Rows.unit`."""
@@ -86,8 +91,8 @@ class AutoencoderStack(Method[StackPlan]):
 
     name: ClassVar[str] = "autoencoder"
     system: ClassVar[str] = "deep private auto-encoder"
-    front: ClassVar[Front] = Front.FEW
-    grouped: ClassVar[bool] = True
+    input_features: ClassVar[InputFeatures] = InputFeatures.FEW
+    protects_users: ClassVar[bool] = True
 
     layers: tuple[int, ...] = setting(
         (200,), help="Units of each layer, lowest first; cut to the inputs that a layer has."
@@ -102,23 +107,17 @@ class AutoencoderStack(Method[StackPlan]):
     )
     user_share: float = setting(1.0, help="Records' worth of influence that a user has.")
     ridge: float = setting(
-        chosen.STACK_OUTPUT_RIDGE, help="Of the output layer, in units of the noise."
+        tuned_defaults.STACK_OUTPUT_RIDGE, help="Of the output layer, in units of the noise."
     )
 
     def __post_init__(self) -> None:
         given = self.layers if isinstance(self.layers, tuple | list) else (self.layers,)
-        adjacency = _check.member("adjacency", self.adjacency, Adjacency)
-        if adjacency is Adjacency.ZERO_OUT:
-            raise InvalidArgument(
-                "adjacency", adjacency.value, "add-remove or replace-one",
-                "add-remove becomes zero-out where records are counted",
-            )  # fmt: skip
         noise = None if self.noise is None else _check.member("noise", self.noise, Noise)
         for name, value in (
             ("layers", tuple(_check.count("layers", units) for units in given)),
             ("activation", _check.member("activation", self.activation, Activation)),
             ("noise", noise),
-            ("adjacency", adjacency),
+            ("adjacency", check_adjacency(self.adjacency)),
             ("user_share", _check.positive("user_share", self.user_share)),
             ("ridge", _check.non_negative("ridge", self.ridge)),
         ):
@@ -130,12 +129,12 @@ class AutoencoderStack(Method[StackPlan]):
             raise InvalidArgument("outputs", 1, "classes, or nothing to predict")
         output = OutputLayer(classes=facts.outputs, ridge=self.ridge) if facts.outputs else None
         influence = 1.0 if facts.unit is Unit.RECORD else self.user_share
-        learners, frozen, inputs = [], [], facts.features
+        learners, encoders, inputs = [], [], facts.features
         for units in self.layers:
             learners.append(self._learner(min(units, inputs), output is not None))
-            frozen.append(Frozen.for_inputs(inputs, units=learners[-1].units))
+            encoders.append(PublicEncoder.for_inputs(inputs, units=learners[-1].units))
             inputs = learners[-1].units
-        moments = [f.moments(influence) for f in frozen]
+        moments = [encoder.moments(influence) for encoder in encoders]
         if output is not None:
             moments.append(output.moments(inputs, influence))
         if not moments:
@@ -143,15 +142,15 @@ class AutoencoderStack(Method[StackPlan]):
         return StackPlan(
             facts=facts,
             learners=tuple(learners),
-            frozen=tuple(frozen),
+            encoders=tuple(encoders),
             output=output,
             releases=tuple(self._releases(facts, moments, self._shares(len(moments), output))),
             looseness=0.5 if output is None else None,
         )
 
-    def _learner(self, units: int, signal: bool) -> Learner:
+    def _learner(self, units: int, signal: bool) -> LayerLearner:
         """For the signal, or for the way back: no gains, and away from the border of the ball."""
-        learner = Learner(units=units, activation=self.activation)
+        learner = LayerLearner(units=units, activation=self.activation)
         return learner if signal else replace(learner, looseness=1.0, whitening=0.0)
 
     def _shares(self, releases: int, output: OutputLayer | None) -> tuple[float, ...]:
@@ -176,22 +175,22 @@ class AutoencoderStack(Method[StackPlan]):
             shape, terms = m.sum().bounded(), self.adjacency
             made: Mechanism
             if noise is Noise.GAUSSIAN:
-                mu = math.sqrt(share) * (facts.mu * _MARGIN)
-                made = Gaussian.for_mu(shape, mu=mu, adjacency=terms)
+                mu = math.sqrt(share) * (facts.mu * MARGIN)
+                made = GaussianMechanism.for_mu(shape, mu=mu, adjacency=terms)
             elif noise is Noise.DISCRETE_GAUSSIAN:
-                mu = math.sqrt(2.0 * _zcdp(facts.epsilon, facts.delta)) * _MARGIN
+                mu = math.sqrt(2.0 * _zcdp(facts.epsilon, facts.delta)) * MARGIN
                 made = self._discrete(shape, math.sqrt(share) * mu)
             else:
-                budget = facts.epsilon * _MARGIN * share
+                budget = facts.epsilon * MARGIN * share
                 made = mechanism_for(shape, noise=noise, epsilon=budget, adjacency=terms)
             yield MomentRelease(moments=m, mechanism=made, adjacency=terms)
 
-    def _discrete(self, shape: Bounded, mu: float) -> DiscreteGaussian:
+    def _discrete(self, shape: BoundedValue, mu: float) -> DiscreteGaussianMechanism:
         """The least discrete noise with sensitivity over scale at most mu."""
 
-        def of_scale(scale: float) -> DiscreteGaussian:
-            step = max(shape.spacing, grid.power_of_two_below(scale * 2.0**-20))
-            return DiscreteGaussian(scale=scale, step=step)
+        def of_scale(scale: float) -> DiscreteGaussianMechanism:
+            step = max(shape.spacing, grid.power_of_two_at_most(scale * 2.0**-20))
+            return DiscreteGaussianMechanism(scale=scale, step=step)
 
         def needed(scale: float) -> float:
             return ratio_up(of_scale(scale).sensitivity(shape, adjacency=self.adjacency), mu)
@@ -200,50 +199,50 @@ class AutoencoderStack(Method[StackPlan]):
         return of_scale(smallest_scale(needed, start))
 
     def fit(
-        self, records: Records | StreamedRecords, plan: StackPlan, spending: Spending
+        self, records: Records | StreamedRecords, plan: StackPlan, context: ReleaseContext
     ) -> StackModel:
         """One pass and one release for each layer and for the output."""
-        spending.charge(what="auto-encoder moments")
+        context.charge(what="auto-encoder moments")
         model = StackModel(layers=(), looseness=plan.looseness)
-        for k, (learner, frozen) in enumerate(zip(plan.learners, plan.frozen, strict=True)):
-            found = self._released(records, plan, k, model, frozen, spending)
-            model = replace(model, layers=(*model.layers, learner.learn(frozen, found)))
+        for k, (learner, encoder) in enumerate(zip(plan.learners, plan.encoders, strict=True)):
+            found = self._release_moments(records, plan, k, model, encoder, context)
+            model = replace(model, layers=(*model.layers, learner.learn(encoder, found)))
         if plan.output is None:
             return model
-        found = self._released(records, plan, len(model.layers), model, None, spending)
+        found = self._release_moments(records, plan, len(model.layers), model, None, context)
         return replace(model, weights=plan.output.solve(found))
 
-    def _released(
+    def _release_moments(
         self,
         records: Records | StreamedRecords,
         plan: StackPlan,
         which: int,
         below: StackModel,
-        frozen: Frozen | None,
-        spending: Spending,
+        encoder: PublicEncoder | None,
+        context: ReleaseContext,
     ) -> Coefficients:
-        """One pass over the records and one release; `frozen` None stands for the output layer."""
+        """One pass over the records and one release; `encoder` None stands for the output layer."""
         release, done = plan.releases[which], 0
         total = release.moments.sum()
-        name = "output layer" if frozen is None else f"layer {which + 1}"
-        for block in blocks_of(records, self.user_share):
+        name = "output layer" if encoder is None else f"layer {which + 1}"
+        for block in iterate_blocks(records, self.user_share):
             codes = below.encode(block.rows)
-            rows = output_rows(codes) if frozen is None else frozen.encode(codes)
+            rows = output_rows(codes) if encoder is None else encoder.encode(codes)
             rows[block.rows.null] = 0.0  # counts for nothing, the constant included
-            if frozen is None:
+            if encoder is None:
                 total.add(rows, block.targets, block.users)
             else:
-                total.add(rows, None if frozen.projection is None else codes, block.users)
+                total.add(rows, None if encoder.projection is None else codes, block.users)
             done += len(codes)
             if not plan.facts.declared:  # a declared number hides how many there are
-                spending.progress(name, done, plan.facts.records)
+                context.progress(name, done, plan.facts.records)
         if plan.facts.declared:
-            spending.progress(name, plan.facts.records, plan.facts.records)
-        return release.release(total, spending.rng.child("release", which))
+            context.progress(name, plan.facts.records, plan.facts.records)
+        return release.release(total, context.rng.child("release", which))
 
-    def neighbours(self, plan: StackPlan) -> Worst:
+    def neighbours(self, plan: StackPlan) -> NeighbouringPair:
         """A unit as heavy as it can be; where one is replaced, by its opposite."""
-        return worst_unit(plan.facts, replaced=plan.adjacency is Adjacency.REPLACE_ONE)
+        return worst_unit_pair(plan.facts, replaced=plan.adjacency is Adjacency.REPLACE_ONE)
 
 
 def _zcdp(epsilon: float, delta: float) -> float:

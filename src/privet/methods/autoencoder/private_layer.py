@@ -25,20 +25,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from privet import _check, chosen
-from privet._exact import Product, canonical_signs, tanh
-from privet.bounds import Moments
-from privet.data.rows import squashed, unsquashed
+from privet import _check, tuned_defaults
+from privet.data.domain import squash, unsquash
 from privet.errors import InvalidArgument
 from privet.mechanisms import Coefficients
+from privet.rowwise_arithmetic import Product, tanh
+from privet.sensitivity import Moments
+from privet.singular_vectors import canonical_signs
 
 Array = NDArray[Any]
 
 CONSTANT = 0.3
-"""The constant feature beside the others; it carries means and the number of records."""
+"""The constant feature beside the others; it carries means and the number of records. A larger one
+is less noise on both, and leaves less of the unit ball to the row."""
 LENGTH = math.hypot(1.0, CONSTANT)
 WIDEST = 1024
-"""The most inputs for which a second moment of all of them is released; beyond, a projection."""
+"""The most inputs for which a second moment of all of them is released, 8 MB of float64; beyond, a
+projection."""
 
 
 class Activation(Enum):
@@ -52,10 +55,10 @@ class Activation(Enum):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
+class PublicEncoder:
     """The public encoder that moments are taken behind: the identity, or a random projection.
 
-    >>> Frozen.for_inputs(784, units=200).projection is None
+    >>> PublicEncoder.for_inputs(784, units=200).projection is None
     True
     """
 
@@ -63,7 +66,7 @@ class Frozen:
     projection: NDArray[np.float32] | None = field(default=None, repr=False)
 
     @classmethod
-    def for_inputs(cls, inputs: int, *, units: int) -> Frozen:
+    def for_inputs(cls, inputs: int, *, units: int) -> PublicEncoder:
         """The identity up to WIDEST inputs, else as many random directions as twice the units."""
         if inputs <= WIDEST:
             return cls(inputs=inputs)
@@ -88,8 +91,8 @@ class Frozen:
             return with_constant(x)
         return with_constant(Product(self.projection)(x).astype(x.dtype))
 
-    def crossed(self, found: Coefficients) -> NDArray[np.float64]:
-        """sum h x^T."""
+    def cross_moments(self, found: Coefficients) -> NDArray[np.float64]:
+        """The released sum of h x^T."""
         if self.projection is None:
             return np.asarray(found.gram[:, :-1] * LENGTH)
         return found.cross
@@ -123,20 +126,20 @@ class Layer:
 
     @property
     def units(self) -> int:
-        """b."""
+        """How many units the layer has, b."""
         return int(self.basis.shape[1])
 
     def encode(self, x: Array) -> NDArray[np.float32]:
         """Codes of length below 1."""
         a = Product(self.basis * self.gain)(x - self.mean)
         if self.activation is Activation.RADIAL:
-            return squashed(a, self.radius).astype(np.float32)
+            return squash(a, self.radius).astype(np.float32)
         return np.asarray(tanh(a) / math.sqrt(self.units), dtype=np.float32)
 
     def decode(self, z: Array) -> NDArray[np.float64]:
         """Inputs of the layer from codes."""
         if self.activation is Activation.RADIAL:
-            a = unsquashed(z, self.radius)
+            a = unsquash(z, self.radius)
         else:
             a = np.arctanh(
                 np.clip(np.asarray(z, float) * math.sqrt(self.units), -0.999999, 0.999999)
@@ -146,7 +149,7 @@ class Layer:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Learner:
+class LayerLearner:
     """How released moments become a layer; nothing here touches the records.
 
     `ridge` multiplies the size that noise gives an eigenvalue (`Coefficients.ridge`). `whitening` w
@@ -156,9 +159,9 @@ class Learner:
 
     units: int
     activation: Activation = Activation.RADIAL
-    ridge: float = chosen.LAYER_RIDGE
-    whitening: float = chosen.LAYER_WHITENING
-    looseness: float = chosen.LAYER_LOOSENESS
+    ridge: float = tuned_defaults.LAYER_RIDGE
+    whitening: float = tuned_defaults.LAYER_WHITENING
+    looseness: float = tuned_defaults.LAYER_LOOSENESS
 
     def __post_init__(self) -> None:
         _check.count("units", self.units)
@@ -166,12 +169,12 @@ class Learner:
         _check.unit("whitening", self.whitening)
         _check.positive("looseness", self.looseness)
 
-    def learn(self, frozen: Frozen, found: Coefficients) -> Layer:
+    def learn(self, encoder: PublicEncoder, found: Coefficients) -> Layer:
         """The decoder by ridge regression, and the encoder that it becomes."""
-        if self.units > frozen.width:
-            raise InvalidArgument("layers", self.units, f"at most {frozen.width} units here")
+        if self.units > encoder.width:
+            raise InvalidArgument("layers", self.units, f"at most {encoder.width} units here")
         total = max(float(found.gram[-1, -1]), found.gram_noise, 1e-9)  # c^2 n / (1 + c^2)
-        cross = frozen.crossed(found)
+        cross = encoder.cross_moments(found)
         mean = cross[-1] / total * (CONSTANT / LENGTH)
         beside = found.gram[:-1, -1]
         gram = found.gram[:-1, :-1] - np.outer(beside, beside) / total

@@ -9,13 +9,19 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import chosen
-from privet.bounds import Moments
-from privet.data.rows import Rows
+from privet import tuned_defaults
+from privet.data.domain import Rows
+from privet.features import unit_rows
 from privet.mechanisms import Coefficients
-from privet.methods.autoencoder.layers import CONSTANT, LENGTH, Activation, Layer, with_constant
+from privet.methods.autoencoder.private_layer import (
+    CONSTANT,
+    LENGTH,
+    Activation,
+    Layer,
+    with_constant,
+)
 from privet.methods.contract import Model
-from privet.nets.features import unit_rows
+from privet.sensitivity import Moments
 
 Array = NDArray[Any]
 
@@ -26,7 +32,7 @@ class StackModel(Model):
     """Layers behind a public map into the unit ball, and the output's weights.
 
     `weights` None: there is nothing to predict, and the outputs are the codes. The map is
-    `Rows.squashed`, or `Rows.unit` where `looseness` is None.
+    `Rows.squash`, or `Rows.unit` where `looseness` is None.
     """
 
     layers: tuple[Layer, ...]
@@ -35,7 +41,7 @@ class StackModel(Model):
 
     def encode(self, rows: Rows) -> NDArray[np.float32]:
         """The codes of the last layer."""
-        codes = rows.unit() if self.looseness is None else rows.squashed(self.looseness)
+        codes = rows.unit() if self.looseness is None else rows.squash(self.looseness)
         for layer in self.layers:
             codes = layer.encode(codes)
         return codes
@@ -61,18 +67,18 @@ class StackModel(Model):
                 f"layer{k}.basis": layer.basis,
                 f"layer{k}.gain": layer.gain,
             }
-        told = [{"radius": y.radius, "activation": y.activation.value} for y in self.layers]
-        return arrays, {"looseness": self.looseness, "layers": told}
+        layers = [{"radius": y.radius, "activation": y.activation.value} for y in self.layers]
+        return arrays, {"looseness": self.looseness, "layers": layers}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Array], settings: Mapping[str, Any]) -> Self:
         layers = tuple(
             Layer(
                 **{name: arrays[f"layer{k}.{name}"] for name in ("mean", "basis", "gain")},
-                radius=told["radius"],
-                activation=Activation(told["activation"]),
+                radius=layer["radius"],
+                activation=Activation(layer["activation"]),
             )
-            for k, told in enumerate(settings["layers"])
+            for k, layer in enumerate(settings["layers"])
         )
         return cls(layers=layers, looseness=settings["looseness"], weights=arrays.get("weights"))
 
@@ -95,10 +101,10 @@ class OutputLayer:
     """
 
     classes: int
-    ridge: float = chosen.STACK_OUTPUT_RIDGE
+    ridge: float = tuned_defaults.STACK_OUTPUT_RIDGE
 
     def moments(self, units: int, share: float) -> Moments:
-        """What is released."""
+        """The moments that the output layer releases."""
         return Moments(features=units + 1, outputs=self.classes, share=share)
 
     def solve(self, found: Coefficients) -> NDArray[np.float64]:

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet.bounds import UserWeights, user_weights
+from privet.data.domain import Domain, Rows, finite_records
 from privet.data.records import PublicFacts, Records, class_numbers
-from privet.data.rows import Domain, Rows, finite
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
+from privet.sensitivity import UserWeights, user_weights
 
 Array = NDArray[Any]
 
-BLOCK = 2048
+BLOCK = 2048  # rows in memory at once: enough that products of matrices take the time
 
 
 @final
@@ -121,14 +121,14 @@ class StreamedRecords:
                 if labels is None:
                     raise InvalidArgument("stream", "rows alone", "(rows, labels) for a classifier")
                 numbers = class_numbers(labels, self.classes)
-                numbers = np.where(finite(x), numbers, -1)
+                numbers = np.where(finite_records(x), numbers, -1)
                 rows = rows.without(numbers < 0)
             own = None if users is None else users[slice(at, at + len(x))]
             at += len(x)
             yield Block(rows=rows, targets=numbers, users=own)
 
 
-def blocks_of(records: Records | StreamedRecords, share: float) -> Iterator[Block]:
+def iterate_blocks(records: Records | StreamedRecords, share: float) -> Iterator[Block]:
     """One pass over records, held or streamed."""
     if isinstance(records, StreamedRecords):
         yield from records.blocks(share)

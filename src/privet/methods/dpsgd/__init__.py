@@ -1,20 +1,21 @@
 """DP-SGD with schedules: Algorithms 1 and 2 of tight-privacy-cost, and what is needed around."""
 
 from privet.data.records import UnprotectedDiagnostic
-from privet.methods.dpsgd.checkpoint import CheckpointError, Checkpoints
-from privet.methods.dpsgd.linear_method import LinearDPSGD
-from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.masters import Float32Masters
-from privet.methods.dpsgd.network_method import NetworkDPSGD
-from privet.methods.dpsgd.private import flat_clipping, private
-from privet.methods.dpsgd.records import Batch
-from privet.methods.dpsgd.run import Diagnostics
-from privet.methods.dpsgd.sampling import FixedSizeSampler, PoissonSampler, Sampler, poisson_loss
-from privet.methods.dpsgd.schedule import AdaptiveBound, Schedule, cosine, geometric, linear
+from privet.methods.dpsgd.adaptive_clipping import AdaptiveBound
+from privet.methods.dpsgd.checkpoints import CheckpointError, Checkpoints
+from privet.methods.dpsgd.dataset_rows import Batch
+from privet.methods.dpsgd.float32_masters import Float32Masters
+from privet.methods.dpsgd.linear_dpsgd import LinearDPSGD
+from privet.methods.dpsgd.network_dpsgd import NetworkDPSGD
+from privet.methods.dpsgd.private import Diagnostics, Step, Training, private
+from privet.methods.dpsgd.private_options import Charging, Sampling, StepOptions, flat_clipping
+from privet.methods.dpsgd.samplers import FixedSizeSampler, PoissonSampler, Sampler, poisson_loss
+from privet.methods.dpsgd.schedule import Schedule, cosine, geometric, linear
 
 __all__ = [
     "AdaptiveBound",
     "Batch",
+    "Charging",
     "CheckpointError",
     "Checkpoints",
     "Diagnostics",
@@ -24,7 +25,10 @@ __all__ = [
     "NetworkDPSGD",
     "PoissonSampler",
     "Sampler",
+    "Sampling",
     "Schedule",
+    "Step",
+    "StepOptions",
     "Training",
     "UnprotectedDiagnostic",
     "cosine",

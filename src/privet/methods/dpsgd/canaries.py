@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.private import private
-from privet.methods.dpsgd.records import tensor_of
+from privet.methods.dpsgd.dataset_rows import Batch, as_tensor
+from privet.methods.dpsgd.private import Training, private
+from privet.methods.dpsgd.private_options import Charging, Sampling
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import Source
 
@@ -35,8 +35,8 @@ Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """A model, rows and targets to one loss a row."""
 
 
-def cross_entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The losses of a classifier."""
+def cross_entropy_per_example(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy of each example."""
     return functional.cross_entropy(model(x), y, reduction="none")
 
 
@@ -50,15 +50,15 @@ class _WithDeadCoordinates(nn.Module):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class CanaryRun:
     """What is known after a run to someone who sees every noisy sum.
 
-    `seen[t, j]` is x_t of canary j, `drawn[t, j]` whether it was in the batch of step t (known to
-    the audit of single steps only), `included` whether it was in the data set at all.
+    `observations[t, j]` is x_t of canary j, `in_batch[t, j]` whether it was in the batch of step t
+    (known to the audit of single steps only), `included` whether it was in the data set at all.
     """
 
-    seen: NDArray[np.float64]
-    drawn: NDArray[np.bool_]
+    observations: NDArray[np.float64]
+    in_batch: NDArray[np.bool_]
     included: NDArray[np.bool_]
     training: Training
 
@@ -69,8 +69,8 @@ class Observed:
         sum_t log(1 - q_t + q_t e^((2 x_t - 1) / (2 z_t^2))).
         """
         s = self.training.schedule
-        total = np.zeros(self.seen.shape[1])
-        for x, q, z in zip(self.seen, s.rates, s.noise_multipliers, strict=True):
+        total = np.zeros(self.observations.shape[1])
+        for x, q, z in zip(self.observations, s.rates, s.noise_multipliers, strict=True):
             ratio = (2.0 * x - 1.0) / (2.0 * z * z)
             with np.errstate(divide="ignore"):
                 total += np.logaddexp(np.log1p(-q), np.log(q) + ratio)
@@ -93,8 +93,8 @@ def train_with_canaries(
     delta: float = 1e-5,
     learning_rate: float = 0.5,
     copies: int = 1,
-    losses: Losses = cross_entropy,
-) -> Observed:
+    losses: Losses = cross_entropy_per_example,
+) -> CanaryRun:
     """Train on the records and the canaries that are included; note what every step releases.
 
     `included` are the coins, one a canary: draw them fairly before (`fair_coins`) for an audit in
@@ -102,17 +102,17 @@ def train_with_canaries(
     canaries, whatever the coins say. The model is trained in place, by plain gradient descent.
 
     **Guarantee**: none that matters: it is a run for the owner of the data, with records that are
-    not theirs. `Observed.training.guarantee` is what is proved of it.
+    not theirs. `CanaryRun.training.guarantee` is what is proved of it.
 
     >>> from privet.noise import seeded
     >>> x, y = torch.rand(50, 3), torch.randint(0, 2, (50,))
     >>> found = train_with_canaries(
     ...     nn.Linear(3, 2), (x, y), Schedule(steps=4, sample_rate=1.0, noise_multiplier=0.1),
     ...     included=np.array([True, False]), rng=seeded(0))
-    >>> (found.seen.mean(0) > 0.5).tolist(), found.drawn.all(0).tolist()
+    >>> (found.observations.mean(0) > 0.5).tolist(), found.in_batch.all(0).tolist()
     ([True, False], [True, False])
     """
-    x, y = tensor_of(data[0]).float(), tensor_of(data[1])
+    x, y = as_tensor(data[0]).float(), as_tensor(data[1])
     coins = np.asarray(included, dtype=bool)
     if coins.ndim != 1 or len(coins) == 0:
         raise InvalidArgument("included", coins.shape, "one coin a canary, at least one")
@@ -125,26 +125,37 @@ def train_with_canaries(
     targets = torch.cat([y, y.new_zeros((len(inside), *y.shape[1:]))])
     whole = _WithDeadCoordinates(model, m)
     optimizer = torch.optim.SGD(whole.parameters(), lr=learning_rate)
-    seen, drawn = np.zeros((schedule.steps, m)), np.zeros((schedule.steps, m), dtype=bool)
+    observations, in_batch = (
+        np.zeros((schedule.steps, m)),
+        np.zeros((schedule.steps, m), dtype=bool),
+    )
+
+    def with_slopes(_: nn.Module, batch: Batch) -> Tensor:
+        canary = batch.tensors[2]
+        slope = _STEEP * training.bound * whole.dead(canary)[:, 0]
+        return torch.where(canary < m, slope, losses(model, batch.x, batch.y))
+
     with private(
         whole, optimizer, (rows, targets, which), schedule, delta=delta, rng=rng,
-        n_public=n + max(1, m * copies // 2), charge_block=schedule.steps,
+        sampling=Sampling(n_public=n + max(1, m * copies // 2)),
+        charging=Charging(block=schedule.steps),
     ) as training:  # fmt: skip
+        training.check(with_slopes)
         for batch in training:
+            training.step(with_slopes(whole, batch))
             canary = batch.tensors[2]
-            slope = _STEEP * training.bound * whole.dead(canary)[:, 0]
-            training.step(torch.where(canary < m, slope, losses(model, batch.x, batch.y)))
-            if not batch.made_up:
-                drawn[batch.step, canary[canary < m].numpy()] = True
+            in_batch[batch.step, canary[canary < m].numpy()] = True
             if batch.last:
                 released = whole.dead.weight.grad
                 assert released is not None
                 divisor = training.sampler.expected_batch(batch.step)
                 unit = divisor / float(schedule.bounds[batch.step])
-                seen[batch.step] = unit * released[:m, 0].double().numpy()
-    return Observed(seen=seen, drawn=drawn, included=coins, training=training)
+                observations[batch.step] = unit * released[:m, 0].double().numpy()
+    return CanaryRun(
+        observations=observations, in_batch=in_batch, included=coins, training=training
+    )
 
 
 def fair_coins(canaries: int, rng: Source) -> NDArray[np.bool_]:
-    """Exactly fair and independent: one a canary."""
+    """Draw one exactly fair and independent coin for each canary."""
     return rng.child("coins").bernoulli(canaries, 0.5)

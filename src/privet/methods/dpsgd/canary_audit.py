@@ -19,10 +19,10 @@ from privet.audit import (
     one_run_bound,
     trade_off_one_run_bound,
 )
-from privet.audit.one_run import Rule
+from privet.audit.one_run_audit import Rule
 from privet.guarantee import Standing
-from privet.methods.dpsgd.canaries import Observed, fair_coins, train_with_canaries
-from privet.methods.dpsgd.loop import Training
+from privet.methods.dpsgd.canaries import CanaryRun, fair_coins, train_with_canaries
+from privet.methods.dpsgd.private import Training
 from privet.methods.dpsgd.schedule import Schedule
 from privet.noise import Source
 
@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = (one_run_bound, trade_off_one_run_bound, gaussian_one_
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class AuditRecipe:
     """A recipe to be audited: records, a schedule, and how to make the model it starts from."""
 
     name: str
@@ -46,35 +46,37 @@ class Target:
     model: Callable[[], nn.Module]
     delta: float = 1e-5
 
-    def run(self, included: Any, rng: Source, *, copies: int = 1) -> Observed:
+    def run(self, included: Any, rng: Source, *, copies: int = 1) -> CanaryRun:
         """One training with these canaries."""
         return train_with_canaries(
             self.model(), (self.x, self.y), self.schedule, included=included, rng=rng,
             delta=self.delta, copies=copies,
         )  # fmt: skip
 
-    def without_noise(self) -> Target:
+    def without_noise(self) -> AuditRecipe:
         """The control: the same with hardly any noise."""
         return replace(self, schedule=replace(self.schedule, noise_multiplier=NO_NOISE))
 
 
-def softmax(name: str, x: Any, y: Any, classes: int, schedule: Schedule, delta: float) -> Target:
+def softmax_recipe(
+    name: str, x: Any, y: Any, classes: int, schedule: Schedule, delta: float
+) -> AuditRecipe:
     """A linear softmax model on these rows."""
     rows = np.asarray(x, dtype=np.float32).reshape(len(x), -1)
-    return Target(
+    return AuditRecipe(
         name=name, x=rows, y=y, schedule=schedule, delta=delta,
         model=lambda: nn.Linear(rows.shape[1], classes),
     )  # fmt: skip
 
 
-def claimed(training: Training) -> float | None:
+def paper_claim(training: Training) -> float | None:
     """The paper's epsilon where it is no more than a claim."""
     claim = training.claim
     return None if claim is None or claim.standing is Standing.PROVED else claim.epsilon
 
 
 def one_run(
-    target: Target,
+    target: AuditRecipe,
     rng: Source,
     *,
     canaries: int = CANARIES,
@@ -83,7 +85,7 @@ def one_run(
     confidence: float = 0.95,
     rules: tuple[Rule, ...] = (trade_off_one_run_bound,),
 ) -> tuple[Finding, ...]:
-    """One training, guessed about once; a finding for each rule."""
+    """Audit by one training with many canaries; a finding for each rule of guessing."""
     began = time.perf_counter()
     coins = fair_coins(canaries, rng)
     found = target.run(coins, rng.child("run"))
@@ -96,47 +98,47 @@ def one_run(
             rule=rule,
         ).run(
             found.scores, coins, what=target.name, proved=promised,
-            claimed=claimed(found.training), control=control.scores, seconds=seconds,
+            claimed=paper_claim(found.training), control=control.scores, seconds=seconds,
             threat=THREAT,
         )
         for rule in rules
     )  # fmt: skip
 
 
-def per_step(target: Target, rng: Source, *, canaries: int = 1000) -> Finding:
-    """Half of the canaries are in the data; each step is a trial for all, drawn or not."""
+def per_step(target: AuditRecipe, rng: Source, *, canaries: int = 1000) -> Finding:
+    """Audit every step: half of the canaries are in the data; each step is a trial for all."""
     began = time.perf_counter()
     coins = np.arange(canaries) % 2 == 0
     found = target.run(coins, rng.child("run"))
     control = target.without_noise().run(coins, rng.child("control"))
     return PerStepAudit(delta=target.delta).run(
-        found.seen[found.drawn], found.seen[~found.drawn],
+        found.observations[found.in_batch], found.observations[~found.in_batch],
         what=target.name, account=found.account, proved=found.training.guarantee.epsilon,
-        claimed=claimed(found.training),
-        control=(control.seen[control.drawn], control.seen[~control.drawn]),
+        claimed=paper_claim(found.training),
+        control=(control.observations[control.in_batch], control.observations[~control.in_batch]),
         seconds=time.perf_counter() - began,
     )  # fmt: skip
 
 
 def many_runs(
-    target: Target,
+    target: AuditRecipe,
     rng: Source,
     *,
     runs: int,
     copies: int = 1,
     watch: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> tuple[Finding, Finding]:
-    """So many trainings with a canary and without; read without and with a normal curve."""
+    """Audit by many trainings with a canary and without; read without and with a normal curve."""
     began = time.perf_counter()
     quiet = target.without_noise()
 
-    def scores(kind: Target, count: int, inside: bool, label: str) -> Any:
+    def scores(kind: AuditRecipe, count: int, inside: bool, label: str) -> Any:
         out = np.empty(count)
         for i in range(count):
             watch(label, i, count)
             found = kind.run(np.array([inside]), rng.child(label, i), copies=copies)
             # k copies shift the sum k times as far; the sum over steps orders both alike
-            out[i] = found.scores[0] if copies == 1 else found.seen.sum()
+            out[i] = found.scores[0] if copies == 1 else found.observations.sum()
         return out
 
     inside = scores(target, runs, True, "runs with the canary")
@@ -148,7 +150,7 @@ def many_runs(
     def finding(gaussian: bool) -> Finding:
         return ManyRunsAudit(copies=copies, delta=target.delta, gaussian=gaussian).run(
             inside, outside, what=target.name, proved=example.guarantee.epsilon,
-            claimed=claimed(example), control=control, seconds=seconds,
+            claimed=paper_claim(example), control=control, seconds=seconds,
             threat=THREAT,
         )  # fmt: skip
 

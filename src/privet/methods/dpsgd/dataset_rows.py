@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
-from privet.methods.dpsgd.mapped import Ask, asking
+from privet.methods.dpsgd.prefetch import Ask, rows_ahead
 from privet.noise import Source
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -31,8 +31,6 @@ class Batch:
     tensors: tuple[Tensor, ...]
     step: int
     last: bool
-    made_up: bool = False
-    """Rows that nobody owns, given before the first step to see whether examples mix."""
     names: tuple[str, ...] = ()
     """The columns of a data set that has names: `batch["labels"]`, `model(**batch)`."""
     weights: Tensor | None = None
@@ -48,6 +46,11 @@ class Batch:
         return self.tensors[self.names.index(name)]
 
     @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """All that there is of the rows, as `DatasetRows.batch` takes it."""
+        return self.tensors if self.weights is None else (*self.tensors, self.weights)
+
+    @property
     def x(self) -> Tensor:
         """The first tensor of the data set: inputs."""
         return self.tensors[0]
@@ -61,31 +64,31 @@ class Batch:
         return len(self.tensors[0])
 
 
-class Records(ABC):
+class DatasetRows(ABC):
     """Rows by number; `names` are those of the columns, if they have any."""
 
     names: tuple[str, ...] = ()
-    several: bool = False
+    has_several_owners: bool = False
     """Whether records may have several owners."""
+    rows_per_unit: int = 1
+    """Rows that a record, or a user, has in a step."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
-    def batch(
-        self, tensors: tuple[Tensor, ...], *, step: int, last: bool, made_up: bool = False
-    ) -> Batch:
+    def batch(self, tensors: tuple[Tensor, ...], *, step: int, last: bool) -> Batch:
         """Rows of these records as a batch."""
-        return Batch(tensors=tensors, step=step, last=last, made_up=made_up, names=self.names)
+        return Batch(tensors=tensors, step=step, last=last, names=self.names)
 
     @abstractmethod
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
         """The rows with these ascending numbers; none of them gives tensors of no rows."""
 
-    def drawn(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
+    def draw(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
         """The rows of a step; `source` is for what is drawn among them."""
         return self.take(indices)
 
-    def asking(self) -> Ask | None:
+    def rows_ahead(self) -> Ask | None:
         """What asks for rows ahead of their use, where reading them ahead helps."""
         return None
 
@@ -95,7 +98,7 @@ class Records(ABC):
 
 
 @final
-class TensorRecords(Records):
+class TensorRows(DatasetRows):
     """Tensors (or arrays) of equal length; full batches are views, not copies.
 
     Arrays that must not be written to, such as files mapped into memory, are read where they lie;
@@ -103,7 +106,7 @@ class TensorRecords(Records):
     """
 
     def __init__(self, tensors: Sequence[Any], names: tuple[str, ...] = ()) -> None:
-        self.tensors = tuple(tensor_of(t) for t in tensors)
+        self.tensors = tuple(as_tensor(t) for t in tensors)
         self._fixed = [isinstance(t, np.ndarray) and not t.flags.writeable for t in tensors]
         self._given = tuple(tensors)
         self.names = names
@@ -128,15 +131,15 @@ class TensorRecords(Records):
         rows = torch.from_numpy(indices)
         return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
 
-    def asking(self) -> Ask | None:
-        return asking(self._given)
+    def rows_ahead(self) -> Ask | None:
+        return rows_ahead(self._given)
 
     def fingerprint(self, key: bytes) -> str:
         return fingerprint(*(t.detach().cpu().numpy() for t in self.tensors), key=key)
 
 
 @final
-class DatasetRecords(Records):
+class MapStyleRows(DatasetRows):
     """Rows by `dataset[i]`: a map-style torch data set, or a table whose rows are dicts."""
 
     def __init__(self, dataset: Any) -> None:
@@ -154,7 +157,13 @@ class DatasetRecords(Records):
         return self._collate([self.dataset[int(i)] for i in indices])
 
     def _collate(self, rows: list[Any]) -> tuple[Tensor, ...]:
-        parts = collated(rows)
+        try:
+            parts = collate(rows)
+        except (RuntimeError, ValueError) as error:
+            raise InvalidArgument(
+                "rows of the data set", str(error).splitlines()[0], "of one shape and type",
+                "pad or cut every record to one public length beforehand",
+            ) from error  # fmt: skip
         if isinstance(parts, Mapping):
             return tuple(parts[name] for name in self.names)
         return (parts,) if isinstance(parts, Tensor) else tuple(parts)
@@ -164,51 +173,83 @@ class DatasetRecords(Records):
         return fingerprint(np.array(self._length), key=key)
 
 
-def collated(rows: list[Any]) -> Any:
-    """Rows as one batch; lists of numbers within a row are taken for vectors."""
+def collate(rows: list[Any]) -> Any:
+    """Rows as one batch; lists of numbers within a row are taken for vectors.
+
+    All must be of one type and shape. A batch has one type: a record of another would change that
+    of everybody in it, and what a loss makes of them.
+    """
+    kinds = set(map(_kind_of_row, rows))
+    if len(kinds) > 1:
+        one, other = sorted(map(str, kinds))[:2]
+        raise InvalidArgument(
+            "dataset", f"a row of {one} and a row of {other}", "rows of one type and shape",
+            "a batch has one type, and a record must not change everybody's: cast each by itself",
+        )  # fmt: skip
     if isinstance(rows[0], Mapping):
-        return {name: collated([row[name] for row in rows]) for name in rows[0]}
+        return {name: collate([row[name] for row in rows]) for name in rows[0]}
     if isinstance(rows[0], list):
         return torch.tensor(rows)
     return default_collate(rows)
 
 
-def tensor_of(values: Any) -> Tensor:
+def _kind_of_row(row: Any) -> Any:
+    """What is the same of all rows that can share a batch without changing it."""
+    if isinstance(row, Tensor | np.ndarray | np.generic):
+        return str(row.dtype), tuple(row.shape)
+    if isinstance(row, Mapping):
+        return frozenset((name, _kind_of_row(value)) for name, value in row.items())
+    if isinstance(row, list):  # of numbers, or of lists of them
+        return "list", len(row), frozenset(map(_kind_of_row, row))
+    if isinstance(row, tuple):
+        return tuple(map(_kind_of_row, row))
+    return type(row).__name__
+
+
+def as_tensor(values: Any) -> Tensor:
     """A tensor of the same memory, without a copy."""
     if isinstance(values, Tensor):
         return values
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of memory that must not be written to
-        return torch.from_numpy(np.asarray(values))
+    if isinstance(values, list | tuple):
+        raise InvalidArgument(
+            "dataset", f"a {type(values).__name__} of {len(values)}", "tensors or arrays",
+            "one number type is read off all records: say it, torch.tensor(rows, dtype=...)",
+        )  # fmt: skip
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of memory that must not be written to
+            return torch.from_numpy(np.asarray(values))
+    except TypeError as error:
+        raise InvalidArgument("dataset", type(values).__name__, "numbers", str(error)) from None
 
 
-def records_of(dataset: Any) -> Records:
-    """Tensors, arrays, columns by name, or whatever gives rows by number, as `Records`.
+def as_rows(dataset: Any) -> DatasetRows:
+    """Tensors, arrays, columns by name, or whatever gives rows by number, as `DatasetRows`.
 
-    >>> len(records_of((torch.zeros(3, 2), torch.zeros(3))))
+    >>> len(as_rows((torch.zeros(3, 2), torch.zeros(3))))
     3
-    >>> records_of({"x": torch.zeros(3, 2), "labels": torch.zeros(3)}).names
+    >>> as_rows({"x": torch.zeros(3, 2), "labels": torch.zeros(3)}).names
     ('x', 'labels')
     """
-    if isinstance(dataset, Records):
+    if isinstance(dataset, DatasetRows):
         return dataset
     if isinstance(dataset, TensorDataset):
-        return TensorRecords(dataset.tensors)
+        return TensorRows(dataset.tensors)
     if isinstance(dataset, Tensor | np.ndarray):
-        return TensorRecords([dataset])
+        return TensorRows([dataset])
     if isinstance(dataset, Mapping) and dataset:
-        return TensorRecords(list(dataset.values()), names=tuple(dataset))
+        return TensorRows(list(dataset.values()), names=tuple(dataset))
     if isinstance(dataset, tuple | list) and dataset and not isinstance(dataset[0], Mapping):
-        return TensorRecords(dataset)
+        return TensorRows(dataset)
     kind = type(dataset)
     if all(callable(getattr(kind, name, None)) for name in ("__len__", "__getitem__")) and dataset:
-        return DatasetRecords(dataset)
+        return MapStyleRows(dataset)
     raise InvalidArgument(
         "dataset", kind.__name__, "tensors or arrays of equal length, or rows by number"
     )
 
 
-def views_of(
+def make_views(
     tensors: tuple[Tensor, ...], views: int, augment: Augment | None, source: Source
 ) -> tuple[Tensor, ...]:
     """K views of every row, one after the other: rows iK ... iK+K-1 belong to example i.
@@ -226,3 +267,10 @@ def views_of(
             raise InvalidArgument("augment", f"{len(changed)} rows", "one row for the one it got")
         out.append(changed)
     return (torch.cat(out), *tensors[1:])
+
+
+# People instead of rows: users are drawn, and each has one gradient, whatever the rows they have. A
+# user's gradient is the mean over at most k of their rows, k public, clipped once. The engine takes
+# k rows of each user as the views of one example; users with fewer have rows that weigh nothing.
+# All that a user brings to a step is a function of their own rows and of coins of their own, so
+# taking a user away moves the sum by what one example can.

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from privet.errors import PrivetError
-from privet.methods.dpsgd.agreement import Autograd, WholeAutograd
-from privet.nets.per_example.shards import is_spread
+from privet.gradients.device import is_sharded_tensor
+from privet.methods.dpsgd.gradient_check import Autograd, WholeAutograd
 from privet.noise import Source
-from privet.noise.tensor import Places
+from privet.noise.torch_noise import Places
 
 
 class Processes(ABC):
@@ -47,18 +47,18 @@ class Processes(ABC):
         """The stream of the noise that this process adds in a step."""
         return rng.child("noise", step)
 
-    def bring_together_(self, total: Tensor) -> None:
+    def reduce_sum_(self, total: Tensor) -> None:
         """Add up a step's sum over the processes where its noise is added."""
-        self.sum_to_first_(total)
+        self.reduce_to_first_(total)
 
-    def hand_on_(self, released: Tensor) -> None:
+    def broadcast_sum_(self, released: Tensor) -> None:
         """Give every process that needs it the released sum."""
-        self.from_first_(released)
+        self.broadcast_(released)
 
-    def settle(self) -> None:  # noqa: B027, only a spread model has to
+    def reshard(self) -> None:  # noqa: B027, only a spread model has to
         """Bring a spread model's parameters to rest: every process holds its part only."""
 
-    def agree(self, facts: dict[str, Any]) -> None:  # noqa: B027, one process agrees with itself
+    def check_same_settings(self, facts: dict[str, Any]) -> None:  # noqa: B027, one has no other
         """Refuse processes that were given different things: the first one pays for all."""
 
     def all_last(self, last: bool) -> bool:
@@ -70,61 +70,61 @@ class Processes(ABC):
         return WholeAutograd(model)
 
     @abstractmethod
-    def sum_to_first_(self, tensor: Tensor) -> None:
+    def reduce_to_first_(self, tensor: Tensor) -> None:
         """Add up a tensor over the processes, in place, in the first one only."""
 
     @abstractmethod
-    def from_first_(self, tensor: Tensor) -> None:
+    def broadcast_(self, tensor: Tensor) -> None:
         """Overwrite a tensor by that of the first process."""
 
     @abstractmethod
-    def word_from_first(self, value: Any) -> Any:
+    def broadcast_object(self, value: Any) -> Any:
         """A small value of the first process, everywhere; an error there is raised everywhere."""
 
 
 @final
-class Alone(Processes):
+class SingleProcess(Processes):
     """One process."""
 
     rank, world = 0, 1
 
-    def sum_to_first_(self, tensor: Tensor) -> None:
+    def reduce_to_first_(self, tensor: Tensor) -> None:
         pass
 
-    def from_first_(self, tensor: Tensor) -> None:
+    def broadcast_(self, tensor: Tensor) -> None:
         pass
 
-    def word_from_first(self, value: Any) -> Any:
+    def broadcast_object(self, value: Any) -> Any:
         if isinstance(value, PrivetError):
             raise value
         return value
 
 
 @final
-class Together(Processes):
+class ProcessGroup(Processes):
     """The processes of torch.distributed's default group, as `torchrun` starts them."""
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
 
-    def agree(self, facts: dict[str, Any]) -> None:
-        told: list[dict[str, Any]] = [{}] * self.world
-        dist.all_gather_object(told, facts)
-        names = sorted({name for one in told for name in one})
-        other = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
+    def check_same_settings(self, facts: dict[str, Any]) -> None:
+        every: list[dict[str, Any]] = [{}] * self.world
+        dist.all_gather_object(every, facts)
+        names = sorted({name for one in every for name in one})
+        other = [n for n in names if any(one.get(n) != every[0].get(n) for one in every)]
         if other:
             raise PrivetError(
                 f"the processes of this run were given different things ({', '.join(other)}); give "
                 "all of them the same: the first one pays for all"
             )
 
-    def sum_to_first_(self, tensor: Tensor) -> None:
+    def reduce_to_first_(self, tensor: Tensor) -> None:
         dist.reduce(tensor, dst=0)
 
-    def from_first_(self, tensor: Tensor) -> None:
+    def broadcast_(self, tensor: Tensor) -> None:
         dist.broadcast(tensor, src=0)
 
-    def word_from_first(self, value: Any) -> Any:
+    def broadcast_object(self, value: Any) -> Any:
         failed = isinstance(value, PrivetError)
         box = [(failed, str(value) if failed else value) if self.first else None]
         dist.broadcast_object_list(box, src=0)
@@ -135,18 +135,18 @@ class Together(Processes):
         return word
 
 
-def current() -> Processes:
-    """`Together` where torch.distributed is initialised with more than one process, else `Alone`.
+def current_processes() -> Processes:
+    """The processes that torch.distributed was initialised with, or this one alone.
 
-    >>> current().world
+    >>> current_processes().world
     1
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        return Together()
-    return Alone()
+        return ProcessGroup()
+    return SingleProcess()
 
 
-def leave_sums_to_us(model: nn.Module) -> None:
+def disable_ddp_gradient_sync(model: nn.Module) -> None:
     """Keep torch's wrapper from adding up gradients by itself.
 
     `DistributedDataParallel` waits for a backward pass that never comes to it; here the sums of
@@ -156,18 +156,18 @@ def leave_sums_to_us(model: nn.Module) -> None:
         model.require_backward_grad_sync = False
 
 
-def same_everywhere(processes: Processes, tensors: list[Tensor]) -> None:
+def broadcast_parameters(processes: Processes, tensors: list[Tensor]) -> None:
     """Give all processes the first one's tensors, so that they start from the same weights.
 
     What is spread over the processes is nobody's whole, and left as it is.
     """
     with torch.no_grad():
         for tensor in tensors:
-            if is_spread(tensor):
+            if is_sharded_tensor(tensor):
                 continue
             if tensor.is_contiguous():
-                processes.from_first_(tensor)
+                processes.broadcast_(tensor)
             else:
                 plain = tensor.contiguous()
-                processes.from_first_(plain)
+                processes.broadcast_(plain)
                 tensor.copy_(plain)

@@ -1,4 +1,4 @@
-"""Float32 masters for weights in half precision: steps too small for bfloat16 still add up."""
+"""Float32 copies of low-precision weights, on which any optimiser steps."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Float32Masters(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimiser, with each master beside it."""
-        told = self.inner.state_dict()
-        state = {k: dict(told["state"].get(k, {})) for k in range(len(self._in_order))}
+        saved = self.inner.state_dict()
+        state = {k: dict(saved["state"].get(k, {})) for k in range(len(self._in_order))}
         for k, master in enumerate(self._in_order):
             state[k]["master"] = master.detach()
-        return {**told, "state": state}
+        return {**saved, "state": state}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """A run whose model is spread over the processes by `fully_shard`: sum, noise and steps by part.
 
 The part of the clipped sum that belongs to a process's part of the model is already summed over all
-processes when a step ends (`privet.nets.per_example.sharded`). The process adds the noise of its
+processes when a step ends (`privet.gradients.fsdp_gradients`). The process adds the noise of its
 own numbers, and the optimiser makes its step there; nothing is sent around any more.
 """
 
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.agreement import NARROW, Autograd
-from privet.methods.dpsgd.distributed import Processes, Together
-from privet.nets import ClippedSum
-from privet.nets.per_example.sharded import ShardedGradients
-from privet.nets.per_example.shards import Shards, is_spread, local_of
+from privet.gradients import ClippedSum
+from privet.gradients.device import is_sharded_tensor, local_part
+from privet.gradients.fsdp_gradients import ShardedGradients, Shards
+from privet.methods.dpsgd.distributed import Processes, ProcessGroup
+from privet.methods.dpsgd.gradient_check import NARROW, Autograd
 from privet.noise import Source
-from privet.noise.tensor import Places
+from privet.noise.torch_noise import Places
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -31,11 +31,11 @@ def is_sharded(model: nn.Module) -> bool:
     """
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)  # if imported
     gathered = kind is not None and any(isinstance(m, kind) for m in model.modules())
-    return gathered or any(is_spread(p) for p in model.parameters())
+    return gathered or any(is_sharded_tensor(p) for p in model.parameters())
 
 
 @final
-class Spread(Processes):
+class ShardedProcesses(Processes):
     """All processes of torch.distributed, each with its part of one model.
 
     A moving average and checkpoints are refused: both need the whole model in one place.
@@ -50,7 +50,7 @@ class Spread(Processes):
                     name, given, "None for a model spread by fully_shard",
                     "save it with torch.distributed.checkpoint after the run",
                 )  # fmt: skip
-        self._all, self._shards = Together(), engine.shards
+        self._all, self._shards = ProcessGroup(), engine.shards
         self.rank, self.world = self._all.rank, self._all.world
         whole = {n: p for n, p in engine.model.named_parameters() if p.requires_grad}
         self.places = Places(
@@ -58,29 +58,29 @@ class Spread(Processes):
             runs=tuple(self._shards.coordinates(whole)),
         )
 
-    def agree(self, facts: dict[str, Any]) -> None:
-        self._all.agree(facts)
+    def check_same_settings(self, facts: dict[str, Any]) -> None:
+        self._all.check_same_settings(facts)
 
-    def sum_to_first_(self, tensor: Tensor) -> None:
-        self._all.sum_to_first_(tensor)
+    def reduce_to_first_(self, tensor: Tensor) -> None:
+        self._all.reduce_to_first_(tensor)
 
-    def from_first_(self, tensor: Tensor) -> None:
-        self._all.from_first_(tensor)
+    def broadcast_(self, tensor: Tensor) -> None:
+        self._all.broadcast_(tensor)
 
-    def word_from_first(self, value: Any) -> Any:
-        return self._all.word_from_first(value)
+    def broadcast_object(self, value: Any) -> Any:
+        return self._all.broadcast_object(value)
 
     def noise(self, rng: Source, step: int) -> Source:
         """One stream for all where it is seeded; one of its own for each part where it is not."""
         return rng.child("noise", step, self.rank) if rng.secret else rng.child("noise", step)
 
-    def bring_together_(self, total: Tensor) -> None:
+    def reduce_sum_(self, total: Tensor) -> None:
         """Nothing: each layer's sum was added up by part when it was made."""
 
-    def hand_on_(self, released: Tensor) -> None:
+    def broadcast_sum_(self, released: Tensor) -> None:
         """Nothing: each process steps with its own part."""
 
-    def settle(self) -> None:
+    def reshard(self) -> None:
         self._shards.reshard()
 
     def all_last(self, last: bool) -> bool:
@@ -107,7 +107,7 @@ class PartAutograd(Autograd):
         for name, p in self.model.named_parameters():
             given, p.grad = p.grad, None
             if p.requires_grad:
-                found[name] = local_of(torch.zeros_like(p) if given is None else given).detach()
+                found[name] = local_part(torch.zeros_like(p) if given is None else given).detach()
         return found
 
     def norm(self, gradients: dict[str, Tensor]) -> Tensor:

@@ -1,42 +1,43 @@
-"""Per-example gradients must be the model's own: a check against plain autograd, on made-up rows.
+"""Checks per-example gradients against plain autograd, on made-up rows.
 
-Before the first step the loop body runs once more on the made-up rows, without the engine. Every
+Before the first step the loss function runs once more on made-up rows, without the engine. Every
 trainable parameter's gradient of a weighted sum of the losses, and the gradient norms of a handful
 of examples taken one after the other, must be what the engine gave. A layer of a new kind, a rule
 of one's own or an adapter that goes another way than the engine thinks is found here, before
-anything is spent. Where a network draws at random in another order than the engine does, both run
-once more in evaluation mode; where that does not help there is nothing to compare.
+anything is spent. Where a network draws at random in another order than the engine does (its losses
+or gradients change with the seed), both run once more in evaluation mode; where that does not help
+there is nothing to compare.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from privet.errors import InvalidArgument
-from privet.methods.dpsgd.mixing import Company
-from privet.nets import ClippedSum
+from privet.gradients import ClippedSum
+from privet.gradients.layer_protocol import LayerProblem
+from privet.methods.dpsgd.batch_independence import MadeUpRows
 
 HANDFUL = 3
-"""Examples whose gradient is taken by itself."""
+"""Examples whose gradient is taken by itself: each costs a backward pass."""
 NARROW = (torch.float16, torch.bfloat16)
 """Types whose rounding shows."""
 
 
 def weights_of(examples: int) -> Tensor:
-    """1, 1/2, 1/3, ..."""
+    """The weights 1, 1/2, 1/3, ... of the rows."""
     return 1.0 / torch.arange(1, examples + 1, dtype=torch.float64)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Gradients:
+class Gradients:
     """Losses, the weighted sum of gradients by parameter, and some norms."""
 
     losses: Tensor
@@ -69,7 +70,7 @@ class Autograd(ABC):
 
 @final
 class WholeAutograd(Autograd):
-    """Of a model that is here as a whole."""
+    """Plain gradients of a model that this process holds whole."""
 
     def gradient(self, of: Tensor, *, last: bool) -> dict[str, Tensor]:
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -85,71 +86,80 @@ class WholeAutograd(Autograd):
 
 
 @final
-class AgreementCheck:
-    """Asks for plain passes over made-up rows and compares; use it like a `MixingCheck`."""
+class GradientCheck:
+    """Compares the engine's gradients of made-up rows with those of plain autograd."""
 
     def __init__(self, autograd: Autograd, *, views: int) -> None:
-        self._autograd, self._model, self._views = autograd, autograd.model, views
-        self._seen: list[_Gradients] = []
+        self._autograd, self._views = autograd, views
         self._lowered = False
 
-    def passes(self, first: Company) -> Iterator[Company]:
-        """The passes to make; the engine has answered `first` already."""
-        if self._seen:
-            yield from self._asked(first)
-        self._seen.clear()  # gradients of the whole model
-
-    def _asked(self, first: Company) -> Iterator[Company]:
-        yield first.but(plain=True)
-        if self._same_losses(0, 1):
-            self._compare(0, 1)
-            return
-        yield first.but(plain=True, seed=first.seed + 1)
-        if self._same_losses(1, 2):
-            raise _disagreement("losses", "the model's own forward pass gives others")
-        with evaluating(self._model):
-            yield first.but(plain=True)
-            yield first
-        if self._same_losses(3, 4):
-            self._compare(4, 3)
-
-    def saw_engine(self, losses: Tensor, total: ClippedSum, *, lowered: bool) -> None:
+    def of_engine(self, losses: Tensor, total: ClippedSum, *, lowered: bool) -> Gradients:
         """What the engine gave, with the weights of `weights_of`; `lowered` under autocast."""
         self._lowered = self._lowered or lowered
         gradients = self._autograd.of_engine(total)
         norms = total.norms_unprotected[:HANDFUL].clone()
-        self._seen.append(_Gradients(losses=losses.detach(), total=gradients, norms=norms))
+        return Gradients(losses=losses.detach(), total=gradients, norms=norms)
 
-    def saw_plain(self, losses: Tensor) -> None:
-        """The losses of a pass without the engine."""
+    def of_autograd(self, losses: Tensor) -> Gradients:
+        """The same by autograd, from the losses of a pass without the engine."""
         by, examples = self._autograd, losses.view(-1, self._views).mean(1)
         norms = [by.norm(by.gradient(one, last=False)) for one in examples[:HANDFUL]]
         weights = weights_of(len(examples)).to(examples.device, examples.dtype)
         total = by.gradient((weights * examples).sum(), last=True)
-        self._seen.append(_Gradients(losses=losses.detach(), total=total, norms=torch.stack(norms)))
+        return Gradients(losses=losses.detach(), total=total, norms=torch.stack(norms))
 
-    def _same_losses(self, one: int, other: int) -> bool:
-        a, b = self._seen[one].losses.double(), self._seen[other].losses.double()
+    def run(
+        self,
+        first: Gradients,
+        rows: MadeUpRows,
+        engine: Callable[[MadeUpRows], Gradients],
+        plain: Callable[[MadeUpRows], Gradients],
+    ) -> None:
+        """Refuse gradients that differ; `first` is what the engine gave for these rows before."""
+        own = plain(rows)
+        alike = self._same_losses(first, own)
+        if alike and not self._difference(first, own):
+            return
+        other_coins = plain(replace(rows, seed=rows.seed + 1))
+        if self._same_losses(own, other_coins) and not (
+            alike and self._difference(own, other_coins)
+        ):
+            raise self._difference(first, own) or _disagreement(
+                "", "losses", "the model's own forward pass gives others"
+            )
+        with evaluating(self._autograd.model):
+            own, quiet = plain(rows), engine(rows)
+        problem = self._difference(quiet, own) if self._same_losses(own, quiet) else None
+        if problem is not None:
+            raise problem
+
+    def _same_losses(self, one: Gradients, other: Gradients) -> bool:
+        a, b = one.losses.double(), other.losses.double()
         size = a.nan_to_num(0.0, 0.0, 0.0).abs().amax()
         return torch.allclose(a, b, rtol=0.0, atol=float(self._room * size), equal_nan=True)
 
     @property
     def _room(self) -> float:
-        """What rounding may explain, relative to the size of a value."""
+        """What rounding may explain, relative to the size of a value: bfloat16 has 8 bits."""
         return 0.1 if self._lowered or self._autograd.is_narrow() else 1e-3
 
-    def _compare(self, engine: int, plain: int) -> None:
-        found, own = self._seen[engine], self._seen[plain]
+    def _difference(self, found: Gradients, own: Gradients) -> LayerProblem | None:
+        """What differs between gradients by more than rounding; None where nothing does."""
         whole = self._autograd.norm(own.total)
         if not bool(whole.isfinite()) or not bool(own.losses.isfinite().all()):
-            return
+            return None
         room = self._room
         for name, expected in own.total.items():
             off = (found.total[name].double() - expected.double()).norm()
             if not float(off) <= room * (float(expected.double().norm()) + 0.01 * float(whole)):
-                raise _disagreement(f"the gradient of parameter {name!r}", "that of plain autograd")
+                return _disagreement(
+                    name.rpartition(".")[0], f"the gradient of parameter {name!r}",
+                    "that of plain autograd",
+                )  # fmt: skip
         if not torch.allclose(found.norms.cpu(), own.norms, rtol=room, atol=room * float(whole)):
-            raise _disagreement("gradient norms of single examples", "those of plain autograd")
+            what = "gradient norms of single examples"
+            return _disagreement("", what, "those of plain autograd")
+        return None
 
 
 @contextmanager
@@ -164,8 +174,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             m.training = True
 
 
-def _disagreement(what: str, expected: str) -> InvalidArgument:
-    return InvalidArgument(
+def _disagreement(layer: str, what: str, expected: str) -> LayerProblem:
+    return LayerProblem(
+        layer,
         what,
         "as the per-example engine computes it",
         expected,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import lightning
@@ -12,8 +13,9 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor
 
 from privet.errors import InvalidArgument
+from privet.methods.dpsgd.dataset_rows import Batch
 from privet.methods.dpsgd.private import private
-from privet.methods.dpsgd.records import Batch
+from privet.methods.dpsgd.private_options import Charging, StepOptions
 from privet.methods.dpsgd.schedule import Schedule
 
 
@@ -24,7 +26,8 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     `module.configure_optimizers()` one optimiser, perhaps with one scheduler, which is stepped
     after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`, for the
     schedule says when to stop. `settings` go to `private`. Validation during `fit` needs
-    `evaluation="public"` or `"unprotected"` among them: what the records are that it looks at.
+    `charging=Charging(evaluation="public")` or `"unprotected"` among them: what the records are
+    that it looks at.
 
     **Guarantee**: `training_run.guarantee`.
     """
@@ -34,10 +37,13 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.module, self._evaluation = module, settings.get("evaluation")
+        self.module, charging = module, settings.get("charging", Charging())
+        self._evaluation = charging.evaluation
         optimizer, scheduler = _one_of_each(module.configure_optimizers())
+        step = settings.get("step", StepOptions())
+        self._check = step.independence != "assumed"
         if scheduler is not None:
-            settings["scheduler"] = scheduler
+            settings["step"] = replace(step, scheduler=scheduler)
         self.training_run = private(module, optimizer, dataset, schedule, **settings)
         for name in ("validation_step", "test_step", "predict_step"):
             if is_overridden(name, module):
@@ -47,6 +53,11 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         """Batches as the sampler draws them; one that says no length would be read ahead."""
         self._batches = _Batches(self.training_run)
         return self._batches
+
+    def on_train_start(self) -> None:
+        """Try the module's losses on made-up rows, before anything is charged."""
+        if self._check and self.training_run.steps_done < self.training_run.schedule.steps:
+            self.training_run.check(lambda _, batch: self.module.training_step(batch, 0))
 
     def on_train_end(self) -> None:
         """Leave the private loop, which may have been stopped early."""
@@ -61,7 +72,7 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         if self.trainer.state.fn == "fit" and self._evaluation is None:
             raise InvalidArgument(
                 "evaluation", None, "'public' or 'unprotected', where fit validates",
-                "PrivateModule(..., evaluation='public'), or limit_val_batches=0",
+                "charging=Charging(evaluation='public'), or limit_val_batches=0",
             )  # fmt: skip
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:

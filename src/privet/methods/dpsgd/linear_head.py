@@ -1,4 +1,4 @@
-"""Linear heads: the clipped sum in closed form, exact on every processor; and how sure they may be.
+"""Linear heads: the clipped sum in closed form, exact on every processor.
 
 For logits W x the gradient of example i is r_i x_i^T with r_i = softmax(W x_i) - e_{y_i} (or the
 residual of a regression), so its norm is ||r_i|| ||x_i|| and the clipped sum is one product.
@@ -20,26 +20,23 @@ r_i on the grid C' 2^-b, where C' is the power of two at or above C and b = 35 -
 from __future__ import annotations
 
 import math
-from functools import partial
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import chosen
+from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.per_example.clipping import SLACK
+from privet.gradients.clipping_rules import SLACK
 
-_ROW_BITS = 18
-_WEIGHT_BITS = 34
-_EXACT_BITS = 53
-_LOG2_E = 1.4426950408889634
+_ROW_BITS = 18  # with the 35 bits of h and N records a product stays within 53
+_WEIGHT_BITS = 34  # 34 + 18 and a carry: partial sums of logits stay below 2^53
+_EXACT_BITS = 53  # whole numbers that float64 holds exactly
+_LOG2_E = 1.4426950408889634  # 1 / ln 2
 _LN2_HIGH = 0.6931471803691238  # 32 bits, so that k times it is exact
-_LN2_LOW = 1.9082149292705877e-10
-_MIDDLE = 1.5 * 2.0**52
-_TERMS = 14
-_NUMBERS = 3 * 2**20
+_LN2_LOW = 1.9082149292705877e-10  # ln 2 less its high part
+_MIDDLE = 1.5 * 2.0**52  # adding and taking it away rounds to a whole number
+_TERMS = 14  # (ln 2 / 2)^15 / 15! is 1e-19, below half a unit in the last place
+_NUMBERS = 3 * 2**20  # 24 MB of float64: the allocator asks for fresh pages above 32 MB
 Examples = tuple[Tensor, ...]
 """x_i on its grid, its target, ||x_i||^2 and s_i: what the closed form needs of every record."""
 
@@ -65,19 +62,17 @@ class LinearHead(nn.Module):
 
     def rows(self, x: Tensor) -> Tensor:
         """(x - m, c), the input of the linear map."""
-        out = torch.empty(len(x), x.shape[1] + 1, dtype=x.dtype)
-        torch.sub(x, self.mean, out=out[:, :-1])
-        out[:, -1] = self.constant
-        return out
+        last = self.constant.to(x.dtype).expand(len(x), 1)
+        return torch.cat([(x - self.mean).to(x.dtype), last], 1)
 
     def examples(self, x: Tensor, y: Tensor) -> Examples:
         """Rows and targets, ready for the closed form."""
         rows = torch.empty(len(x), x.shape[1] + 1)
         squares, scales = torch.empty(2, len(x), dtype=torch.float64)
-        size = at_a_time(rows.shape[1])
+        size = rows_at_a_time(rows.shape[1])
         made = zip(*(t.split(size) for t in (x, rows, squares, scales)), strict=True)
         for part, *into in made:
-            for out, value in zip(into, on_the_grid(self.rows(part)), strict=True):
+            for out, value in zip(into, rows_on_grid(self.rows(part)), strict=True):
                 out.copy_(value)
         return rows, y, squares, scales
 
@@ -87,7 +82,7 @@ class LinearHead(nn.Module):
         return logits
 
 
-def at_a_time(width: int) -> int:
+def rows_at_a_time(width: int) -> int:
     """How many rows to work on: some megabytes, whose memory is used again for the next ones.
 
     Sums are exact in any parts. The allocator asks the system for fresh pages for more than 32 MB.
@@ -95,7 +90,7 @@ def at_a_time(width: int) -> int:
     return min(4096, max(32, _NUMBERS // max(1, width)))
 
 
-def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def rows_on_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x_i (float32, exactly), ||x_i||^2 (exact) and s_i; not finite rows are zero with s_i = NaN.
 
     The largest entry gives a first scale, the exact norm on a coarse grid the second one.
@@ -106,10 +101,10 @@ def on_the_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     finite = wide.isfinite().all(1, keepdim=True)
     wide = wide.masked_fill(~finite, 0.0)
     first = power_of_two_above(wide.abs().amax(1, keepdim=True))
-    coarse = to_grid(wide / first, 2.0**-_ROW_BITS)
+    coarse = round_to_grid(wide / first, 2.0**-_ROW_BITS)
     length = power_of_two_above(coarse.square().sum(1, keepdim=True).sqrt())
     scale = first * length
-    x = to_grid(wide / scale, 2.0**-_ROW_BITS)
+    x = round_to_grid(wide / scale, 2.0**-_ROW_BITS)
     squares = x.square().sum(1)  # multiples of 2^-36, at most 2: exact in any order
     scale = scale.masked_fill(~finite, math.nan)
     return x.float(), squares, scale[:, 0]
@@ -142,13 +137,14 @@ def exact_logits(weight: Tensor, some: Examples) -> Tensor:
     if not math.isfinite(longest):
         raise InvalidArgument("weight", longest, "finite", "use a smaller learning rate")
     g = float(power_of_two_above(torch.tensor(2.0 * longest, dtype=torch.float64)))
-    grid = to_grid(wide, g * 2.0**-_WEIGHT_BITS)
+    grid = round_to_grid(wide, g * 2.0**-_WEIGHT_BITS)
     return (grid @ some[0].double().T) * some[3]
 
 
 def _add(residual: Tensor, some: Examples, bound: float, into: Tensor, capacity: int) -> None:
     """Add sum_i h_i x_i^T with h_i = w_i s_i r_i and w_i = min(1, C / (||r_i|| s_i ||x_i||))."""
     rows, _, squares, scale = some
+    _check.clipping_bound("bound", bound)
     norms = (total(residual.square()) * squares).sqrt() * scale
     bits = _EXACT_BITS - _ROW_BITS - max(0, (capacity - 1).bit_length())
     if bits < 8:
@@ -160,7 +156,7 @@ def _add(residual: Tensor, some: Examples, bound: float, into: Tensor, capacity:
     if room <= 0.5 * bound:
         raise InvalidArgument("outputs", len(residual), f"fewer, for {capacity} records")
     weights = (room / norms).clamp(max=1.0)
-    h = to_grid((residual * scale * weights).masked_fill(~norms.isfinite(), 0.0), unit)
+    h = round_to_grid((residual * scale * weights).masked_fill(~norms.isfinite(), 0.0), unit)
     into.addmm_(h, rows.double())
 
 
@@ -172,7 +168,7 @@ def exp(x: Tensor) -> Tensor:
     >>> float(exp(torch.tensor([-1.0], dtype=torch.float64))) == math.exp(-1.0)
     True
     """
-    held = x.clamp(min=-700.0)
+    held = x.clamp(min=-700.0)  # e^-700 is 1e-304, the last decades before numbers are subnormal
     k = ((held * _LOG2_E) + _MIDDLE) - _MIDDLE
     r = (held - k * _LN2_HIGH) - k * _LN2_LOW
     p = torch.full_like(r, 1.0 / math.factorial(_TERMS))
@@ -199,7 +195,7 @@ def total(t: Tensor) -> Tensor:
     return t[0]
 
 
-def to_grid(t: Tensor, spacing: float) -> Tensor:
+def round_to_grid(t: Tensor, spacing: float) -> Tensor:
     """The nearest multiples of a power of two, halves to even."""
     return (t / spacing).round_().mul_(spacing)
 
@@ -212,80 +208,3 @@ def power_of_two_above(t: Tensor) -> Tensor:
     """
     exponent = torch.frexp(t).exponent.to(torch.int64)
     return _two_to(exponent.masked_fill(t == 0, 0))
-
-
-# How sure a linear head may be: a temperature from five noisy numbers. Clipping makes logits too
-# large: where a share p of like records has a label, clipped gradients balance at a probability far
-# beyond p. Noise makes them too large too, and few steps too small. So what is right is measured:
-# for each record whether the head is right, and its confidence at four temperatures, each less the
-# middle of its range, so that their vector v has a public length. The sum of v over records is
-# released, with a quarter of what the mean of the rows cost alone. Where mean confidence meets
-# accuracy lies the temperature. With few records both are uncertain: the answer is the most likely
-# one under a prior that generated tables gave (`chosen`).
-
-TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
-_GRID = np.linspace(math.log(0.25), math.log(8.0), 121)
-_SHAPE = 0.01
-"""How far straight lines between four temperatures may be off, as a standard deviation."""
-
-
-def confidence_length(outputs: int) -> float:
-    """The longest v: 1/2 for being right, and half of 1 - 1/K for each confidence."""
-    return math.hypot(0.5, *[_half(outputs)] * len(TEMPERATURES))
-
-
-def _half(outputs: int) -> float:
-    return 0.5 * (1.0 - 1.0 / outputs)
-
-
-@torch.no_grad()
-def confidence_rows(weight: Tensor, examples: Examples) -> Tensor:
-    """v over its length for each row, a function of that row alone; zero for a null one (s_i = 0).
-
-    A row that is not finite has logits that are not, and is zero as well.
-    """
-    size = at_a_time(examples[0].shape[1])
-    parts = zip(*(t.split(size) for t in examples), strict=True)
-    return torch.cat([_confidence_part(weight, part) for part in parts])
-
-
-def _confidence_part(weight: Tensor, some: Examples) -> Tensor:
-    y, scales = some[1], some[3]
-    logits = exact_logits(weight, some)
-    shifted = logits - logits.amax(0)
-    right = shifted[y, torch.arange(len(y))] == 0.0
-    middle = 1.0 - _half(len(logits))
-    sure = [1.0 / total(exp(shifted / t)) - middle for t in TEMPERATURES]
-    v = torch.stack([right.double() - 0.5, *sure], dim=1) / confidence_length(len(logits))
-    return v.masked_fill((scales == 0.0)[:, None] | ~v.isfinite().all(1, keepdim=True), 0.0)
-
-
-def temperature(mean: NDArray[np.float64], *, outputs: int, noise: float) -> float:
-    """What to divide logits by, from the mean of `confidence_rows` with this noise on each number.
-
-    Records that count for nothing pull both means to their middles; there should be few.
-
-    >>> v = [0.75 - 0.5, 0.99 - 0.75, 0.9 - 0.75, 0.75 - 0.75, 0.6 - 0.75]
-    >>> round(temperature(np.array(v) / confidence_length(2), outputs=2, noise=0.0), 1)
-    2.0
-    >>> round(temperature(np.array(v) / confidence_length(2), outputs=2, noise=10.0), 1)
-    1.8
-    """
-    right, *sure = mean * confidence_length(outputs) + [
-        0.5,
-        *[1.0 - _half(outputs)] * len(TEMPERATURES),
-    ]
-    at = partial(_through, np.log(TEMPERATURES), np.array(sure))
-    off = np.clip(at(_GRID), 1.0 / outputs, 1.0) - min(max(right, 1.0 / outputs), 1.0)
-    variance = 2.0 * (noise * confidence_length(outputs)) ** 2 + _SHAPE**2
-    far = (_GRID - chosen.CONFIDENCE_PRIOR[0]) / chosen.CONFIDENCE_PRIOR[1]
-    return float(np.exp(_GRID[np.argmin(off**2 / variance + far**2)]))
-
-
-def _through(
-    x: NDArray[np.float64], y: NDArray[np.float64], at: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Straight lines through points, with half the last slope beyond them."""
-    first, last = (y[1] - y[0]) / (x[1] - x[0]), (y[-1] - y[-2]) / (x[-1] - x[-2])
-    beyond = first * np.minimum(at - x[0], 0.0) + last * np.maximum(at - x[-1], 0.0)
-    return np.asarray(np.interp(at, x, y) + 0.5 * beyond)

@@ -12,17 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privet import chosen
+from privet import tuned_defaults
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
-from privet.methods.contract import Method, Spending, setting
-from privet.methods.dpsgd.checkpoint import Checkpoints, kept_by
-from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.plan import DPSGDPlan, DPSGDSettings
-from privet.methods.dpsgd.private import private
+from privet.methods.contract import Method, ReleaseContext, setting
+from privet.methods.dpsgd.checkpoints import Checkpoints, checkpoints_in
+from privet.methods.dpsgd.dataset_rows import Batch
+from privet.methods.dpsgd.private import Training, private
+from privet.methods.dpsgd.private_options import Charging, Sampling, StepOptions
 from privet.methods.dpsgd.schedule import values
-from privet.methods.models import NetworkModel
-from privet.nets.networks import SmallCNN, SmallMLP
+from privet.methods.dpsgd.settings_and_plan import DPSGDPlan, DPSGDSettings
+from privet.methods.released_models import NetworkModel
+from privet.networks.architectures import SmallCNN, SmallMLP
 
 
 @final
@@ -39,7 +40,8 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
     name: ClassVar[str] = "dpsgd-network"
     system: ClassVar[str] = "DP-SGD"
     regression: ClassVar[bool] = True
-    grouped: ClassVar[bool] = True
+    unplanned_fields: ClassVar[tuple[str, ...]] = ("network",)
+    protects_users: ClassVar[bool] = True
 
     network: nn.Module | None = setting(None, help="The torch module to train.", option=False)
     micro_batch: int | None = setting(None, help="Examples at a time; by the model's shapes.")
@@ -52,14 +54,17 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         the mean gradient over the bound, falling to 0; a moving average of the weights.
         """
         n = facts.units
-        epochs = chosen.NETWORK_EPOCHS + chosen.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
-        q = self.sample_rate or min(1.0, max(64.0, chosen.NETWORK_BATCH * math.sqrt(n)) / n)
-        fixed = self.fixed_schedule(facts, bound=chosen.NETWORK_BOUND)
+        epochs = (
+            tuned_defaults.NETWORK_EPOCHS
+            + tuned_defaults.NETWORK_EPOCHS_PER_EPSILON * facts.epsilon
+        )
+        q = self.sample_rate or min(1.0, max(64.0, tuned_defaults.NETWORK_BATCH * math.sqrt(n)) / n)
+        fixed = self.fixed_schedule(facts, bound=tuned_defaults.NETWORK_BOUND)
         steps = fixed.steps if fixed else self.steps or max(20, round(min(40.0, epochs) / q))
         schedule = fixed or self.schedule_for(
-            facts, steps=steps, sample_rate=q, bound=chosen.NETWORK_BOUND
+            facts, steps=steps, sample_rate=q, bound=tuned_defaults.NETWORK_BOUND
         )
-        rate = self.learning_rate or chosen.NETWORK_RATE
+        rate = self.learning_rate or tuned_defaults.NETWORK_RATE
         own = self.table_rates(fixed)
         falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
         return DPSGDPlan(
@@ -71,12 +76,12 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
         )
 
-    def fit(self, records: Records, plan: DPSGDPlan, spending: Spending) -> NetworkModel:
+    def fit(self, records: Records, plan: DPSGDPlan, context: ReleaseContext) -> NetworkModel:
         """Every step through the per-example engine."""
         network = self._start(plan.facts)
         x = torch.from_numpy(np.ascontiguousarray(records.rows.cube()))
-        checkpoints = kept_by(spending, plan.steps)
-        training = fit_network(network, x, records, plan, spending, checkpoints, self.micro_batch)
+        checkpoints = checkpoints_in(context, plan.steps)
+        training = fit_network(network, x, records, plan, context, checkpoints, self.micro_batch)
         return NetworkModel(network=training.averaged_model().eval(), view="cube")
 
     def _start(self, facts: PublicFacts) -> nn.Module:
@@ -94,7 +99,7 @@ def fit_network(
     x: Tensor,
     records: Records,
     plan: DPSGDPlan,
-    spending: Spending,
+    context: ReleaseContext,
     checkpoints: Checkpoints | None,
     micro_batch: int | None,
 ) -> Training:
@@ -103,32 +108,40 @@ def fit_network(
     optimizer = torch.optim.SGD(
         network.parameters(), lr=1.0, momentum=plan.momentum, nesterov=plan.momentum > 0.0
     )
+
+    def losses(model: nn.Module, batch: Batch) -> Tensor:
+        rows, targets, there = batch.tensors
+        return _losses(model(rows), targets, classified) * there  # a null record has no gradient
+
     with private(
         network,
         optimizer,
         (x, plan.targets(records), torch.from_numpy(~records.null).float()),
         plan.schedule,
-        ledger=spending.ledger,
+        losses=losses,
+        ledger=context.ledger,
         delta=plan.facts.delta,
-        rng=spending.rng,
-        run=spending.run,
-        n_public=plan.facts.records if plan.facts.declared else None,
-        learning_rates=plan.absolute_learning_rates,
-        micro_batch=micro_batch,
-        groups=records.groups,
-        rows_each=plan.rows_each,
+        rng=context.rng,
+        sampling=Sampling(
+            n_public=plan.facts.records if plan.facts.declared else None,
+            groups=records.groups,
+            max_rows_per_user=plan.rows_each,
+        ),
+        step=StepOptions(
+            micro_batch=micro_batch,
+            learning_rates=plan.absolute_learning_rates,
+            ema=plan.ema,
+        ),
+        charging=Charging(
+            block=plan.steps if checkpoints is None else None,
+            limit=plan.facts.epsilon,
+            run=context.run,
+        ),
         checkpoints=checkpoints,
-        ema=plan.ema,
-        charge_block=plan.steps if checkpoints is None else None,
-        limit=plan.facts.epsilon,
     ) as training:
-        for batch in training:
-            rows, targets, there = batch.tensors
-            losses = _losses(network(rows), targets, classified)
-            training.step(losses * there)  # a null record has no gradient
-            if batch.last:
-                spending.progress("steps", training.steps_done, plan.steps)
-    spending.take_over(training.entries, steps=training.steps_done)
+        for step in training:
+            context.progress("steps", step.number, plan.steps)
+    context.take_over(training.entries, steps=training.steps_done)
     return training
 
 

@@ -1,20 +1,97 @@
-"""The one place of DP-SGD where something private becomes public: a clipped sum with its noise."""
+"""Where noise is added: the one place of DP-SGD in which something private becomes public.
+
+How far one record moves the sum of a step *as computed* is known from public facts alone; theorem
+and proof are in docs/theory/summation.md. Symbols: C the clipping bound, u the unit roundoff, m the
+examples of a micro-batch, N the most records that a run is made for.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import partial
+from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from privet import premises
-from privet.bounds import Bounded
-from privet.bounds.clip import Sensitivity
-from privet.mechanisms import Gaussian, transcript
-from privet.methods.dpsgd.summing import EngineSummation
+from privet.gradients.rounding import (
+    BLOCK_IMAGES,
+    BLOCK_PIXELS,
+    BLOCK_ROWS,
+    UNIT,
+    any_order,
+    any_order_of_pixels,
+    in_sequence,
+)
+from privet.guarantee import Adjacency, Premise
+from privet.mechanisms import GaussianMechanism, log_density_ratio, release_transcript
 from privet.noise import Source
-from privet.noise.tensor import Places, add_gaussian_, add_noise_
+from privet.noise.torch_noise import Places, add_gaussian_, add_noise_
+from privet.sensitivity import BoundedValue
+from privet.sensitivity.bounded_value import Sensitivity
+
+LARGEST_MICRO_BATCH = 4096
+"""Most examples of a micro-batch chosen by shapes: longer sums leave less room for rounding."""
+FIRST_MICRO_BATCH = 32
+"""Examples of the very first micro-batch, where the size is to follow from the model's shapes."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EngineSummation:
+    """Per-example gradients added up in float64; outer products in float32 blocks where they may.
+
+    Where a record keeps its place when its neighbour is gone (zero-out, replace-one), all float32
+    blocks but its own are the same on both sides. Under add-remove everybody may shift into another
+    block, so everything is added up in float64.
+
+    >>> some = EngineSummation(relation=Adjacency.ZERO_OUT, records=60_000, micro_batch=64)
+    >>> round(some.room(), 5)
+    0.00029
+    >>> moved = EngineSummation(relation=Adjacency.ADD_REMOVE, records=2**20, micro_batch=64)
+    >>> moved.room() < 1e-5
+    True
+    """
+
+    relation: Adjacency
+    records: int
+    micro_batch: int
+    processes: int = 1
+    dtype: torch.dtype = torch.float32
+    convolutions: bool = False
+    alone: bool = False
+
+    @property
+    def wide(self) -> bool:
+        """Whether products of matrices must be in float64."""
+        return self.relation is Adjacency.ADD_REMOVE
+
+    def room(self) -> float:
+        """E with ||S - S'|| <= C (1 + E) for the computed sums S, S' of neighbours.
+
+        2 (E of one float32 block + E of the float64 sums): once for each neighbour.
+        """
+        block = min(BLOCK_ROWS, self.micro_batch, self.records)
+        unit, inside = UNIT[self.dtype], 0.0
+        if not self.wide:
+            inside = any_order(block, unit)
+            if self.convolutions:
+                images = any_order_of_pixels(BLOCK_PIXELS, min(BLOCK_IMAGES, block), unit)
+                inside = math.hypot(inside, images)
+        calls = -(-self.records // block) + 2
+        additions = min(self.micro_batch, self.records) + calls + self.processes + 4
+        return 2.0 * (inside + in_sequence(additions, self.records, UNIT[torch.float64]))
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What `room` rests on."""
+        return (
+            premises.ROUNDED_SUM,
+            premises.COMPUTED_ALONE if self.alone else premises.SAME_IN_COMPANY,
+        )
 
 
 def with_rounding(sensitivity: float, summation: EngineSummation) -> float:
@@ -44,7 +121,7 @@ def release_sum_(
     a relative 2e-6 that covers rounding of norms and weights, and `with_rounding` makes room for
     the rounding of the sum; docs/theory/summation.md proves both.
     """
-    exact = flat.double().numpy().copy() if transcript.now.get() else None
+    exact = flat.double().numpy().copy() if release_transcript.active_transcript.get() else None
     scale = add_noise_(
         flat,
         sensitivity=sensitivity,
@@ -53,12 +130,12 @@ def release_sum_(
         places=places,
     )
     if exact is not None:
-        out = transcript.note(
+        out = release_transcript.record_release(
             "clipped sum",
             exact,
             flat.double().numpy(),
             sensitivity=sensitivity,
-            log_ratio=partial(transcript.gaussian_log_ratio, scale=scale),
+            log_ratio=partial(log_density_ratio.gaussian_log_ratio, scale=scale),
             rate=rate,
         )
         flat.copy_(torch.from_numpy(out))
@@ -79,11 +156,11 @@ def release_count(within: int, examples: int, *, scale: float, source: Source) -
     True
     """
     half, whole = Sensitivity(l1=0.5, l2=0.5), Sensitivity(l1=1.0, l2=1.0)
-    value = Bounded(
+    value = BoundedValue(
         value=np.array(within - 0.5 * examples),
         add_remove=half,
         replace_one=whole,
         premise=premises.bound("each example counts for -1/2 or 1/2"),
         spacing=0.5,
     )
-    return float(Gaussian(scale=scale).release(value, rng=source))
+    return float(GaussianMechanism(scale=scale).release(value, rng=source))

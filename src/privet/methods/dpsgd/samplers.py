@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
+from privet.accounting import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
-from privet.loss import FixedSizeGaussian, Gaussian, PrivacyLoss, SampledGaussian, compose
-from privet.mechanisms import transcript
+from privet.mechanisms import release_transcript
 from privet.noise import Source
 
 Indices = NDArray[np.int64]
@@ -38,7 +38,7 @@ class Sampler(ABC):
     _rng: Source
 
     @property
-    def relation(self) -> Adjacency:
+    def stated_adjacency(self) -> Adjacency:
         """The neighbours that a guarantee may speak of."""
         return self.adjacency
 
@@ -95,12 +95,30 @@ class Sampler(ABC):
         return self.rates[start:end], z[start:end]
 
 
+def is_builtin_sampler(sampler: Sampler) -> bool:
+    """Whether a sampler is one of ours, whose draws its price is proved for."""
+    return type(sampler) in (PoissonSampler, FixedSizeSampler)
+
+
+def draw_indices(sampler: Sampler, step: int, *, n: int) -> Indices:
+    """The records of a step, once it is checked that none is drawn twice and none is unknown."""
+    indices = np.asarray(sampler.indices(step))
+    if indices.ndim == 1 and indices.dtype.kind in "iu" and len(indices) <= sampler.capacity:
+        indices = indices.astype(np.int64, copy=False)
+        if np.all(np.diff(indices, prepend=-1, append=n) > 0):
+            return indices
+    raise InvalidArgument(
+        f"indices of {type(sampler).__name__} at step {step}", f"{indices.dtype} {indices.shape}",
+        f"ascending numbers below {n}, each once and at most {sampler.capacity} of them",
+    )  # fmt: skip
+
+
 def poisson_loss(
     rates: NDArray[np.float64],
     noise_multipliers: NDArray[np.float64],
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     *,
-    beside: Sequence[PrivacyLoss] = (),
+    extra_losses: Sequence[PrivacyLoss] = (),
 ) -> PrivacyLoss:
     """The cost of Gaussian releases on Poisson samples: exact where nothing is sampled (q = 1).
 
@@ -111,7 +129,7 @@ def poisson_loss(
     1.0
     """
     full = rates >= 1.0
-    losses = list(beside)
+    losses = list(extra_losses)
     if np.any(full):
         per_record = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
         mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * (1 + 2.0**-50)
@@ -190,7 +208,7 @@ class PoissonSampler(Sampler):
     @property
     def capacity(self) -> int:
         """N itself where it is public, else a power of two that is at least four times it."""
-        if self.relation is not Adjacency.ADD_REMOVE:
+        if self.stated_adjacency is not Adjacency.ADD_REMOVE:
             return max(1, self.n)
         return max(2**20, 1 << (4 * self.n_public - 1).bit_length())
 
@@ -199,7 +217,7 @@ class PoissonSampler(Sampler):
         return self._rates
 
     @property
-    def relation(self) -> Adjacency:
+    def stated_adjacency(self) -> Adjacency:
         """Zero-out where the records were counted: their number is then the same, and public."""
         counted = self.adjacency is Adjacency.ADD_REMOVE and not self._declared
         return Adjacency.ZERO_OUT if counted else self.adjacency
@@ -210,10 +228,10 @@ class PoissonSampler(Sampler):
             return np.arange(self.n, dtype=np.int64)
         source = self._rng.child("sample", step)
         if self.n >= _MANY:
-            chosen = source.members(self.n, q)
+            chosen = source.poisson_subset(self.n, q)
         else:
             chosen = np.flatnonzero(source.bernoulli(self.n, q)).astype(np.int64)
-        seen = transcript.now.get()
+        seen = release_transcript.active_transcript.get()
         if seen is not None and seen.included is not None:  # an audit asks what it would have done
             chosen = np.union1d(chosen, [seen.included])
         return chosen
@@ -232,8 +250,8 @@ class PoissonSampler(Sampler):
         size = premises.declared_size if self._declared else premises.counted_size
         if self.unit is Unit.USER:
             size = premises.declared_users if self._declared else premises.counted_users
-        told = (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
-        return told if (self._rates >= 1.0).all() else (*told, self.secrecy)
+        sampling = (premises.POISSON_COINS, premises.PUBLIC_DIVISOR, size(self.n_public))
+        return sampling if (self._rates >= 1.0).all() else (*sampling, self.secrecy)
 
 
 @final

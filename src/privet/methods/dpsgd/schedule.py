@@ -15,12 +15,13 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, calibrate
+from privet import _check
+from privet.accounting import Gaussian, PrivacyLoss, calibration, gaussian_mu
+from privet.accounting.closed_form import closed_form_ratio
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
-from privet.loss import Gaussian, PrivacyLoss, gaussian_mu
-from privet.loss.closed_form import closed_form_ratio
-from privet.methods.dpsgd.sampling import poisson_loss
+from privet.methods.dpsgd.adaptive_clipping import AdaptiveBound
+from privet.methods.dpsgd.samplers import poisson_loss
 
 Array = NDArray[np.float64]
 Values = float | Sequence[float] | Array | Callable[[int], float]
@@ -81,61 +82,6 @@ def cosine(first: float, last: float, steps: int) -> Array:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveBound:
-    """A clipping bound that follows a quantile of the gradient norms, privately.
-
-    Every step also releases how many of its examples were *not* clipped: with b_i = 1 if
-    ||g_i|| <= C_t, else 0, the sum of (b_i - 1/2) has sensitivity 1/2; it gets Gaussian noise of
-    standard deviation s = `count_noise`, and
-
-        C_{t+1} = C_t exp(-eta (noisy sum / expected batch + 1/2 - quantile)).
-
-    **Guarantee**: the count is part of the same Gaussian release on the same sample. One example
-    moves (gradient / noise, count / noise) by at most sqrt(1/z_g^2 + 1/(2s)^2) = 1/z in L2, so the
-    step costs what the schedule's noise multiplier z says; the gradient pays for it with
-    z_g = (1/z^2 - 1/(2s)^2)^(-1/2), which is a little more than z.
-
-    `count_noise` None: a twentieth of the expected batch, and at least z. (Andrew, Thakkar, McMahan
-    and Ramaswamy, *Differentially Private Learning with Adaptive Clipping*, 2021.)
-
-    >>> round(AdaptiveBound(initial=1.0, count_noise=5.0).gradient_multiplier(1.0, 100.0), 4)
-    1.005
-    """
-
-    initial: float
-    quantile: float = 0.5
-    learning_rate: float = 0.2
-    count_noise: float | None = None
-
-    def __post_init__(self) -> None:
-        _check.positive("initial", self.initial)
-        _check.open_unit("quantile", self.quantile)
-        _check.positive("learning_rate", self.learning_rate)
-        if self.count_noise is not None:
-            _check.positive("count_noise", self.count_noise)
-
-    def noise_of_count(self, z: float, expected_batch: float) -> float:
-        """The standard deviation of the noise on the count."""
-        return max(expected_batch / 20.0, z) if self.count_noise is None else self.count_noise
-
-    def gradient_multiplier(self, z: float, expected_batch: float) -> float:
-        """z_g, so that gradient and count together cost what z says."""
-        left = z**-2 - (2.0 * self.noise_of_count(z, expected_batch)) ** -2
-        if left <= 0.0:
-            raise InvalidArgument(
-                "count_noise", self.count_noise, f"more than half the noise multiplier, {z / 2:g}"
-            )
-        return 1.0 / math.sqrt(left) * (1.0 + 2.0**-48)
-
-    def next(self, bound: float, noisy_sum: float, expected_batch: float) -> float:
-        """C_{t+1} from C_t and the released count, held within a factor of 1e6 of the start."""
-        fraction = noisy_sum / expected_batch + 0.5
-        moved = bound * math.exp(-self.learning_rate * (fraction - self.quantile))
-        return min(max(moved, 1e-6 * self.initial), 1e6 * self.initial)
-
-
-@final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schedule:
     """q_t, C_t and z_t for T steps, each a constant, a sequence or a function of t.
@@ -157,6 +103,8 @@ class Schedule:
     sample_rate: Values
     noise_multiplier: Values
     clipping_bound: Values | AdaptiveBound = 1.0
+    delta: float | None = None
+    """At which its budget was stated, if it was made for one: `private` takes it from here."""
     adaptive: AdaptiveBound | None = field(init=False, repr=False)
     """The rule of the bound, if it follows a private quantile."""
 
@@ -165,12 +113,11 @@ class Schedule:
         object.__setattr__(self, "adaptive", given if isinstance(given, AdaptiveBound) else None)
         if (wrong := self.rates[~((self.rates > 0.0) & (self.rates <= 1.0))]).size:
             raise InvalidArgument("sample_rate", float(wrong[0]), "a number in (0, 1]")
-        for name, x in (
-            ("noise_multiplier", self.noise_multipliers),
-            ("clipping_bound", self.bounds),
-        ):
-            if (wrong := x[~((x > 0.0) & np.isfinite(x))]).size:
-                raise InvalidArgument(name, float(wrong[0]), "a finite number above 0")
+        z = self.noise_multipliers
+        if (wrong := z[~((z > 0.0) & np.isfinite(z))]).size:
+            raise InvalidArgument("noise_multiplier", float(wrong[0]), "a finite number above 0")
+        for bound in set(self.bounds.tolist()):
+            _check.clipping_bound("clipping_bound", bound)
 
     @cached_property
     def rates(self) -> Array:
@@ -193,13 +140,15 @@ class Schedule:
         self,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
         *,
-        beside: Sequence[PrivacyLoss] = (),
+        extra_losses: Sequence[PrivacyLoss] = (),
     ) -> PrivacyLoss:
         """The cost of it all under Poisson sampling (to plan with; a run asks its sampler).
 
-        `beside`: what else is released with it, and paid for.
+        `extra_losses`: of what else is released with it, and paid for.
         """
-        return poisson_loss(self.rates, self.noise_multipliers, adjacency, beside=beside)
+        return poisson_loss(
+            self.rates, self.noise_multipliers, adjacency, extra_losses=extra_losses
+        )
 
     @classmethod
     def absolute(
@@ -229,12 +178,12 @@ class Schedule:
         clipping_bound: Values | AdaptiveBound = 1.0,
         noise_shape: Values = 1.0,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
-        beside: PrivacyLoss | None = None,
+        extra_loss: PrivacyLoss | None = None,
     ) -> Self:
         """The least noise with which all steps together are (epsilon, delta)-private.
 
-        z_t = z * noise_shape_t with the smallest z found; `beside` is what else the same budget has
-        to pay for.
+        z_t = z * noise_shape_t with the smallest z found; `extra_loss` is of what else this budget
+        has to pay for.
 
         >>> s = Schedule.for_budget(epsilon=1.0, delta=1e-5, steps=25)
         >>> round(float(s.noise_multipliers[0]), 3), s.loss().epsilon(1e-5) <= 1.0
@@ -245,20 +194,20 @@ class Schedule:
 
         def cost(z: float) -> PrivacyLoss:
             loss = poisson_loss(q, z * shape, adjacency)
-            return loss if beside is None else beside + loss
+            return loss if extra_loss is None else extra_loss + loss
 
-        if np.all(q == 1.0) and (beside is None or isinstance(beside, Gaussian)):
-            spent = 0.0 if beside is None else beside.mu
+        if np.all(q == 1.0) and (extra_loss is None or isinstance(extra_loss, Gaussian)):
+            spent = 0.0 if extra_loss is None else extra_loss.mu
             mu = gaussian_mu(epsilon, delta) * (1.0 - 2.0**-40)
             if spent >= mu:
-                raise Unattainable(f"what is beside takes all of epsilon {epsilon:g}")
+                raise Unattainable(f"the extra release takes all of epsilon {epsilon:g}")
             mu = math.sqrt(mu**2 - spent**2)
             unit = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
             z = unit * math.sqrt(math.fsum(shape**-2.0)) / mu
         else:
             ratio = math.sqrt(math.fsum((q / shape) ** 2)) / closed_form_ratio(epsilon, delta)
             start = min(max(ratio, 0.4), 1e6)
-            z = calibrate.search(
+            z = calibration.search(
                 cost, epsilon=epsilon, delta=delta, start=start, limits=(1e-3, 1e7)
             ).value
         return cls(
@@ -266,4 +215,5 @@ class Schedule:
             sample_rate=q,
             noise_multiplier=z * shape,
             clipping_bound=clipping_bound,
+            delta=delta,
         )

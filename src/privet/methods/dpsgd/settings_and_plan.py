@@ -16,15 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privet import _check, chosen, premises
+from privet import _check, premises, tuned_defaults
+from privet.accounting import Gaussian, PrivacyLoss
+from privet.accounting.closed_form import closed_form_claim
+from privet.accounting.schedule_file import load_text, read_phases
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise, Unit
-from privet.loss import Gaussian, PrivacyLoss
-from privet.loss.closed_form import closed_form_claim
-from privet.loss.schedule_file import load_text, read_phases
-from privet.methods.contract import Plan, Worst, lone_record, setting, worst_unit
+from privet.methods.contract import Plan, setting
 from privet.methods.dpsgd.schedule import Array, Schedule
+from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair, worst_unit_pair
 from privet.noise.grid import noise_scale
 
 CLOSED = premises.CLOSED_FORM, premises.EXACT_SUM, premises.ALONE_ON_A_GRID
@@ -65,7 +66,7 @@ class DPSGDPlan(Plan):
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The cost of the private mean and of all steps."""
-        return self.schedule.loss(beside=self.beside)
+        return self.schedule.loss(extra_losses=self.extra_losses)
 
     @property
     def theorem(self) -> str:
@@ -77,7 +78,7 @@ class DPSGDPlan(Plan):
             premises.POISSON_COINS,
             premises.PUBLIC_DIVISOR,
             *(CLOSED if self.closed else ENGINE),
-            *clipped(self.facts.unit, self.rows_each),
+            *clipping_premises(self.facts.unit, self.rows_each),
             *PREMISES,
         )
 
@@ -91,7 +92,7 @@ class DPSGDPlan(Plan):
         return self.schedule.steps
 
     @property
-    def beside(self) -> tuple[Gaussian, ...]:
+    def extra_losses(self) -> tuple[Gaussian, ...]:
         """The cost of the private mean and, with classes, of the measure of confidence."""
         if self.centre_mu == 0.0:
             return ()
@@ -108,7 +109,7 @@ class DPSGDPlan(Plan):
         return self._scale(1, dimension)
 
     def _scale(self, which: int, dimension: int) -> float:
-        z = 1.0 / self.beside[which].mu
+        z = 1.0 / self.extra_losses[which].mu
         return noise_scale(sensitivity=1.0, noise_multiplier=z, dimension=dimension)
 
     @property
@@ -136,7 +137,7 @@ class DPSGDPlan(Plan):
         }
 
 
-def clipped(unit: Unit, rows_each: int, several: bool = False) -> tuple[Premise, ...]:
+def clipping_premises(unit: Unit, rows_each: int, several: bool = False) -> tuple[Premise, ...]:
     """Whose gradient is clipped, and how it is known who owns a record."""
     if unit is Unit.RECORD:
         return (premises.CLIPPED_GRADIENTS, premises.ONE_RECORD_EACH)
@@ -148,13 +149,13 @@ def clipped(unit: Unit, rows_each: int, several: bool = False) -> tuple[Premise,
 class DPSGDSettings:
     """What linear heads and networks share; None leaves a setting to the rule."""
 
-    steps: int | None = setting(None, help="How many steps; by rule unless told.")
+    steps: int | None = setting(None, help="How many steps; by default by a rule.")
     sample_rate: float | None = setting(None, help="Rate of the Poisson sample; by rule.")
     clipping_bound: float | None = setting(None, help="L2 bound of one gradient; by rule.")
     learning_rate: float | None = setting(
         None, help="Of the mean gradient over the bound, at the start; by rule."
     )
-    momentum: float = setting(chosen.MOMENTUM, help="Of the descent, after Nesterov.")
+    momentum: float = setting(tuned_defaults.MOMENTUM, help="Of the descent, after Nesterov.")
     rows_each: int = setting(8, help="Rows of a user in a step, at most; for users only.")
     noise_multiplier: float | None = setting(None, help="z of every step, in place of a budget.")
     sigma: float | None = setting(
@@ -168,22 +169,23 @@ class DPSGDSettings:
 
     @property
     def fixes_noise(self) -> bool:
-        """Whether one of the settings tells it."""
-        return bool(self._told())
+        """Whether the settings fix the noise, so that no epsilon is needed."""
+        return bool(self._noise_settings())
 
-    def _told(self) -> list[str]:
+    def _noise_settings(self) -> list[str]:
         names = ("noise_multiplier", "sigma", "schedule")
         return [name for name in names if getattr(self, name) is not None]
 
     def fixed_epsilon(self, records: int, delta: float) -> float | None:
         """What the steps cost exactly, where settings fix their noise."""
-        schedule = self._fixed(records, bound=1.0)  # the price does not depend on it
+        # the price does not depend on the bound
+        schedule = self._schedule_from_settings(records, bound=1.0)
         if schedule is None:
             return None
         return schedule.loss().epsilon(delta) * (1.0 + 1e-9)  # a ledger rounds up what it states
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "schedule", _written(self.schedule))
+        object.__setattr__(self, "schedule", _schedule_text(self.schedule))
         if self.steps is not None:
             _check.count("steps", self.steps)
         _check.count("rows_each", self.rows_each)
@@ -192,7 +194,7 @@ class DPSGDSettings:
                 _check.positive(name, value)
 
     @classmethod
-    def small(cls) -> Self:
+    def for_audit(cls) -> Self:
         """Four steps on samples of most records, so short that none runs away from a record.
 
         A gradient that stays as long as the clipping bound is the most that a record can do, and
@@ -200,23 +202,23 @@ class DPSGDSettings:
         """
         return cls(steps=4, sample_rate=0.8, learning_rate=1e-3)
 
-    def neighbours(self, plan: DPSGDPlan) -> Worst:
+    def neighbours(self, plan: DPSGDPlan) -> NeighbouringPair:
         """A record against a null one; or a user to whom all records belong."""
-        return (worst_unit if plan.facts.unit is Unit.USER else lone_record)(plan.facts)
+        return (worst_unit_pair if plan.facts.unit is Unit.USER else lone_record_pair)(plan.facts)
 
     def signal(self, facts: PublicFacts) -> float:
-        """mu n: what the budget leaves of the data."""
+        """How strong the signal of all units is against the noise: mu n."""
         return facts.mu * facts.units
 
     def rows_of(self, facts: PublicFacts) -> int:
-        """Rows of a unit in a step."""
+        """How many rows of a protected unit may be in a step."""
         return self.rows_each if facts.unit is Unit.USER else 1
 
     def fixed_schedule(self, facts: PublicFacts, *, bound: float) -> Schedule | None:
         """The steps that settings fix, refused where they cost more than the budget."""
         if facts.delta == 0.0:
             raise InvalidArgument("delta", facts.delta, "a number in (0, 1)")
-        schedule = self._fixed(facts.units, bound=bound)
+        schedule = self._schedule_from_settings(facts.units, bound=bound)
         if schedule is not None:
             cost = schedule.loss().epsilon(facts.delta)
             if cost > facts.epsilon:
@@ -233,16 +235,16 @@ class DPSGDSettings:
         steps: int,
         sample_rate: float,
         bound: float,
-        beside: PrivacyLoss | None = None,
+        extra_loss: PrivacyLoss | None = None,
     ) -> Schedule:
-        """The steps that the budget pays for, `beside` something else; settings come first."""
+        """The steps that the budget pays for, with `extra_loss`; settings come first."""
         return Schedule.for_budget(
             epsilon=facts.epsilon,
             delta=facts.delta,
             steps=steps,
             sample_rate=self.sample_rate or sample_rate,
             clipping_bound=self.clipping_bound or bound,
-            beside=beside,
+            extra_loss=extra_loss,
         )
 
     def table_rates(self, fixed: Schedule | None) -> Array | None:
@@ -254,13 +256,13 @@ class DPSGDSettings:
             return None
         return np.array(phases.each_step(phases.columns["learning_rate"])) * fixed.bounds
 
-    def _fixed(self, records: int, *, bound: float) -> Schedule | None:
-        """The steps that settings fix, C = `bound` unless told; None where they fix no noise."""
-        told = self._told()
-        if not told:
+    def _schedule_from_settings(self, records: int, *, bound: float) -> Schedule | None:
+        """The steps that settings fix, C = `bound` by default; None where they fix no noise."""
+        fixed_by = self._noise_settings()
+        if not fixed_by:
             return None
-        if len(told) > 1:
-            raise InvalidArgument(told[0], f"with {told[1]}", "the noise said in one way")
+        if len(fixed_by) > 1:
+            raise InvalidArgument(fixed_by[0], f"with {fixed_by[1]}", "the noise said in one way")
         if self.schedule is not None:
             for name in ("steps", "sample_rate", "clipping_bound", "learning_rate"):
                 if (value := getattr(self, name)) is not None:
@@ -275,7 +277,7 @@ class DPSGDSettings:
             )
         if self.steps is None or self.sample_rate is None:
             missing = "steps" if self.steps is None else "sample_rate"
-            raise InvalidArgument(missing, None, f"a number, given with {told[0]}")
+            raise InvalidArgument(missing, None, f"a number, given with {fixed_by[0]}")
         c = bound if self.clipping_bound is None else self.clipping_bound
         if self.noise_multiplier is not None:
             return Schedule(
@@ -290,7 +292,7 @@ class DPSGDSettings:
         )  # fmt: skip
 
 
-def _written(schedule: str | os.PathLike[str] | None) -> str | None:
+def _schedule_text(schedule: str | os.PathLike[str] | None) -> str | None:
     """What is written in a schedule's file, so that a run does not depend on the file; checked."""
     if schedule is None:
         return None

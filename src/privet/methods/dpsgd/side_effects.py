@@ -1,24 +1,21 @@
-"""What may leave a step beside the noisy sum: nothing, neither state nor gradients left behind."""
+"""Refuses a forward pass that changes buffers or parameters, such as running statistics."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from privet.errors import InvalidArgument
-from privet.nets.per_example.device import on_host
-from privet.nets.per_example.shards import local_of
-from privet.nets.ready import each_module, modules_of
-from privet.noise.tensor import compiled
+from privet.gradients.device import local_part, on_host
+from privet.gradients.module_validator import all_modules_of, named_modules_of
+from privet.noise.torch_noise import compile_on_first_use
 
-_BLOCK = 4096
+_BLOCK = 4096  # words of the digest's key: 16 kB, half of a first-level cache
 
 
 class _Bits(NamedTuple):
@@ -52,7 +49,7 @@ class StateGuard:
         everything = _everything(self._model)
         self._read = {id(t): self._read[id(t)] for _, t in everything if id(t) in self._read}
         self._values = {
-            name: self._fingerprint(t) or local_of(t.detach()).clone() for name, t in everything
+            name: self._fingerprint(t) or local_part(t.detach()).clone() for name, t in everything
         }
 
     def begin_part(self) -> None:
@@ -65,7 +62,7 @@ class StateGuard:
         other = {key for key, mark in now.items() if not _is(mark, before.get(key))}
         if not other and before.keys() == now.keys():
             return
-        for name, module in modules_of(self._model):
+        for name, module in named_modules_of(self._model):
             for key in (*module._parameters, *module._buffers):
                 if (id(module), key) in other:
                     raise _changed(f"{name}.{key}" if name else key)
@@ -76,7 +73,7 @@ class StateGuard:
         for name, t in _everything(self._model):
             before = self._values.get(name)
             if isinstance(before, Tensor):
-                same = _same(before, local_of(t.detach()))
+                same = _same(before, local_part(t.detach()))
             else:
                 same = before is not None and self._fingerprint(t, anyhow=True) == before
             if not same:
@@ -89,7 +86,7 @@ class StateGuard:
         """
         where, bits = _where(t), self._read.get(id(t))
         if bits is None or where is None or bits.where != where:
-            mine = local_of(t.detach())
+            mine = local_part(t.detach())
             bits = _bits(mine.contiguous() if anyhow else mine, where)
             if bits is None:
                 return None
@@ -118,7 +115,7 @@ def _bits(t: Tensor, where: tuple[Any, ...] | None) -> _Bits | None:
     return _Bits(where, bits[:whole].view(np.uint32), bits[whole:])
 
 
-@compiled
+@compile_on_first_use
 def _digest(words: NDArray[np.uint32], key: NDArray[np.uint32]) -> np.uint64:
     """NH (Black et al. 1999, UMAC) of each block, joined by a polynomial: sums of (a + k)(b + l).
 
@@ -136,7 +133,9 @@ def _digest(words: NDArray[np.uint32], key: NDArray[np.uint32]) -> np.uint64:
 
 def _marks(model: nn.Module) -> dict[tuple[int, str], tuple[Tensor, int]]:
     """Parameters and buffers with their versions; held, so that none is another's successor."""
-    kinds = [(m, kind) for m in each_module(model) for kind in (m._parameters, m._buffers) if kind]
+    kinds = [
+        (m, kind) for m in all_modules_of(model) for kind in (m._parameters, m._buffers) if kind
+    ]
     return {
         (id(module), key): (t, t._version)
         for module, kind in kinds
@@ -152,7 +151,7 @@ def _is(mark: tuple[Tensor, int], other: tuple[Tensor, int] | None) -> bool:
 def _everything(model: nn.Module) -> list[tuple[str, Tensor]]:
     """Parameters and buffers with their names, each once."""
     found: dict[int, tuple[str, Tensor]] = {}
-    for name, module in modules_of(model):
+    for name, module in named_modules_of(model):
         for kind in (module._parameters, module._buffers):
             for key, t in kind.items():
                 if t is not None:
@@ -175,21 +174,6 @@ def _changed(name: str) -> InvalidArgument:
         f"{name!r} of the model",
         "changed by the forward pass",
         "buffers and parameters that only the optimiser changes",
-        "running statistics would be released without noise; use layers without them",
+        "running statistics would be released without noise; use layers without them, or "
+        "model.eval() where that keeps them as they are",
     )
-
-
-def clear_other_gradients(
-    model: nn.Module, optimizer: Optimizer, summed: Collection[str], stepped: Mapping[str, Tensor]
-) -> None:
-    """Drop every gradient that is not of the released sum: an optimiser applies what it finds.
-
-    A frozen layer may still carry the exact gradient of a backward pass made before. `stepped` are
-    the tensors that the optimiser changes, by the names of the parameters.
-    """
-    released = {id(p) for name, p in stepped.items() if name in summed}
-    mine = [p for module in each_module(model) for p in module._parameters.values()]
-    others = [p for group in optimizer.param_groups for p in group["params"]]
-    for p in [*mine, *others]:
-        if p is not None and id(p) not in released:
-            p.grad = None

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer, TrainerControl
+from transformers import Trainer, TrainerControl, default_data_collator
 from transformers.trainer_utils import TrainOutput
 
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.loop import Training
-from privet.methods.dpsgd.private import private
-from privet.methods.dpsgd.records import Batch
+from privet.methods.dpsgd.dataset_rows import Batch
+from privet.methods.dpsgd.private import Training, private
+from privet.methods.dpsgd.private_options import Charging, StepOptions
 from privet.methods.dpsgd.schedule import Schedule
 
 _REFUSED: dict[str, tuple[Any, str]] = {
     "gradient_accumulation_steps": (
-        1, "sample_rate of the schedule sets the batch, private_settings={'micro_batch': n} the "
-        "rows at a time",
+        1, "sample_rate of the schedule sets the batch, private_settings={'step': "
+        "StepOptions(micro_batch=n)} the rows at a time",
     ),
     "load_best_model_at_end": (False, "checkpoint-N folders hold the models that were saved"),
     "fp16": (False, "bf16=True is the half precision that works"),
@@ -30,8 +31,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
 
     Optimiser, learning-rate schedule, callbacks, when to log, evaluate and save, and where to, come
     from `args` as usual; batch sizes, epochs and gradient clipping from the schedule. Training
-    losses are not logged: they are exact. `private_settings` go to `private` (ledger, delta,
-    groups, ...). Rows are columns of equal shape (pad to one length beforehand). For another loss
+    losses are not logged: they are exact. `private_settings` go to `private` (rng, ledger, delta,
+    sampling, ...). Rows are columns of equal shape (pad to one length beforehand). For another loss
     override `example_losses`: one loss a row.
 
     `evaluation` says what the `eval_dataset` is, where it is evaluated during training: "public",
@@ -51,6 +52,13 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         evaluation: Literal["public", "unprotected"] | None = None,
         **kw: Any,
     ):
+        collator = args[2] if len(args) > 2 else kw.get("data_collator")
+        if collator not in (None, default_data_collator):
+            raise InvalidArgument(
+                "data_collator", type(collator).__name__, "none: rows of one shape need no other",
+                "pad every record to one public length, padding='max_length' of the tokenizer: "
+                "that of the longest in a batch tells of the others",
+            )  # fmt: skip
         super().__init__(*args, **kw)
         self.schedule, self.evaluation = schedule, evaluation
         self.private_settings = private_settings
@@ -59,9 +67,9 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             if (given := getattr(self.args, name, expected)) != expected:
                 raise InvalidArgument(name, given, f"{expected!r} for private training", hint)
         if self.args.eval_strategy != "no":
-            self._check_told()
+            self._check_evaluation()
 
-    def _check_told(self) -> None:
+    def _check_evaluation(self) -> None:
         """Refuse an evaluation during training of which nobody said what its records are."""
         if self.evaluation is None:
             raise InvalidArgument(
@@ -80,26 +88,28 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         handler = self.callback_handler
         handler.optimizer, handler.lr_scheduler = self.optimizer, self.lr_scheduler
         self.control = handler.on_train_begin(self.args, self.state, self.control)
+        settings = dict(self.private_settings)
+        step = replace(settings.pop("step", StepOptions()), scheduler=self.lr_scheduler)
+        charging = replace(settings.pop("charging", Charging()), evaluation=self.evaluation)
         with private(
-            self.model, self.optimizer, self.train_dataset, self.schedule,
-            scheduler=self.lr_scheduler, evaluation=self.evaluation, **self.private_settings,
+            self.model, self.optimizer, self.train_dataset, self.schedule, losses=self._losses,
+            step=step, charging=charging, **settings,
         ) as training:  # fmt: skip
             self.training = training
-            for batch in training:
-                with torch.autocast(
-                    self.args.device.type, torch.bfloat16, enabled=bool(self.args.bf16)
-                ):
-                    losses = self.example_losses(self.model, batch)
-                training.step(losses)
-                if batch.last:
-                    self._step_made(training)
-                    if self.control.should_training_stop:
-                        break
+            for _ in training:
+                self._after_step(training)
+                if self.control.should_training_stop:
+                    break
         self.control = handler.on_train_end(self.args, self.state, self.control)
         return TrainOutput(training.steps_done, float("nan"), {"epsilon": training.epsilon_spent})
 
-    def _step_made(self, training: Training) -> None:
-        """Callbacks, and what they ask for: a line in the log, an evaluation, a model saved."""
+    def _losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        """`example_losses`, in bfloat16 where the arguments ask for it."""
+        with torch.autocast(self.args.device.type, torch.bfloat16, enabled=bool(self.args.bf16)):
+            return self.example_losses(model, batch)
+
+    def _after_step(self, training: Training) -> None:
+        """Run callbacks, and what they ask for: a line in the log, an evaluation, a save."""
         handler, last = self.callback_handler, training.steps_done == self.schedule.steps
         self.state.global_step = training.steps_done
         self.state.epoch = training.steps_done * float(self.schedule.rates.mean())
@@ -110,10 +120,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             rate = self.optimizer.param_groups[0]["lr"]
             self.log({"learning_rate": rate, "epsilon": training.epsilon_spent})
         if self.control.should_evaluate:
-            self._check_told()  # a callback may ask for one
-            state = torch.get_rng_state()
+            self._check_evaluation()  # a callback may ask for one
             self._determine_best_metric(self.evaluate(), trial=None)
-            torch.set_rng_state(state)
             self.model.train()
         if self.control.should_save:
             self.save_model(f"{self.args.output_dir}/checkpoint-{training.steps_done}")

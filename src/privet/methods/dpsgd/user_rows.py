@@ -1,10 +1,4 @@
-"""People instead of rows: users are drawn, and each has one gradient, whatever the rows they have.
-
-A user's gradient is the mean over at most k of their rows, k public, clipped once. The engine takes
-k rows of each user as the views of one example; users with fewer have rows that weigh nothing. All
-that a user brings to a step is a function of their own rows and of coins of their own, so taking a
-user away moves the sum by what one example can.
-"""
+"""Users with many rows: each takes part as a whole, with k of their rows and weights."""
 
 from __future__ import annotations
 
@@ -16,33 +10,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import _check
-from privet.bounds.users import assign_owners, owners
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
-from privet.methods.dpsgd.records import Batch, Records
+from privet.methods.dpsgd.dataset_rows import Batch, DatasetRows
 from privet.noise import Source
+from privet.sensitivity.user_weights import assign_owners, number_users
 
 _LISTS = (list, tuple, set, frozenset)
 
 
 @final
-class UserRecords(Records):
+class UserRows(DatasetRows):
     """Users by number; taking one gives k of their rows, and a last column of weights.
 
-    >>> from privet.methods.dpsgd.records import records_of
     >>> from privet.noise import seeded
-    >>> users = UserRecords(records_of(torch.arange(5.0)), list("abaaa"), rows_each=2)
-    >>> rows, weights = users.drawn(np.array([1]), seeded(0))  # b has one row
+    >>> from privet.methods.dpsgd.dataset_rows import as_rows
+    >>> users = UserRows(as_rows(torch.arange(5.0)), list("abaaa"), max_rows_per_user=2)
+    >>> rows, weights = users.draw(np.array([1]), seeded(0))  # b has one row
     >>> len(users), rows.tolist(), weights.tolist()
     (2, [1.0, 1.0], [2.0, 0.0])
     """
 
-    def __init__(self, rows: Records, groups: Any, *, rows_each: int) -> None:
-        self.several = len(groups) > 0 and isinstance(next(iter(groups)), _LISTS)
-        number = assign_owners(groups) if self.several else owners(groups, records=len(rows))
+    def __init__(self, rows: DatasetRows, groups: Any, *, max_rows_per_user: int) -> None:
+        self.has_several_owners = len(groups) > 0 and isinstance(next(iter(groups)), _LISTS)
+        number = (
+            assign_owners(groups)
+            if self.has_several_owners
+            else number_users(groups, records=len(rows))
+        )
         if len(number) != len(rows):
             raise InvalidArgument("groups", len(number), f"owners of each of {len(rows)} rows")
-        self.rows, self.rows_each = rows, _check.count("rows_each", rows_each)
+        self.rows, self.rows_per_unit = rows, _check.count("max_rows_per_user", max_rows_per_user)
         self.names = rows.names
         self._owners = number
         nobody = int((number < 0).sum())  # records that are left out come first
@@ -52,9 +50,9 @@ class UserRecords(Records):
     def __len__(self) -> int:
         return len(self._ends)
 
-    def drawn(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
+    def draw(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
         """Rows and weights of these users; who has more than k rows draws k of them."""
-        k, places = self.rows_each, []
+        k, places = self.rows_per_unit, []
         weights = np.zeros((len(indices), k), dtype=np.float32)
         for i, user in enumerate(indices):
             start = self._ends[user - 1] if user else 0
@@ -69,8 +67,8 @@ class UserRecords(Records):
         if len(flat):
             again = torch.from_numpy(back)
             tensors = tuple(t.index_select(0, again.to(t.device)) for t in tensors)
-        told = torch.from_numpy(weights.reshape(-1))
-        return (*tensors, told.to(tensors[0].device))
+        scale = torch.from_numpy(weights.reshape(-1))
+        return (*tensors, scale.to(tensors[0].device))
 
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
         if len(indices):
@@ -78,18 +76,9 @@ class UserRecords(Records):
         nothing = self.rows.take(indices)
         return (*nothing, torch.zeros(0, device=nothing[0].device))
 
-    def batch(
-        self, tensors: tuple[Tensor, ...], *, step: int, last: bool, made_up: bool = False
-    ) -> Batch:
+    def batch(self, tensors: tuple[Tensor, ...], *, step: int, last: bool) -> Batch:
         *rows, weights = tensors
-        return Batch(
-            tensors=tuple(rows),
-            step=step,
-            last=last,
-            made_up=made_up,
-            names=self.names,
-            weights=weights,
-        )
+        return Batch(tensors=tuple(rows), step=step, last=last, names=self.names, weights=weights)
 
     def fingerprint(self, key: bytes) -> str:
         return self.rows.fingerprint(key) + fingerprint(self._owners, key=key)

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights: free, since it only reads what was released."""
+"""The exponential moving average of the weights."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from privet import _check
 
 
 @final
-class Average:
+class MovingAverage:
     """a <- d a + (1 - d) w after every step, divided by 1 - d^t so that the start does not count.
 
     >>> model = nn.Linear(1, 1, bias=False)
-    >>> average = Average(model, decay=0.9)
+    >>> average = MovingAverage(model, decay=0.9)
     >>> average.update()
     >>> bool(torch.isclose(average.model().weight, model.weight))
     True

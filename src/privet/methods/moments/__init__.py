@@ -1,16 +1,17 @@
 """The Adaptive Laplace Mechanism under a proof: one-shot moments, shaped training, local noise."""
 
-from privet.methods.adaptive_laplace.local import LocalPlan, LocalRecords, shuffled_epsilon
-from privet.methods.adaptive_laplace.moments import MomentPlan, OneShotMoments
-from privet.methods.adaptive_laplace.shaped_training import RelevanceShapedTraining, ShapedPlan
-from privet.methods.adaptive_laplace.solve import Objective, Solver
+from privet.accounting.shuffle_amplification import shuffled_epsilon
+from privet.methods.moments.classifier_from_moments import Objective, Solver
+from privet.methods.moments.local_privacy import LocalPlan, LocalRecords
+from privet.methods.moments.one_shot_moments import OneShotMoments, OneShotPlan
+from privet.methods.moments.relevance_shaped_training import RelevanceShapedTraining, ShapedPlan
 
 __all__ = [
     "LocalPlan",
     "LocalRecords",
-    "MomentPlan",
     "Objective",
     "OneShotMoments",
+    "OneShotPlan",
     "RelevanceShapedTraining",
     "ShapedPlan",
     "Solver",

@@ -15,10 +15,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import chosen
-from privet._exact import canonical_signs
-from privet.bounds import Quadratic, cross_entropy, squared_error
-from privet.methods.models import LinearModel
+from privet import tuned_defaults
+from privet.methods.released_models import LinearModel
+from privet.sensitivity import Quadratic, cross_entropy, squared_error
+from privet.singular_vectors import canonical_signs
 
 Array = NDArray[np.float64]
 
@@ -37,10 +37,10 @@ class Objective(Enum):
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassMeans:
-    """Released first moments, and what follows from them."""
+    """Released class means and sizes, and what follows from them."""
 
     means: Array = field(repr=False)
-    """M, d x K."""
+    """Class means M, d x K."""
     sizes: Array
     within: Array = field(repr=False)
     """The variance of each feature within classes."""
@@ -51,7 +51,7 @@ class ClassMeans:
 
     @property
     def shares(self) -> Array:
-        """pi."""
+        """The share of each class among the records, pi."""
         return np.asarray(self.sizes / self.sizes.sum())
 
     @property
@@ -92,7 +92,7 @@ class Solver:
     """
 
     objective: Objective = Objective.DISCRIMINANT
-    ridge: float = chosen.MOMENTS_RIDGE
+    ridge: float = tuned_defaults.MOMENTS_RIDGE
     epochs: int | None = None
 
     def _minimum(self, f: Quadratic, ridge: float) -> Array:
@@ -188,13 +188,29 @@ def _quadratic_form(gram: Array, w: Array, *, noise: float) -> Array:
     return np.asarray(np.maximum(values, noise) @ (vectors.T @ w) ** 2)
 
 
-def shape_of(relevance: Array, exponent: float) -> Array:
+def noise_shape(relevance: Array, exponent: float) -> Array:
     """D_j = (R_j / mean R)^(exponent/2), no smaller than for a twentieth of the mean.
 
-    >>> shape_of(np.array([1.0, 1.0]), 0.5).tolist()
+    >>> noise_shape(np.array([1.0, 1.0]), 0.5).tolist()
     [1.0, 1.0]
     """
     mean = float(relevance.mean())
     if mean <= 0.0:
         return np.ones_like(relevance)
     return np.asarray(np.maximum(relevance / mean, 0.05) ** (exponent / 2.0))
+
+
+def shrink_sizes(sizes: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Noisy class sizes, drawn towards equal ones by as much as noise explains their spread.
+
+    The positive-part James-Stein estimate, no smaller than the noise: of sizes that are noise
+    alone only their mean is left.
+
+    >>> shrink_sizes(np.array([101.0, 99.0]), 5.0).tolist()
+    [100.0, 100.0]
+    """
+    mean = float(sizes.mean())
+    gaps = sizes - mean
+    spread = float((gaps**2).sum())
+    keep = max(0.0, 1.0 - (len(sizes) - 1) * noise**2 / spread) if spread > 0.0 else 0.0
+    return np.maximum(mean + keep * gaps, max(noise, 1.0))

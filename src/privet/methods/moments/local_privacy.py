@@ -1,4 +1,4 @@
-"""The local reading: every record is perturbed before it is collected, once, for all epochs.
+"""Local privacy: every record is perturbed once, before it is collected, for all epochs.
 
 Nobody has to be trusted with a record; the price is noise on every one of them, so that budgets
 which are comfortable centrally leave nothing here unless there are very many records: on MNIST at
@@ -17,32 +17,26 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen, premises
-from privet import loss as losses
-from privet.bounds import Bounded, Sensitivity, categories
+from privet import _check, premises, tuned_defaults
+from privet import accounting as losses
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency, Premise
-from privet.mechanisms import Laplace, RandomisedResponse
-from privet.methods.adaptive_laplace.solve import ClassMeans, Objective, Solver
-from privet.methods.contract import (
-    Front,
-    Method,
-    Plan,
-    Signal,
-    Spending,
-    Worst,
-    lone_record,
-    setting,
-)
-from privet.methods.models import LinearModel, leading
+from privet.mechanisms import LaplaceMechanism, RandomisedResponse
+from privet.methods.contract import InputFeatures, Method, Plan, ReleaseContext, setting
+from privet.methods.feasibility import Signal
+from privet.methods.moment_release_plan import MARGIN
+from privet.methods.moments.classifier_from_moments import ClassMeans, Objective, Solver
+from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
+from privet.methods.released_models import LinearModel, leading
 from privet.noise import Source, grid
+from privet.sensitivity import BoundedValue, Sensitivity, categories
 
 Array = NDArray[Any]
 
-_UNIT = 2.0**12
-_BLOCK = 4096
+_UNIT = 2.0**12  # rows are whole multiples of 1/_UNIT: finer than any noise that leaves a signal
+_BLOCK = 4096  # rows in memory at once
 
 
 @final
@@ -51,7 +45,7 @@ class LocalPlan(Plan):
     """Noise for features and labels, from public facts."""
 
     facts: PublicFacts
-    features: Laplace
+    features: LaplaceMechanism
     labels: RandomisedResponse
     ratios: tuple[float, ...]
 
@@ -101,19 +95,21 @@ class LocalRecords(Method[LocalPlan]):
 
     name: ClassVar[str] = "local-records"
     system: ClassVar[str] = "adaptive Laplace"
-    compared: ClassVar[bool] = False
-    front: ClassVar[Front] = Front.FEW
+    in_comparison: ClassVar[bool] = False
+    input_features: ClassVar[InputFeatures] = InputFeatures.FEW
 
     label_share: float = setting(0.3, help="Part of the budget for labels.")
     components: int | None = setting(None, help="Use this many leading features only.")
     ratios: tuple[float, ...] | None = setting(
-        None, help="Public weights of the features; alike unless told.", option=False
+        None, help="Public weights of the features; all alike without.", option=False
     )
     objective: Objective = setting(
         Objective.DISCRIMINANT,
         help="What is solved for: discriminant, squared error or cross-entropy.",
     )
-    ridge: float = setting(chosen.MOMENTS_RIDGE, help="Of the solution, in units of the noise.")
+    ridge: float = setting(
+        tuned_defaults.MOMENTS_RIDGE, help="Of the solution, in units of the noise."
+    )
 
     def __post_init__(self) -> None:
         _check.open_unit("label_share", self.label_share)
@@ -130,9 +126,9 @@ class LocalRecords(Method[LocalPlan]):
             raise InvalidArgument("ratios", self.ratios, f"{d} numbers above 0")
         scale = d / math.fsum(ratios)
         ratios = tuple(r * scale for r in ratios)
-        epsilon = _check.positive("epsilon", facts.epsilon) * (1.0 - 2.0**-40)
+        epsilon = _check.positive("epsilon", facts.epsilon) * MARGIN
         size = _sensitivity(float(np.linalg.norm(ratios)))
-        features = Laplace.for_budget(
+        features = LaplaceMechanism.for_budget(
             size, epsilon=(1.0 - self.label_share) * epsilon, adjacency=Adjacency.REPLACE_ONE
         )
         if grid.spacing(features.scale) > 1.0 / _UNIT:  # the grid of the noise holds the rows
@@ -146,10 +142,10 @@ class LocalRecords(Method[LocalPlan]):
             ratios=ratios,
         )
 
-    def fit(self, records: Records, plan: LocalPlan, spending: Spending) -> LinearModel:
+    def fit(self, records: Records, plan: LocalPlan, context: ReleaseContext) -> LinearModel:
         """Perturb every record, then solve from the noisy ones."""
-        spending.charge(what="local records")
-        rng, k = spending.rng, plan.facts.outputs
+        context.charge(what="local records")
+        rng, k = context.rng, plan.facts.outputs
         x = leading(records.rows.unit(), self.components)
         noisy = self.perturb(x, plan, rng.child("features"))
         lots = rng.child("lots").integers(k, len(x))  # drawn for all, used where there is no label
@@ -168,7 +164,7 @@ class LocalRecords(Method[LocalPlan]):
             h /= np.maximum(1.0, np.linalg.norm(h, axis=1, keepdims=True) * (1.0 + 2.0**-40))
             whole = np.trunc(h * beta * _UNIT) / _UNIT  # multiples of 2^-12: no rounding is lost
             size = _sensitivity(float(np.linalg.norm(beta)))
-            rows = Bounded(
+            rows = BoundedValue(
                 value=whole,
                 add_remove=Sensitivity(l1=math.inf, l2=math.inf),
                 replace_one=Sensitivity(l1=size, l2=size),
@@ -204,9 +200,9 @@ class LocalRecords(Method[LocalPlan]):
         solver = Solver(objective=self.objective, ridge=self.ridge)
         return solver.solve(first, within, gram_noise=noise, shape=np.ones(d))
 
-    def neighbours(self, plan: LocalPlan) -> Worst:
+    def neighbours(self, plan: LocalPlan) -> NeighbouringPair:
         """A row along beta against the opposite one of another class: Cauchy's equality."""
-        alone = lone_record(plan.facts).present
+        alone = lone_record_pair(plan.facts).present
         values = np.zeros((len(alone), plan.facts.features), dtype=np.float32)
         beta = np.asarray(plan.ratios)
         values[0, : len(beta)] = beta / np.linalg.norm(beta) * (1.0 - 1e-6)
@@ -216,39 +212,10 @@ class LocalRecords(Method[LocalPlan]):
             targets[0] = label
             rows = (sign * values).astype(np.float32).reshape(alone.rows.values.shape)
             return replace(
-                alone, rows=Rows(values=rows, kind=Kind.BALL, null=alone.null), targets=targets
+                alone, rows=Rows(values=rows, kind=RowKind.BALL, null=alone.null), targets=targets
             )
 
-        return Worst(present=records(1.0, 0), absent=records(-1.0, 1))
-
-
-def shuffled_epsilon(epsilon: float, *, records: int, delta: float) -> float:
-    """What a local epsilon becomes when a trusted party shuffles the noisy records.
-
-    With e0 the local budget, n records and e0 <= log(n / (16 log(4/delta))),
-        x = 8 sqrt(e^e0 log(4/delta) / n) + 8 e^e0 / n,
-        epsilon = log(1 + x (1 - e^-e0) / (1 + e^-e0 / (1 + x))),
-    at `delta`, replace-one. A separate account: nothing in privet shuffles for you, and who sees
-    the records before they are shuffled sees local privacy only. The condition and the second
-    factor are those of the authors' published code, a little weaker than theorem 3.1.
-
-    >>> round(shuffled_epsilon(1.0, records=1_000_000, delta=1e-6), 4)
-    0.0238
-
-    Feldman, McMillan and Talwar, "Hiding Among the Clones" (2021), theorem 3.1.
-    """
-    e0 = _check.positive("epsilon", epsilon)
-    n, delta = _check.count("records", records), _check.open_unit("delta", delta)
-    if e0 > math.log(n / (16.0 * math.log(4.0 / delta))):
-        most = n / (16.0 * math.log(4.0 / delta))
-        limit = math.log(most) if most > 1.0 else 0.0
-        raise Unattainable(
-            f"shuffling {n} records is known to amplify a local epsilon of at most {limit:.4g} at "
-            f"delta {delta:g}, not {e0:g}"
-        )
-    x = 8.0 * math.sqrt(math.exp(e0) * math.log(4.0 / delta) / n) + 8.0 * math.exp(e0) / n
-    factor = -math.expm1(-e0) / (1.0 + math.exp(-e0) / (1.0 + x))
-    return min(e0, math.log1p(factor * x) * (1.0 + 2.0**-48))
+        return NeighbouringPair(present=records(1.0, 0), absent=records(-1.0, 1))
 
 
 def _sensitivity(size: float) -> float:

@@ -31,34 +31,45 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, chosen
-from privet._exact import Product
-from privet.bounds import Moments, UserWeights
+from privet import _check, tuned_defaults
+from privet.data.domain import RowKind
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind
 from privet.errors import InvalidArgument
+from privet.features import unit_rows
 from privet.guarantee import Adjacency, Unit
-from privet.methods.adaptive_laplace.class_means import class_moments, parts, release_class_means
-from privet.methods.adaptive_laplace.solve import ClassMeans, Objective, Solver, shape_of
-from privet.methods.contract import Front, Method, Spending, Worst, setting, worst_unit
-from privet.methods.models import LinearModel, leading
-from privet.methods.moments import MomentRelease, MomentsPlan
-from privet.nets.features import unit_rows
+from privet.methods.contract import InputFeatures, Method, ReleaseContext, setting
+from privet.methods.moment_release_plan import (
+    MARGIN,
+    MomentRelease,
+    MomentReleasePlan,
+    check_adjacency,
+)
+from privet.methods.moments.class_means import BLOCK, class_moments, release_class_means
+from privet.methods.moments.classifier_from_moments import (
+    ClassMeans,
+    Objective,
+    Solver,
+    noise_shape,
+)
+from privet.methods.neighbouring_pairs import NeighbouringPair, worst_unit_pair
+from privet.methods.released_models import LinearModel, leading
 from privet.noise import Source
+from privet.rowwise_arithmetic import Product, row_blocks
+from privet.sensitivity import Moments, UserWeights
 
 Array = NDArray[Any]
 
-SHARE = chosen.MOMENTS_SHARE
+SHARE = tuned_defaults.MOMENTS_SHARE
 """The part of the budget (of mu^2, or of a pure epsilon) that the first release gets."""
-CENTRE = chosen.MOMENTS_CENTRE
+CENTRE = tuned_defaults.MOMENTS_CENTRE
 """The part of it for the mean of the rows, where that is released."""
-PROJECTED_SHARE = chosen.MOMENTS_PROJECTED_SHARE
+PROJECTED_SHARE = tuned_defaults.MOMENTS_PROJECTED_SHARE
 """The same when the second moment is taken in the span of the class means."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MomentPlan(MomentsPlan):
+class OneShotPlan(MomentReleasePlan):
     """Both releases, their noise and their price, from public facts alone."""
 
     facts: PublicFacts
@@ -84,12 +95,12 @@ class MomentPlan(MomentsPlan):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneShotMoments(Method[MomentPlan]):
+class OneShotMoments(Method[OneShotPlan]):
     """A linear classifier from two releases of moments, and one of the mean where rows need it.
 
     delta = 0 asks for pure epsilon. Settings after `user_share` cannot change privacy.
 
-    **Guarantee**: `MomentPlan.loss`, for records or, with groups, for users; one charge covers all
+    **Guarantee**: `OneShotPlan.loss`, for records or, with groups, for users; one charge covers all
     releases.
 
     >>> from privet.estimators import PrivateClassifier
@@ -104,11 +115,11 @@ class OneShotMoments(Method[MomentPlan]):
     name: ClassVar[str] = "adaptive-laplace"
     system: ClassVar[str] = "adaptive Laplace"
     shows_relevance: ClassVar[bool] = True
-    front: ClassVar[Front] = Front.FEW
-    grouped: ClassVar[bool] = True
+    input_features: ClassVar[InputFeatures] = InputFeatures.FEW
+    protects_users: ClassVar[bool] = True
 
     exponent: float = setting(
-        chosen.MOMENTS_EXPONENT,
+        tuned_defaults.MOMENTS_EXPONENT,
         help="How strongly relevance shapes the noise; 0 is identical noise.",
     )
     share: float | None = setting(None, help="Part of the budget for class means; by rule.")
@@ -121,17 +132,13 @@ class OneShotMoments(Method[MomentPlan]):
         Objective.DISCRIMINANT,
         help="What is solved for: discriminant, squared error or cross-entropy.",
     )
-    ridge: float = setting(chosen.MOMENTS_RIDGE, help="Of the solution, in units of the noise.")
-    epochs: int | None = setting(None, help="Steps of descent; closed form unless told.")
+    ridge: float = setting(
+        tuned_defaults.MOMENTS_RIDGE, help="Of the solution, in units of the noise."
+    )
+    epochs: int | None = setting(None, help="Steps of descent; none for the closed form.")
 
     def __post_init__(self) -> None:
-        adjacency = _check.member("adjacency", self.adjacency, Adjacency)
-        if adjacency is Adjacency.ZERO_OUT:
-            raise InvalidArgument(
-                "adjacency", adjacency.value, "add-remove or replace-one",
-                "add-remove becomes zero-out where records are counted",
-            )  # fmt: skip
-        object.__setattr__(self, "adjacency", adjacency)
+        object.__setattr__(self, "adjacency", check_adjacency(self.adjacency))
         object.__setattr__(self, "objective", _check.member("objective", self.objective, Objective))
         _check.non_negative("exponent", self.exponent)
         _check.non_negative("ridge", self.ridge)
@@ -147,7 +154,7 @@ class OneShotMoments(Method[MomentPlan]):
         """How released moments become weights."""
         return Solver(objective=self.objective, ridge=self.ridge, epochs=self.epochs)
 
-    def plan(self, facts: PublicFacts) -> MomentPlan:
+    def plan(self, facts: PublicFacts) -> OneShotPlan:
         """Noise for both releases; delta = 0 asks for pure epsilon (K-norm noise).
 
         The second moment of d features under pure epsilon has noise that grows like d^(3/2) in its
@@ -165,33 +172,34 @@ class OneShotMoments(Method[MomentPlan]):
         second = None if share == 1.0 else Moments(features=size, share=influence)
         first = class_moments(d, facts.outputs, share=influence)
         centre, left = None, 1.0
-        if facts.kind is Kind.BOX:
+        if facts.kind is RowKind.BOX:
             mean = class_moments(d, 1, share=influence)
-            centre, left = self._priced(mean, facts, CENTRE), 1.0 - CENTRE
-        return MomentPlan(
+            centre, left = self._release_for(mean, facts, CENTRE), 1.0 - CENTRE
+        return OneShotPlan(
             facts=facts,
             centre=centre,
-            first=self._priced(first, facts, left * share),
-            second=None if second is None else self._priced(second, facts, left * (1.0 - share)),
+            first=self._release_for(first, facts, left * share),
+            second=None
+            if second is None
+            else self._release_for(second, facts, left * (1.0 - share)),
             projected=projected,
         )
 
-    def _priced(self, moments: Moments, facts: PublicFacts, share: float) -> MomentRelease:
+    def _release_for(self, moments: Moments, facts: PublicFacts, share: float) -> MomentRelease:
         """The release for this share of the budget: of mu^2, or of a pure epsilon."""
-        less = 1.0 - 2.0**-40
         if facts.delta == 0.0:
-            return MomentRelease.priced(
-                moments, self.adjacency, epsilon=share * facts.epsilon * less
+            return MomentRelease.for_cost(
+                moments, self.adjacency, epsilon=share * facts.epsilon * MARGIN
             )
-        mu = math.sqrt(share) * (facts.mu * less)
-        return MomentRelease.priced(moments, self.adjacency, mu=mu)
+        mu = math.sqrt(share) * (facts.mu * MARGIN)
+        return MomentRelease.for_cost(moments, self.adjacency, mu=mu)
 
-    def fit(self, records: Records, plan: MomentPlan, spending: Spending) -> LinearModel:
+    def fit(self, records: Records, plan: OneShotPlan, context: ReleaseContext) -> LinearModel:
         """A pass over the records for each release; the rest is arithmetic."""
-        spending.charge(what="one-shot moments")
+        context.charge(what="one-shot moments")
         x, centre = leading(records.rows.ball(), self.components), None
         y, null = records.targets, records.null | (records.targets < 0)
-        users, rng = records.user_weights(self.user_share), spending.rng
+        users, rng = records.user_weights(self.user_share), context.rng
         if plan.centre is not None:
             all_one = release_class_means(
                 x, np.zeros_like(y), plan.centre, null=null, users=users, rng=rng.child("centre")
@@ -201,33 +209,33 @@ class OneShotMoments(Method[MomentPlan]):
         first = release_class_means(
             x, y, plan.first, null=null, users=users, rng=rng.child("first")
         )
-        many = len(plan.releases)
-        spending.progress("releases", many if plan.second is None else many - 1, many)
+        releases = len(plan.releases)
+        context.progress("releases", releases - (plan.second is not None), releases)
         if plan.second is None:
             found = self.solver.means_only(first)
         else:
-            found = self._solved(x, y, null, users, plan, first, rng.child("second"))
-        spending.progress("releases", many, many)
+            found = self._solve_both(x, y, null, users, plan, first, rng.child("second"))
+        context.progress("releases", releases, releases)
         return replace(found, components=self.components, centre=centre)
 
-    def _solved(
+    def _solve_both(
         self,
         x: Array,
         y: Array,
         null: NDArray[np.bool_],
         users: UserWeights | None,
-        plan: MomentPlan,
+        plan: OneShotPlan,
         first: ClassMeans,
         rng: Source,
     ) -> LinearModel:
         """The second release, and the rule from both."""
         release = plan.second
         assert release is not None
-        shape = shape_of(first.relevance, self.exponent)
+        shape = noise_shape(first.relevance, self.exponent)
         basis = first.span(release.moments.features) if plan.projected else None
         projected = None if basis is None else Product(basis)
         total, means = release.moments.sum(), first.means.T.astype(np.float32)
-        for part in parts(len(x)):
+        for part in row_blocks(len(x), 1, numbers=BLOCK):
             residual = x[part] - means[y[part]]
             residual[null[part]] = 0.0  # has no class, and counts for nothing
             if projected is None:
@@ -241,9 +249,9 @@ class OneShotMoments(Method[MomentPlan]):
             return self.solver.solve(first, found.gram, gram_noise=noise, shape=shape)
         return self.solver.solve_projected(first, found.gram, gram_noise=noise, basis=basis)
 
-    def neighbours(self, plan: MomentPlan) -> Worst:
+    def neighbours(self, plan: OneShotPlan) -> NeighbouringPair:
         """A unit as heavy as it can be; where one is replaced, by its opposite."""
-        return worst_unit(plan.facts, replaced=plan.adjacency is Adjacency.REPLACE_ONE)
+        return worst_unit_pair(plan.facts, replaced=plan.adjacency is Adjacency.REPLACE_ONE)
 
 
 def _worthwhile(facts: PublicFacts, d: int, share: float) -> bool:

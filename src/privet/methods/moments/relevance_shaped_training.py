@@ -19,19 +19,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet import _check, calibrate, chosen
-from privet import loss as losses
+from privet import _check, tuned_defaults
+from privet import accounting as losses
+from privet.accounting import calibration
+from privet.data.domain import RowKind, Rows, shorten
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows, shortened
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.methods.adaptive_laplace.class_means import class_moments, release_class_means
-from privet.methods.adaptive_laplace.solve import ClassMeans, shape_of
 from privet.methods.catalogue import method_type
-from privet.methods.contract import Method, Plan, Spending, Worst, setting
-from privet.methods.models import NetworkModel
-from privet.methods.moments import MomentRelease
-from privet.nets.networks import ShapedNetwork
+from privet.methods.contract import Method, Plan, ReleaseContext, setting
+from privet.methods.moment_release_plan import MomentRelease
+from privet.methods.moments.class_means import class_moments, release_class_means
+from privet.methods.moments.classifier_from_moments import ClassMeans, noise_shape
+from privet.methods.neighbouring_pairs import NeighbouringPair
+from privet.methods.released_models import NetworkModel
+from privet.networks.architectures import ShapedNetwork
 
 Array = NDArray[Any]
 
@@ -50,7 +52,7 @@ class ShapedPlan(Plan):
 
     @cached_property
     def loss(self) -> losses.PrivacyLoss:
-        """The cost of both."""
+        """The cost of the relevance and of the training together."""
         if self.relevance is None:
             return self.training.loss
         return losses.compose([self.relevance.loss, self.training.loss])
@@ -125,12 +127,12 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         None, help="The private method that trains the network.", option=False
     )
     exponent: float | None = setting(
-        chosen.SHAPED_EXPONENT,
+        tuned_defaults.SHAPED_EXPONENT,
         help="How strongly relevance shapes the noise; none skips its release.",
     )
-    share: float = setting(chosen.SHAPED_SHARE, help="Part of the budget for relevance.")
+    share: float = setting(tuned_defaults.SHAPED_SHARE, help="Part of the budget for relevance.")
     radius: float = setting(
-        chosen.SHAPED_RADIUS, help="Length of rows where relevance is taken, in sqrt(d)."
+        tuned_defaults.SHAPED_RADIUS, help="Length of rows where relevance is taken, in sqrt(d)."
     )
 
     def __post_init__(self) -> None:
@@ -140,9 +142,9 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         _check.positive("radius", self.radius)
 
     @classmethod
-    def small(cls) -> Self:
+    def for_audit(cls) -> Self:
         """With the default trainer's own small settings."""
-        return cls(trainer=method_type("dpsgd-network").small())
+        return cls(trainer=method_type("dpsgd-network").for_audit())
 
     @cached_property
     def _trainer(self) -> Method[Any]:
@@ -155,7 +157,7 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         if self.exponent is None:
             training = self._trainer.plan(facts)
             return ShapedPlan(facts=facts, relevance=None, training=training, radius=radius)
-        relevance = MomentRelease.priced(
+        relevance = MomentRelease.for_cost(
             class_moments(facts.features, facts.outputs), mu=math.sqrt(self.share) * facts.mu
         )
 
@@ -164,7 +166,7 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
 
         least = 1e-2 * facts.epsilon
         guess = losses.gaussian_epsilon(math.sqrt(1.0 - self.share) * facts.mu, delta)
-        left = calibrate.search(
+        left = calibration.search(
             both,
             epsilon=facts.epsilon,
             delta=delta,
@@ -179,44 +181,44 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         plan: Plan = self._trainer.plan(replace(facts, epsilon=epsilon))
         return plan
 
-    def fit(self, records: Records, plan: ShapedPlan, spending: Spending) -> NetworkModel:
+    def fit(self, records: Records, plan: ShapedPlan, context: ReleaseContext) -> NetworkModel:
         """Release relevance, then train."""
         rows = np.asarray(records.rows.box(), dtype=np.float32)
-        centre, shape = self._shape(rows, records, plan, spending)
+        centre, shape = self._shape(rows, records, plan, context)
         outer = ShapedNetwork(nn.Identity(), centre=centre, shape=shape)
         with torch.no_grad():
-            fed = outer.shaped(torch.from_numpy(np.ascontiguousarray(rows))).numpy()
+            fed = outer.scale(torch.from_numpy(np.ascontiguousarray(rows))).numpy()
         fed[records.null] = 0.0
-        shaped = replace(records, rows=Rows(values=fed, kind=Kind.FREE, null=records.null))
-        inner = spending.within(plan.training, part="train")
+        shaped = replace(records, rows=Rows(values=fed, kind=RowKind.FREE, null=records.null))
+        inner = context.within(plan.training, part="train")
         found = self._trainer.fit(shaped, plan.training, inner)
-        spending.steps = inner.steps
+        context.steps = inner.steps
         if not isinstance(found, NetworkModel):
             raise InvalidArgument("trainer", self._trainer.name, "one that trains a network")
         outer.network = found.network
         return NetworkModel(network=outer.eval(), view="box")
 
     def _shape(
-        self, rows: Array, records: Records, plan: ShapedPlan, spending: Spending
+        self, rows: Array, records: Records, plan: ShapedPlan, context: ReleaseContext
     ) -> tuple[Tensor, Tensor]:
         """The centre m and the shape D, in the shape of a record."""
         size = rows.shape[1:]
         if plan.relevance is None or self.exponent is None:
             return torch.zeros(size), torch.ones(size)
-        spending.charge(plan.relevance.loss, what="private relevance")
+        context.charge(plan.relevance.loss, what="private relevance")
         means = release_class_means(
-            shortened(rows.reshape(len(rows), plan.facts.features).astype(np.float64), plan.radius),
+            shorten(rows.reshape(len(rows), plan.facts.features).astype(np.float64), plan.radius),
             records.targets,
             plan.relevance,
             null=records.null,
             users=None,
-            rng=spending.rng.child("relevance"),
+            rng=context.rng.child("relevance"),
         )
         centre = torch.from_numpy((plan.radius * means.centre).clip(0.0, 1.0))
         shape = torch.from_numpy(energy_shape(means, self.exponent))
         return centre.float().reshape(size), shape.float().reshape(size)
 
-    def neighbours(self, plan: ShapedPlan) -> Worst:
+    def neighbours(self, plan: ShapedPlan) -> NeighbouringPair:
         """The trainer's: its steps are where a record can do most."""
         return self._trainer.neighbours(plan.training)
 
@@ -231,5 +233,5 @@ def energy_shape(means: ClassMeans, exponent: float) -> NDArray[np.float64]:
     """
     gaps = (means.means - means.centre[:, None]) ** 2
     energy = means.within + np.maximum(gaps @ means.shares - means.noise, 0.0)
-    shape = shape_of(means.relevance, exponent)
+    shape = noise_shape(means.relevance, exponent)
     return np.asarray(shape * math.sqrt(float(energy.sum() / (energy * shape**2).sum())))

@@ -18,32 +18,33 @@ from scipy import optimize
 from torch import Tensor, nn
 
 from privet import _check, premises
-from privet import loss as losses
-from privet.bounds import Bounded, Sensitivity, categories, clip_l2
+from privet import accounting as losses
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import Unattainable
 from privet.guarantee import Adjacency, Premise, Protects
-from privet.mechanisms import RandomisedResponse
-from privet.mechanisms.base import ratio_up
-from privet.methods.contract import Method, Plan, Signal, Spending, Worst, lone_record, setting
-from privet.methods.models import EnsembleModel
-from privet.methods.residual.budgets import NoisyInputBudget
-from privet.methods.residual.training import Training
-from privet.nets.residual import DenseResidual, Perturbation, Pictures, Strategy
+from privet.mechanisms import GaussianMechanism, RandomisedResponse
+from privet.mechanisms.mechanism import ratio_up
+from privet.methods.contract import Method, Plan, ReleaseContext, setting
+from privet.methods.feasibility import Signal
+from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
+from privet.methods.noisy_inputs.plain_training import PlainTraining
+from privet.methods.released_models import EnsembleModel
+from privet.networks.residual import DenseResidual, Perturbation, PictureResNet, Strategy
 from privet.noise import Source
+from privet.sensitivity import BoundedValue, Sensitivity, categories, clip_l2
 
 Array = NDArray[Any]
 
-_BLOCK = 2048
+_BLOCK = 2048  # rows that are clipped and noised at a time: bounds memory, changes no result
 
-PUBLIC_LABELS = premises.doubtful(
+PUBLIC_LABELS = premises.doubtful_premise(
     "labels", "labels are public, and so is which records have no finite row"
 )
 
 
-class Labels(Enum):
-    """What is done for labels, which input noise does not touch."""
+class LabelPrivacy(Enum):
+    """How labels are protected, which input noise does not touch."""
 
     RANDOMISED = "randomised"
     """Randomised response: the guarantee covers the whole record."""
@@ -52,12 +53,59 @@ class Labels(Enum):
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class NoisyInputCost:
+    """What is left of Theorem 1: all after the noisy input x + pi n is post-processing.
+
+    Replacing a record within the ball of radius R moves x by at most 2R, and taking it out (a zero
+    row stays in its place) by R: k = 2 or 1 radii. One draw is a Gaussian release with mu = k R /
+    pi, and E of them (one an epoch and member, unless they share) cost
+        mu = k R sqrt(E) / pi.
+    gamma does not appear: block noise is drawn after the input noise and proves nothing more.
+
+    **Guarantee** `loss`, exact, for the features of a record (labels need an account of their
+    own). `dimension` counts the coordinates, whose rounding to the grid widens k R a little.
+
+    >>> NoisyInputCost(radius=30.0, input_noise=0.25, draws=100, dimension=7500).loss().mu
+    2400.0...
+
+    Balle and Wang (2018), theorem 8; Dong, Roth and Su (2019) for the composition.
+    """
+
+    radius: float
+    input_noise: float
+    draws: int = 1
+    dimension: int
+    radii: int = 2
+    """k, how many radii a neighbour moves a row by."""
+
+    def __post_init__(self) -> None:
+        _check.positive("radius", self.radius)
+        _check.count("draws", self.draws)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a neighbour moves one row."""
+        return self.radii * self.radius
+
+    @property
+    def mechanism(self) -> GaussianMechanism:
+        """The mechanism of one draw."""
+        return GaussianMechanism(scale=self.input_noise)
+
+    def loss(self, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> losses.Gaussian:
+        """What all draws cost together."""
+        one = self.mechanism.loss(self.sensitivity, adjacency=adjacency, dimension=self.dimension)
+        return one if self.draws == 1 else one.repeat(self.draws)
+
+
+@final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InputPlan(Plan):
     """Noise for inputs and labels, and what it costs, from public facts."""
 
     facts: PublicFacts
-    budget: NoisyInputBudget
+    cost: NoisyInputCost
     answers: RandomisedResponse | None
     """How labels answer; None when they are public."""
     redrawn: bool = False
@@ -73,7 +121,7 @@ class InputPlan(Plan):
     @cached_property
     def loss(self) -> losses.PrivacyLoss:
         """Of all noisy inputs and answers together."""
-        inputs = self.budget.loss(self.adjacency)
+        inputs = self.cost.loss(self.adjacency)
         if self.answers is None:
             return inputs
         answers = self.answers
@@ -83,22 +131,22 @@ class InputPlan(Plan):
 
     @property
     def theorem(self) -> str:
-        on_inputs = f"{self.budget.mechanism.theorem} on inputs"
+        on_inputs = f"{self.cost.mechanism.theorem} on inputs"
         on_labels = "" if self.answers is None else f", {self.answers.theorem} on labels"
         return f"{on_inputs}{on_labels}; all that follows is post-processing"
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        budget = self.budget
-        own = [
-            premises.bound(f"inputs are clipped to L2 norm {budget.radius:g}"),
-            budget.mechanism.law,
+        cost = self.cost
+        stated = [
+            premises.bound(f"inputs are clipped to L2 norm {cost.radius:g}"),
+            cost.mechanism.law,
         ]
         if self.answers is None:
-            own.append(PUBLIC_LABELS)
+            stated.append(PUBLIC_LABELS)
         elif self.facts.declared:
-            own.append(premises.slots(self.facts.records))
-        return tuple(own)
+            stated.append(premises.slots(self.facts.records))
+        return tuple(stated)
 
     @property
     def protects(self) -> Protects:
@@ -115,9 +163,9 @@ class InputPlan(Plan):
 
     def summary(self) -> dict[str, Any]:
         return {
-            "input_noise": self.budget.input_noise,
-            "radius": self.budget.radius,
-            "draws": self.budget.draws,
+            "input_noise": self.cost.input_noise,
+            "radius": self.cost.radius,
+            "draws": self.cost.draws,
             "true_labels": 1.0 if self.answers is None else self.answers.truth,
         }
 
@@ -157,8 +205,8 @@ class NoisyInputs(Method[InputPlan]):
     radius: float | None = setting(
         None, help="R, the L2 bound of a row in [-1, 1]; None cuts nothing off."
     )
-    labels: Labels = setting(
-        Labels.RANDOMISED, help="randomised, or public (protects features only)."
+    labels: LabelPrivacy = setting(
+        LabelPrivacy.RANDOMISED, help="randomised, or public (protects features only)."
     )
     label_share: float = setting(0.3, help="Share of epsilon for the answers of labels.")
     redraw: bool = setting(False, help="New input noise at every epoch; each draw is paid for.")
@@ -177,7 +225,7 @@ class NoisyInputs(Method[InputPlan]):
     learning_rate: float = setting(0.02, help="Of SGD with momentum.")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", _check.member("labels", self.labels, Labels))
+        object.__setattr__(self, "labels", _check.member("labels", self.labels, LabelPrivacy))
         object.__setattr__(self, "strategy", _check.member("strategy", self.strategy, Strategy))
         for name in ("members", "noise_draws", "epochs", "batch_size"):
             _check.count(name, getattr(self, name))
@@ -187,16 +235,16 @@ class NoisyInputs(Method[InputPlan]):
         _check.non_negative("gamma", self.gamma)
         _check.positive("learning_rate", self.learning_rate)
 
-    smallest: ClassVar[int] = 64
+    audit_records: ClassVar[int] = 64
     """So that one run shows the coin of many answers."""
 
     @classmethod
-    def small(cls) -> Self:
+    def for_audit(cls) -> Self:
         """One epoch."""
         return cls(epochs=1)
 
     @classmethod
-    def quick(cls, facts: PublicFacts) -> dict[str, Any]:
+    def quick_settings(cls, facts: PublicFacts) -> dict[str, Any]:
         """So many epochs that a network is shown 60,000 pictures, the same one counted again."""
         pictures = len(facts.shape) >= 2
         return {"epochs": max(1, min(20, 60_000 // facts.records))} if pictures else {}
@@ -205,7 +253,7 @@ class NoisyInputs(Method[InputPlan]):
         """The least input noise for the budget."""
         epsilon = _check.positive("epsilon", facts.epsilon) * (1.0 - 2.0**-40)
         delta = _check.open_unit("delta", facts.delta)
-        public = self.labels is Labels.PUBLIC
+        public = self.labels is LabelPrivacy.PUBLIC
         answers, rest = None, epsilon
         if not public:
             share = min(self.label_share * epsilon, 700.0)
@@ -216,14 +264,14 @@ class NoisyInputs(Method[InputPlan]):
             )
             rest = epsilon - share
         draws = self.members * self.epochs if self.redraw else 1
-        whole = 1.0 if facts.kind is Kind.BALL else math.sqrt(facts.features)
+        whole = 1.0 if facts.kind is RowKind.BALL else math.sqrt(facts.features)
         radius = self.radius or whole
         radii = 2 if public or facts.declared else 1
 
         def with_noise(scale: float) -> InputPlan:
             return InputPlan(
                 facts=facts,
-                budget=NoisyInputBudget(
+                cost=NoisyInputCost(
                     radius=radius,
                     input_noise=scale,
                     draws=draws,
@@ -251,44 +299,44 @@ class NoisyInputs(Method[InputPlan]):
             scale *= 1.0 + 2.0 * more + 1e-9
         raise Unattainable(f"no input noise meets epsilon {facts.epsilon:g} at delta {delta:g}")
 
-    def fit(self, records: Records, plan: InputPlan, spending: Spending) -> EnsembleModel:
+    def fit(self, records: Records, plan: InputPlan, context: ReleaseContext) -> EnsembleModel:
         """Pay, draw the noisy rows and answers, and train members on them."""
-        rng = spending.rng
-        spending.charge(what="noisy inputs (residual perturbation)")
+        rng = context.rng
+        context.charge(what="noisy inputs (residual perturbation)")
         rows, known, null = fill_slots(records, plan, rng.child("labels", "slots"))
-        targets = torch.from_numpy(answered(known, null, plan, rng.child("labels")))
+        targets = torch.from_numpy(randomised_labels(known, null, plan, rng.child("labels")))
 
-        def drawn(source: Source) -> Tensor:
-            return torch.from_numpy(noisy(rows, plan.budget, source, adjacency=plan.adjacency))
+        def draw_inputs(source: Source) -> Tensor:
+            return torch.from_numpy(noisy_rows(rows, plan.cost, source, adjacency=plan.adjacency))
 
-        shared = None if plan.redrawn else drawn(rng.child("inputs"))
+        shared = None if plan.redrawn else draw_inputs(rng.child("inputs"))
         members: list[nn.Module] = []
         for member in range(self.members):
             source = rng.child("member", member)
 
             def inputs(epoch: int, source: Source = source) -> Tensor:
-                return drawn(source.child("epoch", epoch)) if shared is None else shared
+                return draw_inputs(source.child("epoch", epoch)) if shared is None else shared
 
-            def told(epoch: int, network: nn.Module, before: int = member * self.epochs) -> None:
-                spending.progress("epochs", before + epoch, plan.epochs)
+            def report(epoch: int, network: nn.Module, before: int = member * self.epochs) -> None:
+                context.progress("epochs", before + epoch, plan.epochs)
 
             start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
-            training = Training(
+            training = PlainTraining(
                 epochs=self.epochs,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 seed=order,
             )
-            members.append(training.run(self._network(plan.facts, start), inputs, targets, told))
-        spending.steps = plan.epochs
+            members.append(training.run(self._network(plan.facts, start), inputs, targets, report))
+        context.steps = plan.epochs
         return EnsembleModel(members=members, noise_draws=self.noise_draws)
 
-    def neighbours(self, plan: InputPlan) -> Worst:
+    def neighbours(self, plan: InputPlan) -> NeighbouringPair:
         """A row as far out as R lets it, or none; where labels are public, or its opposite.
 
         All others are records in the middle of class 0: their answers show the same coin.
         """
-        facts, radius, lone = plan.facts, plan.budget.radius, lone_record(plan.facts).present
+        facts, radius, lone = plan.facts, plan.cost.radius, lone_record_pair(plan.facts).present
         middle = np.zeros((facts.records, facts.features), dtype=np.float32)
         far = min(1.0, radius / math.sqrt(facts.features))
         public = plan.answers is None
@@ -298,13 +346,13 @@ class NoisyInputs(Method[InputPlan]):
             null[0] = side == 0.0
             cube = middle.copy()
             cube[0] = side * far
-            values = (cube + 1.0) / 2.0 if facts.kind is Kind.BOX else cube
+            values = (cube + 1.0) / 2.0 if facts.kind is RowKind.BOX else cube
             values[null] = 0.0
             values = values.reshape(-1, *(facts.shape or (facts.features,))).astype(np.float32)
             rows = Rows(values=values, kind=facts.kind, null=null)
             return replace(lone, rows=rows, targets=np.where(null, -1, 0))
 
-        return Worst(present=records(1.0), absent=records(-1.0 if public else 0.0))
+        return NeighbouringPair(present=records(1.0), absent=records(-1.0 if public else 0.0))
 
     def _network(self, facts: PublicFacts, seed: int) -> nn.Module:
         """A ResNet on pictures, a dense one on rows."""
@@ -313,28 +361,28 @@ class NoisyInputs(Method[InputPlan]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if self.shape or len(shape) in (2, 3):
-                return Pictures(
+                return PictureResNet(
                     shape=shape, classes=facts.outputs, depth=self.depth, perturbation=law
                 )
             return DenseResidual(features=facts.features, classes=facts.outputs, perturbation=law)
 
 
-def noisy(
-    rows: Array, budget: NoisyInputBudget, rng: Source, *, adjacency: Adjacency
+def noisy_rows(
+    rows: Array, cost: NoisyInputCost, rng: Source, *, adjacency: Adjacency
 ) -> NDArray[np.float32]:
-    """One noisy copy of clipped rows: what training may look at."""
+    """One noisy copy of clipped rows: what training may look at. Costs one exact draw a number."""
     out = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
-        clipped = clip_l2(rows[start : start + _BLOCK], budget.radius)
-        each = Sensitivity(l1=math.inf, l2=budget.moved)
-        part = Bounded(
+        clipped = clip_l2(rows[start : start + _BLOCK], cost.radius)
+        each = Sensitivity(l1=math.inf, l2=cost.sensitivity)
+        part = BoundedValue(
             value=clipped.units.astype(np.float64) * clipped.spacing,
             add_remove=each,
             replace_one=each,
             premise=clipped.premise,
             spacing=clipped.spacing,
         )
-        out[start : start + _BLOCK] = budget.mechanism.release(
+        out[start : start + _BLOCK] = cost.mechanism.release(
             part, rng=rng.child("rows", start), adjacency=adjacency
         )
     return out
@@ -353,12 +401,12 @@ def fill_slots(
     return filled, known, null
 
 
-def answered(
+def randomised_labels(
     known: NDArray[np.int64], null: NDArray[np.bool_], plan: InputPlan, rng: Source
 ) -> NDArray[np.int64]:
     """The labels that training may look at; those of null slots are drawn from all classes."""
     if plan.answers is None:
-        drawn = rng.child("null").integers(plan.facts.outputs, len(known))
-        return np.where(null, drawn, known)
+        random = rng.child("null").integers(plan.facts.outputs, len(known))
+        return np.where(null, random, known)
     labels = categories(np.where(null, 0, known), plan.facts.outputs)
     return plan.answers.release(labels, rng=rng.child("answers"), null=null)

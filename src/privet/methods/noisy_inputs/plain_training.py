@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from privet import _check
 
-Watcher = Callable[[int, nn.Module], None]
-"""Told the number of the epoch that ended, and the network."""
+EpochWatcher = Callable[[int, nn.Module], None]
+"""Called with the number of the epoch that ended, and the network."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class PlainTraining:
     """SGD with momentum and a learning rate that rises for a tenth of the time and falls to 0.
 
     `seed` fixes the order of examples and the noise inside the network. What the examples are
@@ -47,7 +47,7 @@ class Training:
         network: nn.Module,
         epoch_inputs: Callable[[int], Tensor],
         labels: Tensor,
-        watcher: Watcher | None = None,
+        watcher: EpochWatcher | None = None,
     ) -> nn.Module:
         """Train the network in place; returns it in evaluation mode.
 
@@ -55,7 +55,7 @@ class Training:
         """
         n = len(labels)
         batches = max(1, round(n / self.batch_size))
-        descent = _Descent(network, momentum=self.momentum, weight_decay=self.weight_decay)
+        descent = _NesterovSGD(network, momentum=self.momentum, weight_decay=self.weight_decay)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             for epoch in range(self.epochs):
@@ -70,13 +70,13 @@ class Training:
         return network.eval()
 
     def _rate(self, done: float) -> float:
-        """Linear to the full rate at a tenth of the way, then half a cosine to 0."""
+        """The learning rate: linear up for a tenth of the way, then half a cosine to 0."""
         factor = done / 0.1 if done < 0.1 else 0.5 * (1.0 + math.cos(math.pi * (done - 0.1) / 0.9))
         return self.learning_rate * max(factor, 1e-3)
 
 
 @final
-class _Descent:
+class _NesterovSGD:
     """SGD with Nesterov's momentum; torch.optim's would take seconds to import its compiler."""
 
     def __init__(self, network: nn.Module, *, momentum: float, weight_decay: float) -> None:
@@ -96,7 +96,7 @@ class _Descent:
 
 
 @torch.no_grad()
-def probabilities(
+def mean_probabilities(
     network: nn.Module, inputs: Tensor, *, draws: int = 1, seed: int | None = None
 ) -> NDArray[np.float64]:
     """Probabilities of the classes, averaged over so many draws of the network's noise.

@@ -12,10 +12,10 @@ import torch
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.methods.pate.reducers import Array, Codes, Reducer
-from privet.methods.pate.targets import ClassProbabilities
-from privet.nets.convolutional_autoencoder import ConvolutionalAutoencoder
+from privet.methods.pate.target_spaces import ClassProbabilities
+from privet.networks.convolutional_autoencoder import ConvolutionalAutoencoder
 
-Watcher = Callable[[int, int, float], None]
+FitWatcher = Callable[[int, int, float], None]
 """Called with epochs done, epochs in all and the mean loss of the last one."""
 
 
@@ -27,8 +27,8 @@ class AutoencoderReducer(Reducer):
     Noise of the size that aggregation will add is put on the codes in training as well, so that the
     decoder knows what it will have to read.
 
-    **Guarantee** codes have length at most 1 whatever a teacher answers (`privet.nets.unit_ball`),
-    so one shard moves the mean of K by at most 2/K.
+    **Guarantee** codes have length at most 1 whatever a teacher answers
+    (`privet.networks.bounded_layers`), so one shard moves the mean of K by at most 2/K.
 
     **Assumes** that the targets it is taught with are public.
 
@@ -56,7 +56,7 @@ class AutoencoderReducer(Reducer):
         batch_size: int = 16,
         learning_rate: float = 5e-3,
         seed: int = 0,
-        watcher: Watcher | None = None,
+        watcher: FitWatcher | None = None,
     ) -> Self:
         """Teach a network with public maps (maps, classes, height, width[, depth]).
 
@@ -146,4 +146,4 @@ class AutoencoderReducer(Reducer):
 
 
 def _tensor(maps: Array) -> torch.Tensor:
-    return torch.from_numpy(ClassProbabilities().bounded(maps).astype(np.float32))
+    return torch.from_numpy(ClassProbabilities().to_coordinates(maps).astype(np.float32))

@@ -1,60 +1,79 @@
-"""PATE by votes: noisy winners label the public inputs, and a student learns from them."""
+"""PATE for classes: students of noisy mean probabilities, or of noisy winners of votes (GNMax)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, final
 
-import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
-from privet.data.records import PublicFacts, Records
-from privet.errors import InvalidArgument
-from privet.guarantee import Premise
-from privet.loss import PrivacyLoss
-from privet.methods.contract import Method, Model, Spending, setting
-from privet.methods.pate.aggregate import OF_SHARDS
-from privet.methods.pate.dealing import Dealt, DealtPlan
-from privet.methods.pate.voting import ConfidentGNMax, GNMax
+from privet import _check
+from privet.data.records import PublicFacts
+from privet.methods.contract import Files, Model, setting
+from privet.methods.pate.gnmax_voting import ConfidentGNMax, GNMax
+from privet.methods.pate.mean_aggregation import NoisyLabels
+from privet.methods.pate.pipeline import CodeAggregation
+from privet.methods.pate.reducers import IdentityReducer
+from privet.methods.pate.single_machine_pate import PATEPlan, ShardedPATE
+from privet.methods.pate.students import train_student_matching_shares
+from privet.methods.pate.volume_pate import VolumeFiles
+
+Array = NDArray[Any]
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VotePlan(DealtPlan):
-    """So many votes of so many teachers."""
+class MeanPATE(ShardedPATE):
+    """A student taught by noisy means of the class probabilities of many teachers.
 
-    facts: PublicFacts
-    teachers: int
-    queries: int
-    election: GNMax | ConfidentGNMax
+    `public_inputs`: records like the private ones, without labels; the student learns from these
+    alone. Records are dealt to the teachers by their place, or by `groups` (such as hospitals).
 
-    @property
-    def loss(self) -> PrivacyLoss:
-        return self.election.loss(self.queries)
+    **Guarantee**: replace-one, per teacher shard. All records of one teacher may change, so one
+    *replaced* record is covered too, and one user where `groups` name users.
 
-    @property
-    def theorem(self) -> str:
-        return self.election.theorem
+    **Assumes** that the public inputs are public.
 
-    @property
-    def premises(self) -> tuple[Premise, ...]:
-        return (premises.ONE_VOTE, self.election.mechanism.law, *OF_SHARDS)
+    >>> import numpy as np
+    >>> from privet.estimators import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2)); y = (X[:, 0] > X[:, 1]).astype(int)
+    >>> method = MeanPATE(public_inputs=rng.uniform(size=(40, 2)))
+    >>> clf = PrivateClassifier(method, epsilon=4.0, classes=[0, 1], bounds=(0, 1),
+    ...                         random_state=0).fit(X, y)
+    >>> clf.score(X, y) > 0.9, str(clf.guarantee_)
+    (True, '(4, 1e-05)-DP per teacher shard, replace-one, proved, if 6 assumed premises hold...')
 
-    def summary(self) -> dict[str, Any]:
-        e = self.election
-        return {
-            "teachers": self.teachers,
-            "queries": self.queries,
-            "answers": e.answers if isinstance(e, ConfidentGNMax) else self.queries,
-            "noise_on_the_votes": e.mechanism.scale,
-        }
+    Fay, Sjoelund and Oechtering (2020), algorithm 2.
+    """
+
+    name: ClassVar[str] = "pate"
+    files: ClassVar[type[Files] | None] = VolumeFiles
+
+    def plan(self, facts: PublicFacts) -> PATEPlan:
+        """The least noise for the answers; codes are probabilities, less their middle."""
+        teachers, queries = self.sizes(facts)
+        aggregation = CodeAggregation.for_budget(
+            reducer=IdentityReducer(shape=(facts.outputs,)), teachers=teachers, queries=queries,
+            epsilon=facts.epsilon, delta=facts.delta,
+        )  # fmt: skip
+        return PATEPlan(
+            facts=facts,
+            teachers=teachers,
+            queries=queries,
+            aggregation=aggregation,
+            signal_numbers=facts.outputs,
+            details={"noise_on_the_mean": aggregation.aggregator.noise},
+        )
+
+    def train_student(self, plan: PATEPlan, inputs: Array, noisy: NoisyLabels) -> Model:
+        """A student whose classes are as frequent as the labels say: post-processing."""
+        return train_student_matching_shares(self.student_learner(plan), inputs, noisy.labels)
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VotingPATE(Dealt, Method[VotePlan]):
+class VotingPATE(ShardedPATE):
     """A student taught by the noisy winners of votes of many teachers (GNMax).
 
     With `answers` only so many queries are answered, and only those on which teachers agree: at
@@ -66,10 +85,9 @@ class VotingPATE(Dealt, Method[VotePlan]):
     """
 
     name: ClassVar[str] = "pate-by-votes"
-    system: ClassVar[str] = "PATE"
 
     answers: int | None = setting(
-        None, help="Answer at most so many, where teachers agree; all unless told."
+        None, help="Answer at most so many, where teachers agree; by default all."
     )
     threshold: float = setting(0.6, help="Share of the teachers that must agree, with `answers`.")
 
@@ -79,9 +97,9 @@ class VotingPATE(Dealt, Method[VotePlan]):
             _check.count("answers", self.answers)
         _check.open_unit("threshold", self.threshold)
 
-    def plan(self, facts: PublicFacts) -> VotePlan:
+    def plan(self, facts: PublicFacts) -> PATEPlan:
         """The least noise for the votes; where only some are answered, all inputs are looked at."""
-        teachers, queries = self.counted(facts)
+        teachers, queries = self.sizes(facts)
         election: GNMax | ConfidentGNMax
         if self.answers is None:
             election = GNMax.for_budget(
@@ -97,24 +115,12 @@ class VotingPATE(Dealt, Method[VotePlan]):
                 epsilon=facts.epsilon,
                 delta=facts.delta,
             )
-        return VotePlan(facts=facts, teachers=teachers, queries=queries, election=election)
-
-    def fit(self, records: Records, plan: VotePlan, spending: Spending) -> Model:
-        """Teachers, then the charge, then noise, then the student."""
-        votes = self.votes(records, plan, spending)
-        spending.charge(what="votes of teachers")
-        found = plan.election.release(votes, rng=spending.rng, delta=plan.facts.delta)
-        return self.taught(plan, found.labels[found.answered], which=found.answered)
-
-    def votes(self, records: Records, plan: VotePlan, spending: Spending) -> NDArray[np.int64]:
-        """(teachers, queries) class numbers."""
-        read = partial(_vote, shape=(plan.queries, plan.facts.outputs))
-        return np.array(self.asked(records, plan, spending, read))
-
-
-def _vote(site: str, predictions: Any, *, shape: tuple[int, int]) -> NDArray[np.int64]:
-    """The class that a teacher finds most probable; not a number counts as improbable."""
-    p = np.asarray(predictions, dtype=np.float64)
-    if p.shape != shape:
-        raise InvalidArgument("answers", p.shape, f"probabilities of shape {shape}")
-    return np.asarray(np.nan_to_num(p, nan=-np.inf).argmax(axis=1))
+        limit = election.answers if isinstance(election, ConfidentGNMax) else queries
+        return PATEPlan(
+            facts=facts,
+            teachers=teachers,
+            queries=queries,
+            aggregation=election,
+            signal_numbers=facts.outputs,
+            details={"answers": limit, "noise_on_the_votes": election.mechanism.scale},
+        )

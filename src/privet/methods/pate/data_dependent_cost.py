@@ -22,6 +22,7 @@ from privet import _check
 from privet.errors import InvalidArgument
 
 Array = NDArray[np.float64]
+# the best order is about 1 + sqrt(2 log(1/delta)) / mu: a few for large losses, 10^4 for tiny ones
 ORDERS = np.concatenate(
     [np.arange(1.5, 10.0, 0.25), np.arange(10.0, 100.0), np.geomspace(100, 1e4)]
 )
@@ -114,16 +115,14 @@ def confident_cost(
     sigma = sqrt(2) sigma_1, so that lambda / sigma^2 = lambda / (2 sigma_1^2).
     """
     n = np.atleast_2d(np.asarray(counts, dtype=np.float64))
-    given = np.asarray(answered, dtype=np.bool_)
-    if given.shape != (len(n),):
-        raise InvalidArgument(
-            "answered", given.shape, f"a truth value for each of {len(n)} queries"
-        )
+    mask = np.asarray(answered, dtype=np.bool_)
+    if mask.shape != (len(n),):
+        raise InvalidArgument("answered", mask.shape, f"a truth value for each of {len(n)} queries")
     above = (n.max(axis=1) - threshold) / _check.positive("check_noise", check_noise)
     rare = np.minimum(log_ndtr(above), log_ndtr(-above))
     parts = [(rare, math.sqrt(2.0) * check_noise)]
-    if given.any():
-        parts.append((log_chance_of_another(n[given], noise), noise))
+    if mask.any():
+        parts.append((log_chance_of_another(n[mask], noise), noise))
     return _cost(parts, delta=delta)
 
 

@@ -10,30 +10,34 @@ from typing import Self, final
 import numpy as np
 
 from privet import _check, premises
-from privet import loss as losses
+from privet import accounting as losses
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
-from privet.mechanisms import DiscreteGaussian
-from privet.methods.pate.aggregate import (
-    BELOW,
-    REPLACE_ONE,
-    NoisyAnswers,
-    charge_shards,
-    fits_together,
-    moved,
-    shard_promise,
+from privet.mechanisms import DiscreteGaussianMechanism
+from privet.methods.pate.answer_checks import check_compatible, inspect_answers
+from privet.methods.pate.answer_files import (
+    Answers,
+    AnswerSource,
+    RefusedAnswers,
 )
-from privet.methods.pate.answers import BLOCK, Answers, AnswerSource, RefusedAnswers, checksum
+from privet.methods.pate.mean_aggregation import NoisyAnswers, block_sums, sum_sensitivity
+from privet.methods.pate.shard_charges import (
+    BUDGET_MARGIN,
+    REPLACE_ONE,
+    charge_shards,
+    shard_guarantee,
+)
 from privet.noise import Source
-from privet.noise.grid import power_of_two_below
+from privet.noise.grid import power_of_two_at_most
 
 _BITS = 26
-"""Codes are multiples of 2^-26 of the power of two below their radius: see `clip_l2`."""
+"""Codes are multiples of 2^-26 of the power of two below their radius, as `clip_l2` makes them."""
 _SHARES = "shares "
 """In a ledger's entry, before the marks of the answers that were summed."""
 _MARK = 16
-"""Hexadecimal digits of a checksum that tell answers apart."""
+"""Hexadecimal digits of a checksum that tell answers apart: 64 bits, so that two of a million files
+agree with a chance of 3e-8."""
 
 
 @final
@@ -49,11 +53,11 @@ class DistributedAggregator:
     discrete Gaussians).
 
     **Guarantee** `guarantee(...)` of the *sum*, replace-one, per teacher shard. Against whoever
-    reads a site's own file it is `seen_by_coordinator`: much less. A share hides its site in one
-    released sum only: the sums of all sites and of all but one differ by that one's own file. So a
-    ledger remembers which files were summed and refuses any of them in another sum.
+    reads a site's own file it is `guarantee_against_coordinator`: much less. A share hides its site
+    in one released sum only: the sums of all sites and of all but one differ by that one's own
+    file. So a ledger remembers which files were summed and refuses any of them in another sum.
 
-    **Assumes** that each site clips and adds its share as told: its own records depend on it, and
+    **Assumes** that each site clips and adds its share as stated: its own records depend on it, and
     nobody else can check it, since an answer with noise may be longer than the radius.
 
     >>> shares = DistributedAggregator.for_budget(
@@ -96,9 +100,9 @@ class DistributedAggregator:
         dimension: int = 1,
     ) -> Self:
         """The least share with which any `teachers - missing` sites are noise enough."""
-        total = DiscreteGaussian.for_budget(
-            moved(radius, queries),
-            epsilon=_check.positive("epsilon", epsilon) * BELOW,
+        total = DiscreteGaussianMechanism.for_budget(
+            sum_sensitivity(radius, queries),
+            epsilon=_check.positive("epsilon", epsilon) * BUDGET_MARGIN,
             delta=delta,
             step=_step(radius),
             adjacency=REPLACE_ONE,
@@ -128,26 +132,30 @@ class DistributedAggregator:
         loss = self.loss(queries, dimension=dimension)
         return self._promise(loss, delta, "the sum of shares", seeded=seeded)
 
-    def seen_by_coordinator(self, queries: int, *, delta: float, dimension: int = 1) -> Guarantee:
+    def guarantee_against_coordinator(
+        self, queries: int, *, delta: float, dimension: int = 1
+    ) -> Guarantee:
         """What a site's own share promises against whoever reads its file."""
         return self._promise(self._loss(1, queries, dimension), delta, "one share")
 
     def _loss(self, shares: int, queries: int, dimension: int) -> losses.ZCDP:
         scale = self.share * math.sqrt(shares) * (1.0 - 2.0**-50)
-        return DiscreteGaussian(scale=scale, step=self.step).loss(
-            moved(self.radius, queries), adjacency=REPLACE_ONE, dimension=queries * dimension
+        return DiscreteGaussianMechanism(scale=scale, step=self.step).loss(
+            sum_sensitivity(self.radius, queries),
+            adjacency=REPLACE_ONE,
+            dimension=queries * dimension,
         )
 
     def _promise(
         self, loss: losses.ZCDP, delta: float, what: str, *, seeded: bool = False
     ) -> Guarantee:
         theorem = f"distributed discrete Gaussian (Kairouz, Liu and Steinke 2021), {what}"
-        clipped, few = premises.sites_clip(self.radius), premises.sites_missing(self.missing)
+        clipping, dropout = premises.sites_clip(self.radius), premises.sites_missing(self.missing)
         key = premises.SECRET_SEED if seeded else premises.SECRET_KEY
-        rests_on = (clipped, few, premises.SHARES_ONCE, key)
-        return shard_promise(loss, delta, theorem, rests_on)
+        rests_on = (clipping, dropout, premises.SHARES_ONCE, key)
+        return shard_guarantee(loss, delta, theorem, rests_on)
 
-    def with_share(self, answers: Answers, *, rng: Source) -> Answers:
+    def add_share(self, answers: Answers, *, rng: Source) -> Answers:
         """At the site: clipped codes with its share of the noise, ready to be sent."""
         h = answers.header
         if h.radius != self.radius or h.spacing != self.step:
@@ -157,8 +165,8 @@ class DistributedAggregator:
         units = answers.units.astype(np.int64)
         for block, (start, part) in enumerate(answers.blocks()):
             source = rng.child("share", h.site, block)
-            drawn = source.discrete_gaussian(len(part), self.share / self.step)
-            units[start : start + len(part)] += drawn
+            noise = source.discrete_gaussian(len(part), self.share / self.step)
+            units[start : start + len(part)] += noise
         return Answers(header=replace(h, share=self.share, seeded=not rng.secret), units=units)
 
     def release(
@@ -180,30 +188,30 @@ class DistributedAggregator:
             raise InvalidArgument(
                 "answers", len(answers), f"those of {least} to {self.teachers} teachers"
             )
-        fits_together(answers, radius=self.radius, reducer=reducer)
+        check_compatible(answers, radius=self.radius, reducer=reducer)
         for source in answers:
             if source.header.share != self.share:
                 raise RefusedAnswers(
-                    source.label,
+                    source.display_name,
                     f"its share of the noise is {source.header.share:g}, not {self.share:g}",
                 )
-            source.refuse_if_damaged()
-        h = answers[0].header
+        checked = inspect_answers(answers, allow_equal=False)  # noise makes all of them differ
+        h = checked[0].header
+        if h.spacing != self.step:
+            raise RefusedAnswers(
+                checked[0].display_name, f"its spacing is {h.spacing:g}, not {self.step:g}"
+            )
         loss = self.loss(h.rows, dimension=h.dimension)
         entry: Entry | None = None
         if ledger is not None:
-            marks = [checksum(source)[:_MARK] for source in answers]
-            _refuse_used(answers, marks, ledger.entries())
-            told = _SHARES + " ".join(sorted(marks))
-            entry = charge_shards(ledger, loss, what=f"{what}; {told}", token=told)
+            marks = [one.checksum[:_MARK] for one in checked]
+            _check_unused(answers, marks, ledger.entries())
+            token = _SHARES + " ".join(sorted(marks))
+            entry = charge_shards(ledger, loss, what=f"{what}; {token}", token=token)
             assert entry is not None
             # again, since another process may have been faster than our look
-            _refuse_used(answers, marks, ledger.entries()[: entry.sequence - 1])
-        total = np.zeros(h.size, dtype=np.int64)
-        for start in range(0, h.size, BLOCK):
-            stop = min(start + BLOCK, h.size)
-            for source in answers:
-                total[start:stop] += source.flat(start, stop)
+            _check_unused(answers, marks, ledger.entries()[: entry.sequence - 1])
+        total = np.concatenate([part for _, part in block_sums(checked)])
         codes = total.astype(np.float64) * (h.spacing / len(answers))
         return NoisyAnswers(
             codes=codes.reshape(h.rows, h.dimension),
@@ -218,20 +226,20 @@ class DistributedAggregator:
         )
 
 
-def _refuse_used(
+def _check_unused(
     answers: Sequence[AnswerSource], marks: Sequence[str], entries: Sequence[Entry]
 ) -> None:
     """Raise when some of these shares are in another sum that was charged for before."""
     sums = (set(e.what.partition(_SHARES)[2].split()) for e in entries)
-    used = set[str]().union(*(before for before in sums if before != set(marks)))
+    earlier = set[str]().union(*(before for before in sums if before != set(marks)))
     for source, mark in zip(answers, marks, strict=True):
-        if mark in used:
+        if mark in earlier:
             raise RefusedAnswers(
-                source.label,
+                source.display_name,
                 "its share of the noise was used in an earlier sum",
                 "two sums with one share uncover a site: ask the sites for answers with new noise",
             )
 
 
 def _step(radius: float) -> float:
-    return math.ldexp(power_of_two_below(_check.positive("radius", radius)), -_BITS)
+    return math.ldexp(power_of_two_at_most(_check.positive("radius", radius)), -_BITS)

@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet import loss as losses
-from privet.bounds import Bounded, Sensitivity
+from privet import accounting as losses
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee
+from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
-from privet.mechanisms import Gaussian
-from privet.methods.pate.aggregate import (
-    BELOW,
+from privet.mechanisms import GaussianMechanism
+from privet.methods.pate.mean_aggregation import NoisyLabels
+from privet.methods.pate.shard_charges import (
+    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
-    key_of,
-    shard_promise,
+    noise_premise,
+    shard_guarantee,
 )
 from privet.noise import Source
+from privet.sensitivity import BoundedValue, Sensitivity
 
-_MOVED = math.sqrt(2.0) * (1.0 + 2.0**-50)
+_VOTE_SENSITIVITY = math.sqrt(2.0) * (1.0 + 2.0**-50)
 """A changed vote takes 1 from one class and gives it to another."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Election:
-    """What came out: public. `labels` is -1 where no answer was given."""
-
-    labels: NDArray[np.int64] = field(repr=False)
-    guarantee: Guarantee
-    entry: Entry | None
-
-    @property
-    def answered(self) -> NDArray[np.bool_]:
-        """Which queries have an answer."""
-        return np.asarray(self.labels >= 0)
 
 
 def count_votes(votes: Any, classes: int) -> NDArray[np.int64]:
@@ -65,12 +51,13 @@ def count_votes(votes: Any, classes: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Votes(ABC):
+class VoteAggregator(ABC):
     """Noisy winners of votes for classes: what each kind of them costs and promises."""
 
-    called: ClassVar[str]
+    charged_as: ClassVar[str] = "votes of teachers"
+    title: ClassVar[str]
     classes: int
-    mechanism: Gaussian
+    mechanism: GaussianMechanism
     """The noise on each count."""
 
     def __post_init__(self) -> None:
@@ -83,17 +70,41 @@ class Votes(ABC):
     @property
     def theorem(self) -> str:
         """The statement that the loss rests on."""
-        return f"{self.mechanism.theorem}, {self.called}"
+        return f"{self.mechanism.theorem}, {self.title}"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What bounds and hides a vote."""
+        return (premises.ONE_VOTE, self.mechanism.law)
 
     def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
         """What so many queries promise, whatever the votes were."""
-        rests_on = (premises.ONE_VOTE, self.mechanism.law, key_of(rng))
-        return shard_promise(self.loss(queries), delta, self.theorem, rests_on)
+        rests_on = (*self.premises, noise_premise(rng))
+        return shard_guarantee(self.loss(queries), delta, self.theorem, rests_on)
+
+    def encode(self, site: str, predictions: Any, *, queries: int) -> NDArray[np.int64]:
+        """A teacher's votes: its most probable classes; not a number counts as improbable."""
+        p = np.asarray(predictions, dtype=np.float64)
+        if p.shape != (queries, self.classes):
+            expected = f"probabilities of shape {(queries, self.classes)}"
+            raise InvalidArgument("answers", p.shape, expected)
+        return np.asarray(np.nan_to_num(p, nan=-np.inf).argmax(axis=1))
+
+    def _labels(
+        self, labels: NDArray[np.int64], entry: Entry | None, *, delta: float, rng: Source
+    ) -> NoisyLabels:
+        return NoisyLabels(
+            labels=labels,
+            answered=labels >= 0,
+            noise=self.mechanism.scale,
+            guarantee=self.guarantee(len(labels), delta=delta, rng=rng),
+            entry=entry,
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class GNMax(Votes):
+class GNMax(VoteAggregator):
     """The class with the most votes after Gaussian noise on the counts.
 
     A changed shard moves the counts of a query by sqrt(2), of N queries by sqrt(2 N): one Gaussian
@@ -108,36 +119,36 @@ class GNMax(Votes):
     Papernot et al., "Scalable Private Learning with PATE" (2018), section 4.1.
     """
 
-    called: ClassVar[str] = "GNMax"
+    title: ClassVar[str] = "GNMax"
 
     @classmethod
     def for_budget(cls, *, classes: int, queries: int, epsilon: float, delta: float) -> Self:
         """The least noise for so many answers."""
-        blank = _blank(queries, _check.count("classes", classes, minimum=2), _MOVED)
-        mechanism = Gaussian.for_budget(blank, epsilon=epsilon, delta=delta, adjacency=REPLACE_ONE)
+        blank = _blank(queries, _check.count("classes", classes, minimum=2), _VOTE_SENSITIVITY)
+        mechanism = GaussianMechanism.for_budget(
+            blank, epsilon=epsilon, delta=delta, adjacency=REPLACE_ONE
+        )
         return cls(classes=classes, mechanism=mechanism)
 
     def loss(self, queries: int) -> losses.Gaussian:
         """What so many answers cost."""
-        return self.mechanism.loss(_blank(queries, self.classes, _MOVED), adjacency=REPLACE_ONE)
+        return self.mechanism.loss(
+            _blank(queries, self.classes, _VOTE_SENSITIVITY), adjacency=REPLACE_ONE
+        )
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
-    ) -> Election:
+    ) -> NoisyLabels:
         """One label a query from (teachers, queries) class numbers; charged first."""
         counts = count_votes(votes, self.classes)
         entry = charge_shards(ledger, self.loss(len(counts)), what="votes of teachers", rng=rng)
-        noisy = _noisy(counts, self.mechanism, _MOVED, rng)
-        return Election(
-            labels=noisy.argmax(axis=1),
-            guarantee=self.guarantee(len(counts), delta=delta, rng=rng),
-            entry=entry,
-        )
+        noisy = _noisy(counts, self.mechanism, _VOTE_SENSITIVITY, rng)
+        return self._labels(noisy.argmax(axis=1), entry, delta=delta, rng=rng)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax(Votes):
+class ConfidentGNMax(VoteAggregator):
     """Only queries on which teachers agree are answered: first a noisy check, then GNMax.
 
     Query n is answered when max_c counts + N(0, sigma_1^2) >= `threshold`; a changed shard moves
@@ -156,10 +167,10 @@ class ConfidentGNMax(Votes):
     the sum of mu^2: Smith and Thakurta (2022).
     """
 
-    called: ClassVar[str] = "confident GNMax"
+    title: ClassVar[str] = "confident GNMax"
     threshold: float
     answers: int
-    check: Gaussian
+    check: GaussianMechanism
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,26 +189,28 @@ class ConfidentGNMax(Votes):
         share: float = 0.3,
     ) -> Self:
         """`share` of mu^2 goes to the checks, the rest to at most `answers` answers."""
-        mu = losses.gaussian_mu(epsilon, delta) * BELOW
+        mu = losses.gaussian_mu(epsilon, delta) * BUDGET_MARGIN
         n, a = _check.count("queries", queries), _check.count("answers", answers)
         share = _check.open_unit("share", share)
         return cls(
             classes=classes,
             threshold=threshold,
             answers=a,
-            check=Gaussian(scale=math.sqrt(n / share) / mu),
-            mechanism=Gaussian(scale=_MOVED * math.sqrt(a / (1.0 - share)) / mu),
+            check=GaussianMechanism(scale=math.sqrt(n / share) / mu),
+            mechanism=GaussianMechanism(
+                scale=_VOTE_SENSITIVITY * math.sqrt(a / (1.0 - share)) / mu
+            ),
         )
 
     def loss(self, queries: int) -> losses.PrivacyLoss:
         """What so many checks and at most `answers` answers cost."""
         checks = self.check.loss(_blank(queries, 1, 1.0), adjacency=REPLACE_ONE)
-        given = _blank(min(queries, self.answers), self.classes, _MOVED)
-        return checks + self.mechanism.loss(given, adjacency=REPLACE_ONE)
+        most = _blank(min(queries, self.answers), self.classes, _VOTE_SENSITIVITY)
+        return checks + self.mechanism.loss(most, adjacency=REPLACE_ONE)
 
     def release(
         self, votes: Any, *, rng: Source, delta: float, ledger: Ledger | None = None
-    ) -> Election:
+    ) -> NoisyLabels:
         """A label for the first `answers` queries that pass the check, -1 for the others."""
         counts = count_votes(votes, self.classes)
         n = len(counts)
@@ -207,27 +220,26 @@ class ConfidentGNMax(Votes):
         chosen = np.flatnonzero(highest >= self.threshold)[: self.answers]
         labels = np.full(n, -1, dtype=np.int64)
         if len(chosen):
-            noisy = _noisy(counts[chosen], self.mechanism, _MOVED, rng.child("answer"))
+            noisy = _noisy(counts[chosen], self.mechanism, _VOTE_SENSITIVITY, rng.child("answer"))
             labels[chosen] = noisy.argmax(axis=1)
-        stated = self.guarantee(n, delta=delta, rng=rng)
-        return Election(labels=labels, guarantee=stated, entry=entry)
+        return self._labels(labels, entry, delta=delta, rng=rng)
 
 
-def _bounded(counts: NDArray[np.float64], moved: float) -> Bounded:
-    """Counts of which a changed shard moves every query by at most `moved`, in L2."""
-    both = Sensitivity(l1=math.inf, l2=moved * math.sqrt(len(counts)) * (1.0 + 2.0**-50))
-    return Bounded(
-        value=counts, add_remove=both, replace_one=both, premise=premises.ONE_VOTE, spacing=1.0
+def _bounded(counts: NDArray[np.float64], shift: float) -> BoundedValue:
+    """Counts of which a changed shard moves every query by at most `shift`, in L2."""
+    either = Sensitivity(l1=math.inf, l2=shift * math.sqrt(len(counts)) * (1.0 + 2.0**-50))
+    return BoundedValue(
+        value=counts, add_remove=either, replace_one=either, premise=premises.ONE_VOTE, spacing=1.0
     )
 
 
-def _blank(queries: int, classes: int, moved: float) -> Bounded:
+def _blank(queries: int, classes: int, shift: float) -> BoundedValue:
     """The same without votes: all that a plan needs."""
-    return _bounded(np.zeros((_check.count("queries", queries), classes)), moved)
+    return _bounded(np.zeros((_check.count("queries", queries), classes)), shift)
 
 
 def _noisy(
-    counts: NDArray[np.int64], mechanism: Gaussian, moved: float, rng: Source
+    counts: NDArray[np.int64], mechanism: GaussianMechanism, shift: float, rng: Source
 ) -> NDArray[np.float64]:
-    value = _bounded(counts.astype(np.float64), moved)
+    value = _bounded(counts.astype(np.float64), shift)
     return mechanism.release(value, rng=rng, adjacency=REPLACE_ONE)

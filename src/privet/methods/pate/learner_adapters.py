@@ -1,4 +1,4 @@
-"""Whatever can be taught: scikit-learn estimators, torch modules and plain functions, as one."""
+"""Learners: scikit-learn estimators, torch modules and functions, trained in one way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Predictor = Callable[[Any], Array]
 
 
 class Learner(ABC):
-    """A recipe for a teacher or a student.
+    """How a teacher or a student is trained.
 
     **Guarantee** none: what a teacher learns never leaves its shard, except through clipped codes
     and noise; a student sees noisy answers only, so anything done with them is post-processing.
@@ -80,8 +80,8 @@ class EstimatorLearner(Learner):
         x = _flat(inputs)
         y = np.asarray(targets)
         if self.classes is None:
-            return _Regression.taught(model, x, y)
-        return Classification.taught(model, x, y, self.classes)
+            return _Regression.fit(model, x, y)
+        return Classification.fit(model, x, y, self.classes)
 
 
 @final
@@ -91,7 +91,7 @@ class _Regression:
     shape: tuple[int, ...]
 
     @classmethod
-    def taught(cls, model: Any, x: Array, y: Array) -> _Regression:
+    def fit(cls, model: Any, x: Array, y: Array) -> _Regression:
         flat = y.reshape(len(y), -1)
         return cls(
             model=model.fit(x, flat[:, 0] if flat.shape[1] == 1 else flat), shape=y.shape[1:]
@@ -105,13 +105,13 @@ class _Regression:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """A taught classifier; classes that it never saw have probability 0."""
+    """A trained classifier; classes that it never saw have probability 0."""
 
     model: Any
     classes: int
 
     @classmethod
-    def taught(cls, model: Any, x: Array, y: Array, classes: int) -> Classification:
+    def fit(cls, model: Any, x: Array, y: Array, classes: int) -> Classification:
         if y.ndim == 1:
             present = np.unique(y).astype(np.int64)
             if len(present) < 2:  # estimators refuse a single class, or no record at all
@@ -122,11 +122,13 @@ class Classification:
             raise InvalidArgument("targets", y.shape, f"class numbers or rows of {classes}")
         weight = np.maximum(y, 0.0).reshape(-1)
         label = np.tile(np.arange(classes), len(y))
-        used = weight > 0.0
-        if len(present := np.unique(label[used])) < 2:
+        positive = weight > 0.0
+        if len(present := np.unique(label[positive])) < 2:
             return cls(model=Constant(classes_=present), classes=classes)
-        rows = np.repeat(x, classes, axis=0)[used]
-        return cls(model=model.fit(rows, label[used], sample_weight=weight[used]), classes=classes)
+        rows = np.repeat(x, classes, axis=0)[positive]
+        return cls(
+            model=model.fit(rows, label[positive], sample_weight=weight[positive]), classes=classes
+        )
 
     def __call__(self, inputs: Any) -> Array:
         x = _flat(inputs)
@@ -162,7 +164,7 @@ class ModuleLearner(Learner):
     batch_size: int = 32
     learning_rate: float = 1e-3
     watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
-    """Told after every epoch how many are done, and of how many."""
+    """Called after every epoch with how many are done, and of how many."""
 
     def __post_init__(self) -> None:
         _check.count("epochs", self.epochs)
@@ -211,13 +213,13 @@ class ModulePredictor:
 
 
 def _flat(inputs: Any) -> Array:
-    """One row an input; also when there is none."""
+    """Inputs as rows, one each; also when there is no input."""
     x = np.asarray(inputs)
     return x.reshape(len(x), math.prod(x.shape[1:]))
 
 
 def as_learner(what: Any, *, classes: int | None = None) -> Learner:
-    """A learner as it is; an estimator, a torch module or a function wrapped as one.
+    """Wrap an estimator, a torch module or a function as a learner; a learner stays as it is.
 
     `classes`: how many classes a scikit-learn classifier tells apart.
     """

@@ -1,32 +1,39 @@
-"""Aggregation: the mean of clipped codes plus Gaussian noise, calibrated exactly, in streams."""
+"""Aggregation by means: the mean of clipped codes plus Gaussian noise, calibrated exactly."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self, final
+from dataclasses import dataclass, field
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises
-from privet import loss as losses
-from privet.bounds import Bounded, Sensitivity
-from privet.errors import Incomparable, InvalidArgument
-from privet.guarantee import Adjacency, Guarantee, Premise, Standing, Unit
-from privet.ledger import Entry, Ledger, Scope
-from privet.loss.renyi import concentrated_noise
-from privet.mechanisms import Gaussian
-from privet.methods.pate.answers import BLOCK, AnswerSource, RefusedAnswers
+from privet import accounting as losses
+from privet.errors import InvalidArgument
+from privet.guarantee import Guarantee, Premise
+from privet.ledger import Entry, Ledger
+from privet.mechanisms import GaussianMechanism
+from privet.methods.pate.answer_checks import check_compatible, inspect_answers
+from privet.methods.pate.answer_files import (
+    AnswerSource,
+    CheckedAnswers,
+    RefusedAnswers,
+)
+from privet.methods.pate.published_noise import concentrated_noise
+from privet.methods.pate.shard_charges import (
+    BUDGET_MARGIN,
+    REPLACE_ONE,
+    charge_shards,
+    noise_premise,
+    shard_guarantee,
+)
 from privet.noise import Source
+from privet.sensitivity import BoundedValue, Sensitivity
 
-REPLACE_ONE = Adjacency.REPLACE_ONE
-_UP = 1.0 + 2.0**-50
-BELOW = 1.0 - 2.0**-40
-"""Budgets are aimed at from so far below, so that no rounding carries the stated epsilon over."""
-OF_SHARDS = (premises.PUBLIC_QUESTIONS, premises.DISJOINT_SHARDS)
-"""What every promise per teacher shard rests on."""
+_UP = 1.0 + 2.0**-50  # more than a product of three float64 and a root can lose by rounding
 
 
 def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> float:
@@ -56,6 +63,23 @@ class NoisyAnswers:
 
 
 @final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyLabels:
+    """What came out of an aggregation, for a student to learn from: public."""
+
+    labels: NDArray[Any] = field(repr=False)
+    """Soft targets, or class numbers, of the public inputs; -1 where no answer was given."""
+    answered: Any = field(default_factory=lambda: slice(None), repr=False)
+    """Which of the public inputs have an answer."""
+    codes: NDArray[np.float64] | None = field(default=None, repr=False)
+    """The noisy codes that soft targets were decoded from."""
+    noise: float = 0.0
+    """The standard deviation of the noise in each number of a code, or on each count of votes."""
+    guarantee: Guarantee
+    entry: Entry | None
+
+
+@final
 @dataclass(frozen=True, kw_only=True)
 class Aggregator:
     """The mean over K teachers of codes in a ball of radius C, with noise N(0, sigma^2).
@@ -65,8 +89,9 @@ class Aggregator:
     loss mu = 2 C sqrt(N) / S, exactly; mu^2 adds up over rounds, so a budget for N answers may be
     asked for in parts, whatever the answers were, until the ledger's cap is reached.
 
-    Sums are made of whole numbers, noise is added on a grid (`privet.mechanisms.Gaussian`), block
-    by block: neither the number of teachers nor the size of a target needs memory.
+    Sums are made of whole numbers, noise is added on a grid
+    (`privet.mechanisms.GaussianMechanism`), block by block: neither the number of teachers nor the
+    size of a target needs memory.
 
     **Guarantee** `guarantee(queries, ...)`, replace-one, per teacher shard: all records of one
     teacher may change. A record is in one shard, so records are protected too.
@@ -85,7 +110,7 @@ class Aggregator:
 
     teachers: int
     radius: float
-    mechanism: Gaussian
+    mechanism: GaussianMechanism
     """The noise on the *sum*."""
 
     def __post_init__(self) -> None:
@@ -104,23 +129,23 @@ class Aggregator:
         dimension: int = 1,
     ) -> Self:
         """The least noise with which `queries` answers are (epsilon, delta)-private in all."""
-        mechanism = Gaussian.for_budget(
-            moved(radius, queries),
-            epsilon=_check.positive("epsilon", epsilon) * BELOW,
+        mechanism = GaussianMechanism.for_budget(
+            sum_sensitivity(radius, queries),
+            epsilon=_check.positive("epsilon", epsilon) * BUDGET_MARGIN,
             delta=delta,
             adjacency=REPLACE_ONE,
             dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
         )
         return cls(teachers=teachers, radius=radius, mechanism=mechanism)
 
-    def heard(self, dimension: int) -> float:
-        """How much of the squared length of a code the best linear estimate can know, at most.
+    def signal_share(self, dimension: int) -> float:
+        """The share of a code's squared length that the best linear estimate can know, at most.
 
         A mean code is at most C long, its noise about sigma sqrt(l): r^2 / (1 + r^2) for the ratio.
 
         >>> eight = Aggregator.for_budget(teachers=8, queries=50, epsilon=8.0, delta=1e-3)
         >>> three = Aggregator.for_budget(teachers=3, queries=30, epsilon=8.0, delta=1e-5)
-        >>> round(eight.heard(4), 2), round(three.heard(3), 2)
+        >>> round(eight.signal_share(4), 2), round(three.signal_share(3), 2)
         (0.26, 0.06)
         """
         ratio = (self.radius / self.noise) ** 2 / _check.count("dimension", dimension)
@@ -142,7 +167,9 @@ class Aggregator:
             epsilon=epsilon,
             delta=delta,
         )
-        return cls(teachers=teachers, radius=radius, mechanism=Gaussian(scale=teachers * sigma))
+        return cls(
+            teachers=teachers, radius=radius, mechanism=GaussianMechanism(scale=teachers * sigma)
+        )
 
     @property
     def noise(self) -> float:
@@ -152,7 +179,7 @@ class Aggregator:
     def loss(self, queries: int, *, dimension: int = 1) -> losses.Gaussian:
         """What so many answers cost."""
         return self.mechanism.loss(
-            moved(self.radius, queries),
+            sum_sensitivity(self.radius, queries),
             adjacency=REPLACE_ONE,
             dimension=_check.count("queries", queries) * _check.count("dimension", dimension),
         )
@@ -163,11 +190,13 @@ class Aggregator:
         """What so many answers promise with noise of `rng`; a secret one is planned for."""
         loss = self.loss(queries, dimension=dimension)
         theorem = f"{self.mechanism.theorem}, {queries} answers as one"
-        return shard_promise(loss, delta, theorem, (self.clipped, self.mechanism.law, key_of(rng)))
+        return shard_guarantee(
+            loss, delta, theorem, (self.clipping, self.mechanism.law, noise_premise(rng))
+        )
 
     @property
-    def clipped(self) -> Premise:
-        """What bounds a teacher's answers."""
+    def clipping(self) -> Premise:
+        """The premise that bounds a teacher's answers."""
         return premises.bound(f"each code clipped to L2 norm {self.radius:g}")
 
     def release(
@@ -180,16 +209,18 @@ class Aggregator:
         reducer: str | None = None,
         number: int = 0,
         what: str = "answers of teachers",
+        allow_equal: bool = False,
     ) -> NoisyAnswers:
         """The noisy mean of one round of answers, charged before anything is drawn.
 
         `reducer`: the name of the reducer that all must have used. `number`: of the round; a
-        seeded `rng` gives every round noise of its own by it.
+        seeded `rng` gives every round noise of its own by it. `allow_equal`: see `check`.
         """
-        entry = self.charge(answers, ledger=ledger, reducer=reducer, what=what, rng=rng)
-        h = answers[0].header
+        checked = self.check(answers, reducer=reducer, allow_equal=allow_equal)
+        entry = self.charge(checked, ledger=ledger, what=what, rng=rng)
+        h = checked[0].header
         flat = np.empty(h.size)
-        for start, part in self.blocks(answers, rng=rng, number=number):
+        for start, part in self.blocks(checked, rng=rng, number=number):
             flat[start : start + len(part)] = part
         return NoisyAnswers(
             codes=flat.reshape(h.rows, h.dimension),
@@ -200,20 +231,28 @@ class Aggregator:
 
     def charge(
         self,
-        answers: Sequence[AnswerSource],
+        checked: Sequence[CheckedAnswers],
         *,
         ledger: Ledger | None,
-        reducer: str | None = None,
         what: str = "answers of teachers",
         rng: Source | None = None,
     ) -> Entry | None:
-        """Check all answers, then write the cost down; nothing is drawn yet."""
-        self.check(answers, reducer=reducer)
-        h = answers[0].header
+        """Write the cost of answers that passed `check` down; nothing is drawn yet."""
+        h = checked[0].header
         return charge_shards(ledger, self.loss(h.rows, dimension=h.dimension), what=what, rng=rng)
 
-    def check(self, answers: Sequence[AnswerSource], *, reducer: str | None = None) -> None:
-        """Raise `RefusedAnswers` by name unless these are K sets of answers that fit together."""
+    def check(
+        self,
+        answers: Sequence[AnswerSource],
+        *,
+        reducer: str | None = None,
+        allow_equal: bool = False,
+    ) -> tuple[CheckedAnswers, ...]:
+        """Raise `RefusedAnswers` by name unless these are K sets of answers that fit together.
+
+        `allow_equal`: two sites may send the very same numbers, because you know that both are
+        there. What comes back is all that `blocks` sums.
+        """
         if len(answers) != self.teachers:
             sites = ", ".join(source.header.site for source in answers)
             raise InvalidArgument(
@@ -222,120 +261,59 @@ class Aggregator:
                 f"those of all {self.teachers} teachers",
                 "leaving one out changes the noise on the mean: plan with the number that answered",
             )
-        fits_together(answers, radius=self.radius, reducer=reducer)
+        check_compatible(answers, radius=self.radius, reducer=reducer)
         for source in answers:
             if source.header.share != 0.0:
                 raise RefusedAnswers(
-                    source.label, "it carries noise of its own", "use `DistributedAggregator`"
+                    source.display_name,
+                    "it carries noise of its own",
+                    "use `DistributedAggregator`",
                 )
-            source.refuse_if_damaged()
-            source.refuse_if_too_long()
+        checked = inspect_answers(answers, allow_equal=allow_equal)
+        for one in checked:
+            one.check_norms()
+        return checked
 
     def blocks(
-        self, answers: Sequence[AnswerSource], *, rng: Source, number: int = 0
+        self, checked: Sequence[CheckedAnswers], *, rng: Source, number: int = 0
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The noisy mean, block by block, with where each block starts.
 
+        Costs one read, one hash and one addition for each number of each teacher, and one draw for
+        each number.
+
         **Guarantee** none by itself: whoever calls this has called `charge`.
         """
-        h = answers[0].header
-        widest = Sensitivity(l1=math.inf, l2=moved(self.radius, h.rows))
-        for start in range(0, h.size, BLOCK):
-            stop = min(start + BLOCK, h.size)
-            total = np.zeros(stop - start, dtype=np.int64)
-            for source in answers:
-                total += source.flat(start, stop)
-            bounded = Bounded(
+        h = checked[0].header
+        widest = Sensitivity(l1=math.inf, l2=sum_sensitivity(self.radius, h.rows))
+        for index, (start, total) in enumerate(block_sums(checked)):
+            bounded = BoundedValue(
                 value=total.astype(np.float64) * h.spacing,
                 add_remove=widest,
                 replace_one=widest,
-                premise=self.clipped,
+                premise=self.clipping,
                 spacing=h.spacing,
             )
             noisy = self.mechanism.release(
-                bounded, rng=rng.child("pate", number, start // BLOCK), adjacency=REPLACE_ONE
+                bounded, rng=rng.child("pate", number, index), adjacency=REPLACE_ONE
             )
             yield start, noisy / self.teachers
 
 
-def fits_together(
-    answers: Sequence[AnswerSource], *, radius: float, reducer: str | None = None
-) -> None:
-    """Raise `RefusedAnswers` by name unless all answer the same queries in the same way."""
-    first, seen = answers[0].header, dict[str, str]()
-    for source in answers:
-        h = source.header
-        if h.site in seen:
-            problem = f"site {h.site!r} answered twice, also in {seen[h.site]}"
-            raise RefusedAnswers(source.label, problem, "keep one file a site")
-        seen[h.site] = source.label
-        if h.reducer != (first.reducer if reducer is None else reducer):
-            raise RefusedAnswers(source.label, "another reducer made its codes")
-        if h.queries != first.queries:
-            raise RefusedAnswers(source.label, "it answers other public inputs")
-        if (h.rows, h.dimension) != (first.rows, first.dimension):
-            problem = f"{h.rows} codes of {h.dimension}, not {first.rows} of {first.dimension}"
-            raise RefusedAnswers(source.label, problem)
-        if h.radius != radius or h.spacing != first.spacing:
-            problem = f"clipped to {h.radius:g}, the aggregation expects {radius:g}"
-            raise RefusedAnswers(source.label, problem)
+def block_sums(checked: Sequence[CheckedAnswers]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The exact sum of all answers in units of their spacing, block by block.
 
-
-def claim(*, epsilon: float, delta: float) -> Guarantee:
-    """The paper's own statement for its own noise."""
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=REPLACE_ONE,
-        unit=Unit.SHARD,
-        standing=Standing.CLAIMED,
-        theorem="PATE for high-dimensional targets (Fay, Sjoelund and Oechtering 2020), prop. 1, 2",
-    )
-
-
-def shard_ledger(*, epsilon: float, delta: float) -> Ledger:
-    """A ledger in memory of the kind that PATE charges: replace-one, per teacher shard."""
-    return Ledger.in_memory(
-        cap_epsilon=epsilon, cap_delta=delta, adjacency=REPLACE_ONE, unit=Unit.SHARD
-    )
-
-
-def key_of(rng: Source | None) -> Premise:
-    """Who knows the noise of a source; a plan without one is for a secret key."""
-    return premises.SECRET_KEY if rng is None else rng.premise
-
-
-def shard_promise(
-    loss: losses.PrivacyLoss, delta: float, theorem: str, rests_on: tuple[Premise, ...]
-) -> Guarantee:
-    """What a loss promises per teacher shard, on these premises and those of all of PATE."""
-    stated = loss.guarantee(delta, theorem=theorem, unit=Unit.SHARD)
-    return replace(stated, premises=(*rests_on, *OF_SHARDS))
-
-
-def charge_shards(
-    ledger: Ledger | None,
-    loss: losses.PrivacyLoss,
-    *,
-    what: str,
-    rng: Source | None = None,
-    token: str | None = None,
-) -> Entry | None:
-    """Write the cost down; None where nobody keeps an account.
-
-    A ledger that speaks of other neighbours or units is refused.
+    Of the very numbers that were checked: see `CheckedAnswers.read_block`.
     """
-    if ledger is None:
-        return None
-    if ledger.adjacency is not REPLACE_ONE:
-        raise Incomparable(ledger.adjacency.value, REPLACE_ONE.value, "adjacency of the ledger")
-    if ledger.unit is not Unit.SHARD:
-        raise Incomparable(ledger.unit.value, Unit.SHARD.value, "unit of the ledger")
-    scope = Scope(unit=Unit.SHARD, secret=None if rng is None else rng.secret)
-    return ledger.charge(loss, what=what, scope=scope, token=token)
+    size, block = checked[0].header.size, checked[0].block
+    for start in range(0, size, block):
+        total = np.zeros(min(block, size - start), dtype=np.int64)
+        for one in checked:
+            total += one.read_block(start)
+        yield start, total
 
 
-def moved(radius: float, queries: int) -> float:
+def sum_sensitivity(radius: float, queries: int) -> float:
     """How far one shard can move the codes of a teacher: 2 C sqrt(N), rounded up."""
     n = _check.count("queries", queries)
     return 2.0 * _check.positive("radius", radius) * math.sqrt(n) * _UP

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.methods.pate.reducers import Array, Codes, Reducer
-from privet.methods.pate.targets import TargetSpace, UnitBox
+from privet.methods.pate.target_spaces import TargetSpace, UnitBox
 
 
 @final
@@ -111,7 +111,7 @@ class PCAReducer(Reducer):
         components: int | None = None,
         radius: float | None = None,
         space: TargetSpace | None = None,
-        folds: int = 20,
+        folds: int = 20,  # l within 5% of the best measured: docs/methods/pate.md
     ) -> Self:
         """Fit on public targets (targets, *target_shape).
 
@@ -128,7 +128,7 @@ class PCAReducer(Reducer):
             raise InvalidArgument(
                 "public_targets", targets.shape, "at least three targets, one a row"
             )
-        y = space.bounded(targets).reshape(len(targets), -1)
+        y = space.to_coordinates(targets).reshape(len(targets), -1)
         mean = y.mean(axis=0)
         codes, basis, variances = principal_components(y - mean)
         curve = ErrorCurve(
@@ -165,13 +165,13 @@ class PCAReducer(Reducer):
         return self.length
 
     def _encode(self, answers: Array) -> Codes:
-        y = self.space.bounded(answers).reshape(len(answers), -1)
+        y = self.space.to_coordinates(answers).reshape(len(answers), -1)
         return np.asarray((y - self.mean) @ self.basis.T)
 
     def _decode(self, codes: Codes, noise: float) -> Array:
         shrunk = codes * (self.variances / (self.variances + noise**2))
         values = shrunk @ self.basis + self.mean
-        return self.space.restored(values.reshape(len(codes), *self.shape))
+        return self.space.from_coordinates(values.reshape(len(codes), *self.shape))
 
     def tensors(self) -> dict[str, Array]:
         return {"mean": self.mean, "basis": self.basis, "variances": self.variances}
@@ -196,7 +196,7 @@ def principal_components(
         eigenvalues, vectors = np.linalg.eigh(centred @ centred.T)
         basis = vectors.T[::-1] @ centred
     order = eigenvalues[::-1] / (n - 1)
-    keep = order > order[0] * 1e-10
+    keep = order > order[0] * 1e-10  # smaller ones are rounding of the Gram matrix
     keep[n - 1 :] = False  # the mean took one degree of freedom
     basis = basis[keep]
     basis = basis / np.linalg.norm(basis, axis=1, keepdims=True)
@@ -219,12 +219,12 @@ def _held_out(y: NDArray[np.float64], most: int, folds: int) -> NDArray[np.float
     part = np.random.default_rng(0).permutation(n) % min(_check.count("folds", folds, minimum=2), n)
     lost = np.zeros(most + 1)
     for k in range(part.max() + 1):
-        others, own = y[part != k], y[part == k]
-        mean = others.mean(axis=0)
-        _, basis, _ = principal_components(others - mean)
-        rest = own - mean
-        kept = np.cumsum(np.square(rest @ basis.T).sum(axis=0))[:most]
-        left = np.square(rest).sum() - np.concatenate([[0.0], kept])
+        rest, fold = y[part != k], y[part == k]
+        mean = rest.mean(axis=0)
+        _, basis, _ = principal_components(rest - mean)
+        centred = fold - mean
+        explained = np.cumsum(np.square(centred @ basis.T).sum(axis=0))[:most]
+        left = np.square(centred).sum() - np.concatenate([[0.0], explained])
         lost[: len(left)] += left
         lost[len(left) :] += left[-1]
     return np.maximum(lost / n, 0.0)

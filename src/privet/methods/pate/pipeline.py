@@ -1,29 +1,167 @@
-"""PATE in one call: teachers on shards, clipped codes, noise, a student."""
+"""The PATE pipeline: teachers on disjoint shards, noisy labels for public inputs, a student.
+
+Every PATE here is this pipeline with another `Aggregation`: clipped codes of targets of any shape
+(`PATE`, `MeanPATE`, `VolumePATE`) or votes for classes (`VotingPATE`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, Protocol, Self, TypeVar, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
-from privet.data.records import PublicFacts
+from privet.accounting import PrivacyLoss
 from privet.errors import InvalidArgument
-from privet.guarantee import Guarantee
-from privet.ledger import Entry, Ledger, fingerprint
-from privet.methods.pate.aggregate import Aggregator, NoisyAnswers
-from privet.methods.pate.answers import Answers
-from privet.methods.pate.asking import ask_teachers
-from privet.methods.pate.learners import Predictor, as_learner
+from privet.guarantee import Guarantee, Premise
+from privet.ledger import Entry, Ledger
+from privet.methods.pate.answer_files import Answers, encode_predictions, hash_inputs
+from privet.methods.pate.learner_adapters import Learner, Predictor, as_learner
+from privet.methods.pate.mean_aggregation import Aggregator, NoisyAnswers, NoisyLabels
 from privet.methods.pate.reducers import Reducer
+from privet.methods.pate.teachers import Shard, ask_teachers
 from privet.noise import Source, secure
 
 Array = NDArray[Any]
+Trained = TypeVar("Trained")
+
+
+class Aggregation(Protocol):
+    """How the answers of many teachers become noisy labels: `CodeAggregation` or `GNMax`."""
+
+    charged_as: ClassVar[str]
+    """What a ledger calls it."""
+
+    @property
+    def theorem(self) -> str:
+        """The statement that the loss rests on."""
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """What bounds and hides the answers."""
+
+    def loss(self, queries: int) -> PrivacyLoss:
+        """What so many queries cost together."""
+
+    def encode(self, site: str, predictions: Any, *, queries: int) -> Any:
+        """What a site sends of its teacher's predictions: *private* until noise is added."""
+
+    def release(
+        self, answers: Sequence[Any], *, rng: Source, delta: float, ledger: Ledger | None = None
+    ) -> NoisyLabels:
+        """Add noise to what all sites sent; charged first where there is a ledger."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodeAggregation:
+    """The noisy mean of clipped codes, decoded: for targets of any shape that has a reducer."""
+
+    charged_as: ClassVar[str] = "answers of teachers"
+
+    queries: int
+    aggregator: Aggregator
+    reducer: Reducer = field(repr=False)
+    inputs_hash: str = ""
+
+    @classmethod
+    def for_budget(
+        cls,
+        *,
+        reducer: Reducer,
+        teachers: int,
+        queries: int,
+        epsilon: float,
+        delta: float,
+        inputs_hash: str = "",
+    ) -> Self:
+        """The least noise with which `queries` codes are (epsilon, delta)-private in all."""
+        aggregator = Aggregator.for_budget(
+            teachers=teachers, queries=queries, epsilon=epsilon, delta=delta,
+            radius=reducer.radius, dimension=reducer.dimension,
+        )  # fmt: skip
+        return cls(queries=queries, aggregator=aggregator, reducer=reducer, inputs_hash=inputs_hash)
+
+    @property
+    def theorem(self) -> str:
+        return f"{self.aggregator.mechanism.theorem}, {self.queries} answers as one"
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        return (self.aggregator.clipping, self.aggregator.mechanism.law)
+
+    def loss(self, queries: int) -> PrivacyLoss:
+        return self.aggregator.loss(queries, dimension=self.reducer.dimension)
+
+    def encode(self, site: str, predictions: Any, *, queries: int) -> Answers:
+        return encode_predictions(
+            site,
+            predictions,
+            reducer=self.reducer,
+            inputs_hash=self.inputs_hash,
+            expected=queries,
+        )
+
+    def average(
+        self,
+        answers: Sequence[Answers],
+        *,
+        rng: Source,
+        delta: float,
+        ledger: Ledger | None = None,
+        allow_equal: bool = False,
+    ) -> NoisyAnswers:
+        """The noisy mean of the codes, charged first where there is a ledger."""
+        return self.aggregator.release(
+            answers,
+            rng=rng,
+            delta=delta,
+            ledger=ledger,
+            reducer=self.reducer.name,
+            allow_equal=allow_equal,
+        )
+
+    def release(
+        self, answers: Sequence[Answers], *, rng: Source, delta: float, ledger: Ledger | None = None
+    ) -> NoisyLabels:
+        # teachers of shards that were dealt here: two of them may well agree
+        noisy = self.average(answers, rng=rng, delta=delta, ledger=ledger, allow_equal=True)
+        return NoisyLabels(
+            labels=self.reducer.decode(noisy.codes, noise=noisy.noise),
+            codes=noisy.codes,
+            noise=noisy.noise,
+            guarantee=noisy.guarantee,
+            entry=noisy.entry,
+        )
+
+
+def run_pipeline(
+    shards: Sequence[Shard],
+    public_inputs: Any,
+    *,
+    teacher: Learner,
+    aggregation: Aggregation,
+    train_student: Callable[[Any, NoisyLabels], Trained],
+    rng: Source,
+    delta: float,
+    charge: Callable[[], object] = lambda: None,
+    ledger: Ledger | None = None,
+    **teacher_options: Any,
+) -> tuple[Trained, NoisyLabels]:
+    """Train and ask teachers, pay, release noisy labels, and teach a student with them.
+
+    `charge` pays elsewhere than in `ledger`; `teacher_options` are those of `ask_teachers`.
+
+    **Guarantee** that of `aggregation`: nothing else that depends on the shards comes out.
+    """
+    encode = partial(aggregation.encode, queries=len(public_inputs))
+    answers = ask_teachers(teacher, shards, public_inputs, encode, **teacher_options)
+    charge()
+    noisy = aggregation.release(answers, rng=rng, delta=delta, ledger=ledger)
+    return train_student(public_inputs, noisy), noisy
 
 
 @final
@@ -40,7 +178,7 @@ class Student:
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Taught:
+class PATEResult:
     """What a `PATE` hands over: the student, what is promised and what was charged for it."""
 
     model: Student
@@ -62,6 +200,7 @@ class PATE:
 
     **Guarantee** that of `Aggregator`: replace-one, per teacher shard.
 
+    >>> import numpy as np
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> from privet.methods.pate import IdentityReducer, UnitBox
     >>> from privet.noise import seeded
@@ -74,7 +213,7 @@ class PATE:
     ...             epsilon=8.0, delta=1e-5)
     >>> release = pate.fit(shards, np.linspace(0, 1, 10)[:, None], rng=seeded(0))
     >>> print(release.guarantee)
-    (8, 1e-05)-DP per teacher shard, replace-one, proved; EXPERIMENT, NOT A RELEASE
+    (8, 1e-05)-DP per teacher shard, replace-one, proved, if 2 assumed premises hold; EXPERIMENT...
     >>> release.model.labels.shape
     (10, 2)
     """
@@ -97,92 +236,57 @@ class PATE:
         _check.positive("epsilon", self.epsilon)
         _check.open_unit("delta", self.delta)
 
-    def plan(self, *, teachers: int, queries: int) -> Aggregator:
+    def plan(self, *, teachers: int, queries: int, inputs_hash: str = "") -> CodeAggregation:
         """The aggregation, from public facts alone."""
-        return least_noise(self, (teachers, queries), self.reducer)
+        return CodeAggregation.for_budget(
+            reducer=self.reducer, teachers=teachers, queries=queries, epsilon=self.epsilon,
+            delta=self.delta, inputs_hash=inputs_hash,
+        )  # fmt: skip
 
     def fit(
-        self, shards: Sequence[tuple[Any, Any]], public_inputs: Any, *, rng: Source | None = None
-    ) -> Taught:
+        self, shards: Sequence[Shard], public_inputs: Any, *, rng: Source | None = None
+    ) -> PATEResult:
         """Train teachers on (inputs, targets) shards, ask them, aggregate, train the student.
 
         `rng`: the noise; None draws from `privet.noise.secure()`.
         """
-        rng = secure() if rng is None else rng
-        answers = self.answers(shards, public_inputs)
-        noisy = self.aggregate(answers, rng=rng)
-        student = self.taught(public_inputs, noisy)
-        return Taught(model=student, guarantee=noisy.guarantee, entry=noisy.entry)
-
-    def answers(self, shards: Sequence[tuple[Any, Any]], public_inputs: Any) -> list[Answers]:
-        """What each teacher says about the public inputs, clipped: *private* until aggregated."""
-        return ask_teachers(
-            as_learner(self.teachers),
+        sites = self._sites(len(shards))
+        student, noisy = run_pipeline(
             shards,
             public_inputs,
-            partial(
-                clipped_answers,
-                reducer=self.reducer,
-                queries=inputs_name(public_inputs),
-                expected=len(public_inputs),
+            teacher=as_learner(self.teachers),
+            aggregation=self.plan(
+                teachers=len(sites),
+                queries=len(public_inputs),
+                inputs_hash=hash_inputs(public_inputs),
             ),
-            sites=self._sites(len(shards)),
+            train_student=self._train_student,
+            rng=secure() if rng is None else rng,
+            delta=self.delta,
+            ledger=self.ledger,
+            sites=sites,
             seed=self.seed,
             backend=self.backend,
             n_workers=self.workers,
             watcher=self.watcher,
         )
+        return PATEResult(model=student, guarantee=noisy.guarantee, entry=noisy.entry)
 
     def aggregate(self, answers: Sequence[Answers], *, rng: Source) -> NoisyAnswers:
-        """Noise, charged first."""
-        aggregator = self.plan(teachers=len(answers), queries=answers[0].header.rows)
-        return aggregator.release(
-            answers, rng=rng, delta=self.delta, ledger=self.ledger, reducer=self.reducer.name
-        )
+        """Release the noisy mean of answers that came from elsewhere, charged first."""
+        plan = self.plan(teachers=len(answers), queries=answers[0].header.rows)
+        return plan.average(answers, rng=rng, delta=self.delta, ledger=self.ledger)
 
-    def taught(self, public_inputs: Any, noisy: NoisyAnswers) -> Student:
-        """The student: post-processing."""
-        labels = self.reducer.decode(noisy.codes, noise=noisy.noise)
-        predict = as_learner(self.student).train(public_inputs, labels, seed=self.seed)
-        return Student(predict=predict, labels=labels, codes=noisy.codes, noise=noisy.noise)
+    def _train_student(self, public_inputs: Any, noisy: NoisyLabels) -> Student:
+        predict = as_learner(self.student).train(public_inputs, noisy.labels, seed=self.seed)
+        assert noisy.codes is not None
+        return Student(predict=predict, labels=noisy.labels, codes=noisy.codes, noise=noisy.noise)
 
     def _sites(self, count: int) -> list[str]:
+        if count == 0:
+            raise InvalidArgument("shards", count, "at least one (inputs, targets) pair")
         if self.sites is None:
             return [f"site-{k}" for k in range(count)]
         if len(self.sites) != count or len(set(self.sites)) != count:
             raise InvalidArgument("sites", list(self.sites), f"{count} different names")
         return list(self.sites)
-
-
-def least_noise(budget: PATE | PublicFacts, counted: tuple[int, int], of: Reducer) -> Aggregator:
-    """The aggregator of so many teachers and queries for the codes of a reducer."""
-    teachers, queries = counted
-    return Aggregator.for_budget(
-        teachers=teachers,
-        queries=queries,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        radius=of.radius,
-        dimension=of.dimension,
-    )
-
-
-def clipped_answers(
-    site: str, predictions: Any, *, reducer: Reducer, queries: str, expected: int
-) -> Answers:
-    """What a site sends of its teacher's predictions."""
-    codes = reducer.encode(np.asarray(predictions))
-    if len(codes) != expected:
-        raise InvalidArgument("answers", len(codes), f"one for each of {expected} inputs")
-    return Answers.clipped(
-        codes, radius=reducer.radius, site=site, reducer=reducer.name, queries=queries
-    )
-
-
-def inputs_name(public_inputs: Any) -> str:
-    """A hash of the public inputs in their order: of an array, or of a list of arrays or names."""
-    if isinstance(public_inputs, np.ndarray) and not public_inputs.dtype.hasobject:
-        return fingerprint(public_inputs)
-    return fingerprint(
-        *(str(x).encode() if isinstance(x, str | Path) else np.asarray(x) for x in public_inputs)
-    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privet import _check
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
-from privet.methods.pate.targets import ClassProbabilities, TargetSpace
+from privet.methods.pate.target_spaces import ClassProbabilities, TargetSpace
 
 Array = NDArray[Any]
 Codes = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Reducer(ABC):
     of at most `radius`.
 
     **Guarantee** `encode` looks at each answer by itself. That codes are not longer than `radius`
-    is enforced where they are clipped (`privet.methods.pate.answers`), not here.
+    is enforced where they are clipped (`privet.methods.pate.answer_files`), not here.
 
     **Assumes** that the targets it was fitted on are *public*: nothing is charged for them.
     """
@@ -135,14 +135,14 @@ class IdentityReducer(Reducer):
         return self.space.radius(self.shape) if self.length is None else self.length
 
     def _encode(self, answers: Array) -> Codes:
-        bounded = self.space.bounded(answers).reshape(len(answers), -1)
+        bounded = self.space.to_coordinates(answers).reshape(len(answers), -1)
         return np.asarray(bounded - self.space.middle(self.shape))
 
     def _decode(self, codes: Codes, noise: float) -> Array:
         spread = self.radius**2 / self.dimension
         shrunk = codes * (spread / (spread + noise**2))
         values = (shrunk + self.space.middle(self.shape)).reshape(len(codes), *self.shape)
-        return self.space.restored(values)
+        return self.space.from_coordinates(values)
 
     def tensors(self) -> dict[str, Array]:
         return {}

@@ -1,4 +1,4 @@
-"""What teachers may answer: numbers with a public range, and how a noisy answer is put right."""
+"""What teachers may answer: numbers in a public range, and how noisy answers are mapped into it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Array = NDArray[Any]
 class TargetSpace(ABC):
     """A public range of answers; the first axis counts queries, the second one classes (if any).
 
-    **Guarantee** `bounded` looks at each number (or voxel) by itself and at nothing else, and its
-    result lies in a set known beforehand, whatever a teacher says; NaN counts as 0. `restored` is
-    post-processing.
+    **Guarantee** `to_coordinates` looks at each number (or voxel) by itself and at nothing else,
+    and its result lies in a set known beforehand, whatever a teacher says; NaN counts as 0.
+    `from_coordinates` is post-processing.
     """
 
     @abstractmethod
-    def bounded(self, answers: Array) -> Array:
+    def to_coordinates(self, answers: Array) -> Array:
         """Answers put into the range, as coordinates in which they are averaged."""
 
     @abstractmethod
-    def restored(self, values: Array) -> Array:
+    def from_coordinates(self, values: Array) -> Array:
         """Coordinates, with noise or without, as answers of the kind that teachers give."""
 
     @abstractmethod
@@ -52,14 +52,14 @@ class TargetSpace(ABC):
 class UnitBox(TargetSpace):
     """Numbers in [0, 1], each by itself.
 
-    >>> UnitBox().bounded(np.array([[0.5, 7.0, float("nan")]])).tolist()
+    >>> UnitBox().to_coordinates(np.array([[0.5, 7.0, float("nan")]])).tolist()
     [[0.5, 1.0, 0.0]]
     """
 
-    def bounded(self, answers: Array) -> Array:
+    def to_coordinates(self, answers: Array) -> Array:
         return np.clip(np.nan_to_num(np.asarray(answers, dtype=np.float64), nan=0.0), 0.0, 1.0)
 
-    def restored(self, values: Array) -> Array:
+    def from_coordinates(self, values: Array) -> Array:
         return np.clip(values, 0.0, 1.0)
 
     def middle(self, shape: tuple[int, ...]) -> float:
@@ -76,15 +76,15 @@ class ClassProbabilities(TargetSpace):
 
     A noisy answer is put right by the nearest point of the simplex, voxel by voxel.
 
-    >>> ClassProbabilities().restored(np.array([[0.9, 0.5, -0.3]])).round(3).tolist()
+    >>> ClassProbabilities().from_coordinates(np.array([[0.9, 0.5, -0.3]])).round(3).tolist()
     [[0.7, 0.3, 0.0]]
     """
 
-    def bounded(self, answers: Array) -> Array:
-        return UnitBox().bounded(answers)
+    def to_coordinates(self, answers: Array) -> Array:
+        return UnitBox().to_coordinates(answers)
 
-    def restored(self, values: Array) -> Array:
-        return nearest_in_simplex(values)
+    def from_coordinates(self, values: Array) -> Array:
+        return project_to_simplex(values)
 
     def middle(self, shape: tuple[int, ...]) -> float:
         return 1.0 / shape[0]
@@ -103,26 +103,26 @@ class CentredLogits(TargetSpace):
     of noise would be enough.
 
     >>> space = CentredLogits(limit=4.0)
-    >>> space.bounded(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
+    >>> space.to_coordinates(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [[0.0, 0.0], [4.0, -4.0]]
-    >>> space.restored(space.bounded(np.array([[0.9, 0.1]]))).round(6).tolist()
+    >>> space.from_coordinates(space.to_coordinates(np.array([[0.9, 0.1]]))).round(6).tolist()
     [[0.9, 0.1]]
 
     The paper aggregates logits "prior to the softmax layer"; the limit is ours.
     """
 
-    limit: float = 5.0
+    limit: float = 5.0  # trades sure answers that are cut off for noise, which grows with it
 
     def __post_init__(self) -> None:
         _check.positive("limit", self.limit)
 
-    def bounded(self, answers: Array) -> Array:
-        p = UnitBox().bounded(answers)
-        logits = np.log(np.maximum(p, 1e-30))
+    def to_coordinates(self, answers: Array) -> Array:
+        p = UnitBox().to_coordinates(answers)
+        logits = np.log(np.maximum(p, 1e-30))  # log 0 would be infinite; clipped to `limit` anyway
         centred: Array = logits - logits.mean(axis=1, keepdims=True)
         return centred.clip(-self.limit, self.limit)
 
-    def restored(self, values: Array) -> Array:
+    def from_coordinates(self, values: Array) -> Array:
         return np.asarray(softmax(values, axis=1))
 
     def middle(self, shape: tuple[int, ...]) -> float:
@@ -149,7 +149,7 @@ def space_from_dict(d: Mapping[str, Any]) -> TargetSpace:
             raise InvalidArgument("space", kind, "UnitBox, ClassProbabilities or CentredLogits")
 
 
-def nearest_in_simplex(values: Array) -> Array:
+def project_to_simplex(values: Array) -> Array:
     """The nearest point with entries of at least 0 that sum to 1 along axis 1.
 
     max(v - t, 0) with the t that makes the sum 1, found from the sorted entries (Held, Wolfe and

@@ -7,34 +7,40 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check
 from privet.data.dataset import Dataset
+from privet.data.domain import RowKind, Rows
 from privet.data.nifti import decathlon, load_images, nifti_files
 from privet.data.records import PublicFacts, Records
-from privet.data.rows import Kind, Rows
 from privet.errors import InvalidArgument
-from privet.methods.contract import Files, Front, Method, Model, Signal, Spending, Worst, setting
-from privet.methods.pate.aggregate import unit_noise
-from privet.methods.pate.answered import AnsweredPlan, noisy_labels
-from privet.methods.pate.dealing import Dealt, DealtPlan
-from privet.methods.pate.learners import FunctionLearner, Learner, ModulePredictor, Predictor
-from privet.methods.pate.method import least_noise
-from privet.methods.pate.pca import PCAReducer
-from privet.methods.pate.targets import ClassProbabilities
-
-if TYPE_CHECKING:
-    from privet.nets.segmentation import Grid
+from privet.methods.contract import Files, InputFeatures, setting
+from privet.methods.neighbouring_pairs import NeighbouringPair
+from privet.methods.pate.learner_adapters import (
+    FunctionLearner,
+    Learner,
+    ModulePredictor,
+    Predictor,
+)
+from privet.methods.pate.mean_aggregation import unit_noise
+from privet.methods.pate.pca_reducer import PCAReducer
+from privet.methods.pate.pipeline import CodeAggregation
+from privet.methods.pate.single_machine_pate import PATEPlan, ShardedPATE
+from privet.methods.pate.target_spaces import ClassProbabilities
+from privet.networks import segmentation
+from privet.networks.architectures import VolumeStudent, on_one_grid
+from privet.networks.segmentation import SHORT_RECIPE, SMALL_CHANNELS, Grid
 
 Array = NDArray[Any]
 RANGE = 5.0
-"""Voxels are standardised by their own volume; what is more deviations away is held there."""
-TESTED = 5
-"""One volume in so many is kept for tests."""
+"""Voxels are standardised by their own volume; what is more deviations away is held there: of
+normal voxels one in two million."""
+TEST_EVERY = 5
+"""One volume in so many is kept for tests, a fifth as is usual."""
 
 
 @final
@@ -47,65 +53,42 @@ class VolumeLearner(Learner):
     """
 
     classes: int
-    channels: tuple[int, ...] = (8, 16, 32)
-    steps: int = 400
+    channels: tuple[int, ...] = SMALL_CHANNELS
+    steps: int = SHORT_RECIPE.steps
     epochs: int | None = None
     """Passes over the inputs, in place of `steps`."""
     patch: Grid = (32, 32, 32)
     watcher: Callable[[int, int], None] | None = field(default=None, repr=False)
-    """Told after every step how many are done, and of how many."""
+    """Called after every step with how many are done, and of how many."""
 
     @staticmethod
     def suits(input_shape: tuple[int, ...], target_shape: tuple[int, ...]) -> bool:
         """Whether targets are maps of volumes that a U-Net can halve twice, and MONAI is there."""
-        from privet.nets.students import on_one_grid
-
         sides = target_shape[1:]
         halved = len(sides) == 3 and not any(side % 4 for side in sides)
-        found = importlib.util.find_spec("monai") is not None
-        return halved and on_one_grid(input_shape, target_shape) and found
+        installed = importlib.util.find_spec("monai") is not None
+        return halved and on_one_grid(input_shape, target_shape) and installed
 
     def train(self, inputs: Any, targets: Any, *, seed: int) -> Predictor:
-        from privet.nets import segmentation
-        from privet.nets.students import VolumeStudent
-
         x, y = np.asarray(inputs, dtype=np.float32), np.asarray(targets)
         sides = x.shape[-3:]
-        made = VolumeStudent(
+        student = VolumeStudent(
             shape=x.shape[1:], targets=(self.classes, *sides), channels=self.channels, seed=seed
         )
         if len(x):  # a shard without a sound volume has a teacher that knows nothing
             maps = y.argmax(axis=1) if y.ndim == len(sides) + 2 else y
-            recipe = segmentation.Recipe(steps=self.steps, patch=self.patch, learning_rate=1e-2)
+            recipe = replace(SHORT_RECIPE, steps=self.steps, patch=self.patch)
             if self.epochs is not None:
                 passes = _check.count("epochs", self.epochs)
                 recipe = replace(recipe, steps=math.ceil(passes * len(x) / recipe.batch_size))
             volumes = segmentation.volumes_of(VolumeStudent.centred(x))
             soft = segmentation.soft_targets(maps, self.classes)
-            told = self.watcher or (lambda done, of: None)
+            report = self.watcher or (lambda done, of: None)
             segmentation.train(
-                made.unet, volumes, soft, recipe, seed=seed,
-                watcher=lambda step, loss: told(step + 1, recipe.steps),
+                student.unet, volumes, soft, recipe, seed=seed,
+                watcher=lambda step, loss: report(step + 1, recipe.steps),
             )  # fmt: skip
-        return ModulePredictor(module=made.eval())
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class VolumePlan(AnsweredPlan):
-    """Codes are a few principal components of a map."""
-
-    @property
-    def signal(self) -> Signal:
-        """Enough where a tenth of an answer can be heard (`Aggregator.heard`)."""
-        numbers = math.ceil(4 * self.queries * self.reducer.dimension / 9)
-        return Signal(units=self.teachers, numbers=numbers, what="teachers")
-
-    def summary(self) -> dict[str, Any]:
-        return {
-            "teachers": self.teachers, "queries": self.queries,
-            "numbers_in_a_code": self.reducer.dimension, "noise_on_codes": self.aggregator.noise,
-        }  # fmt: skip
+        return ModulePredictor(module=student.eval())
 
 
 @final
@@ -119,8 +102,10 @@ class VolumeFiles(Files):
         (), help="Of a folder of NIfTI files: voxels that hold every label, 32,56,40."
     )
     dimension: int | None = setting(None, help="Numbers in the code of a map; by rule.")
-    channels: tuple[int, ...] = setting((8, 16, 32), help="Of U-Nets, a number a level.")
-    unet_steps: int = setting(400, help="Of every U-Net on volumes; they cost no privacy.")
+    channels: tuple[int, ...] = setting(SMALL_CHANNELS, help="Of U-Nets, a number a level.")
+    unet_steps: int = setting(
+        SHORT_RECIPE.steps, help="Of every U-Net on volumes; they cost no privacy."
+    )
     patch: int = setting(32, help="Voxels a side of what a U-Net is taught with at a time.")
 
     @classmethod
@@ -128,30 +113,32 @@ class VolumeFiles(Files):
         """A folder with imagesTr in it."""
         return (data / "imagesTr").is_dir()
 
-    def training(self, data: Path, declaration: Path | None, method: Any) -> tuple[Any, Dataset]:
+    def read_training(
+        self, data: Path, declaration: Path | None, method: Any
+    ) -> tuple[Any, Dataset]:
         """One volume in five, by its place, is kept for tests."""
         if declaration is not None:
             raise InvalidArgument(
                 "--bounds", str(declaration), "left out: dataset.json and --grid declare volumes"
             )
-        found = decathlon(data, grid=self._sides())
-        tested = np.arange(len(found)) % TESTED == TESTED - 1
+        folder = decathlon(data, grid=self._sides())
+        test = np.arange(len(folder)) % TEST_EVERY == TEST_EVERY - 1
         learner = VolumeLearner(
-            classes=len(found.classes), channels=self.channels, patch=(self.patch,) * 3,
+            classes=len(folder.classes), channels=self.channels, patch=(self.patch,) * 3,
             steps=_check.count("--unet-steps", self.unet_steps),
         )  # fmt: skip
-        made = VolumePATE(
+        volume_method = VolumePATE(
             teachers=method.teachers, queries=method.queries, backend=method.backend,
             workers=method.workers, dimension=self.dimension, teacher=learner, student=learner,
         )  # fmt: skip
-        return made, Dataset(
-            name=found.name, about="volumes with a class for every voxel", classes=found.classes,
+        return volume_method, Dataset(
+            name=folder.name, about="volumes with a class for every voxel", classes=folder.classes,
             low=np.array(-RANGE), high=np.array(RANGE),
-            x_train=found.images[~tested], y_train=found.labels[~tested],
-            x_test=found.images[tested], y_test=found.labels[tested],
+            x_train=folder.images[~test], y_train=folder.labels[~test],
+            x_test=folder.images[test], y_test=folder.labels[test],
         )  # fmt: skip
 
-    def asked(
+    def read_inputs(
         self, data: Path, declaration: Path | None, method: Any, shape: tuple[int, ...]
     ) -> tuple[Array, list[str]]:
         """The pictures of a folder, or those in its imagesTs."""
@@ -172,7 +159,7 @@ class VolumeFiles(Files):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VolumePATE(Dealt, Method[VolumePlan]):
+class VolumePATE(ShardedPATE):
     """A student U-Net taught by noisy codes of the maps that many teachers draw.
 
     `public_inputs` and `public_maps`: volumes with their labels that are public. Principal
@@ -184,28 +171,27 @@ class VolumePATE(Dealt, Method[VolumePlan]):
     """
 
     name: ClassVar[str] = "pate-of-volumes"
-    system: ClassVar[str] = "PATE"
-    front: ClassVar[Front] = Front.PLAIN
+    input_features: ClassVar[InputFeatures] = InputFeatures.NONE
     files: ClassVar[type[Files] | None] = VolumeFiles
-    smallest_shape: ClassVar[tuple[int, ...]] = (1, 4, 4, 4)
-    known: ClassVar[str | None] = "public_maps"
+    audit_shape: ClassVar[tuple[int, ...]] = (1, 4, 4, 4)
+    public_labels_field: ClassVar[str | None] = "public_maps"
 
     public_maps: Any = setting(None, help="Class numbers of the public inputs.", option=False)
-    dimension: int | None = setting(None, help="Numbers in a code; by eq. 7 unless told.")
+    dimension: int | None = setting(None, help="Numbers in a code; by default by eq. 7.")
 
     @classmethod
-    def small(cls) -> Self:
+    def for_audit(cls) -> Self:
         """Four teachers who say what they were shown, as far from one another as maps can be."""
-        shape = (4, *cls.smallest_shape)
-        blank = Rows(values=np.zeros(shape, np.float32), kind=Kind.BALL, null=np.zeros(4, bool))
+        shape = (4, *cls.audit_shape)
+        blank = Rows(values=np.zeros(shape, np.float32), kind=RowKind.BALL, null=np.zeros(4, bool))
         maps = np.tile([0, 1, 0, 1], (4, 4, 4, 1)).T
         return cls(
             public_inputs=blank, public_maps=maps, teachers=4, dimension=1, backend="threading",
-            teacher=FunctionLearner(function=_shown),
+            teacher=FunctionLearner(function=_repeat_first_map),
             student=VolumeLearner(classes=2, channels=(1, 2), steps=1, patch=(4, 4, 4)),
         )  # fmt: skip
 
-    def neighbours(self, plan: DealtPlan) -> Worst:
+    def neighbours(self, plan: PATEPlan) -> NeighbouringPair:
         """A shard all of whose voxels are of class 0, or of class 1; all others are null."""
         worst = super().neighbours(plan)
 
@@ -214,16 +200,16 @@ class VolumePATE(Dealt, Method[VolumePlan]):
             targets = records.targets[:, None, None, None]
             return replace(records, targets=np.broadcast_to(targets, whole))
 
-        return Worst(present=of_voxels(worst.present), absent=of_voxels(worst.absent))
+        return NeighbouringPair(present=of_voxels(worst.present), absent=of_voxels(worst.absent))
 
-    def counted(self, facts: PublicFacts) -> tuple[int, int]:
+    def sizes(self, facts: PublicFacts) -> tuple[int, int]:
         """Teachers as for classes; all public volumes are asked about: codes are short."""
-        teachers, _ = super().counted(facts)
+        teachers, _ = super().sizes(facts)
         return teachers, self.queries or len(self.public_inputs)
 
-    def plan(self, facts: PublicFacts) -> VolumePlan:
+    def plan(self, facts: PublicFacts) -> PATEPlan:
         """Components of public maps, as many as are worth their noise."""
-        teachers, queries = self.counted(facts)
+        teachers, queries = self.sizes(facts)
         noise = unit_noise(
             teachers=teachers, queries=queries, epsilon=facts.epsilon, delta=facts.delta
         )
@@ -232,18 +218,26 @@ class VolumePATE(Dealt, Method[VolumePlan]):
             maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
             folds=min(5, len(maps)),
         )  # fmt: skip
-        aggregator = least_noise(facts, (teachers, queries), reducer)
-        return VolumePlan(
-            facts=facts, teachers=teachers, queries=queries, aggregator=aggregator, reducer=reducer
+        aggregation = CodeAggregation.for_budget(
+            reducer=reducer, teachers=teachers, queries=queries, epsilon=facts.epsilon,
+            delta=facts.delta,
+        )  # fmt: skip
+        return PATEPlan(
+            facts=facts,
+            teachers=teachers,
+            queries=queries,
+            aggregation=aggregation,
+            # enough where a tenth of an answer can be heard (`Aggregator.signal_share`)
+            signal_numbers=math.ceil(4 * queries * reducer.dimension / 9),
+            details={
+                "numbers_in_a_code": reducer.dimension,
+                "noise_on_codes": aggregation.aggregator.noise,
+            },
         )
 
-    def fit(self, records: Records, plan: VolumePlan, spending: Spending) -> Model:
-        """Teachers, then the charge, then noise, then the student."""
-        return self.taught(plan, noisy_labels(self, records, plan, spending))
 
-
-def _shown(inputs: Array, targets: Array, seed: int) -> Predictor:
+def _repeat_first_map(inputs: Array, targets: Array, seed: int) -> Predictor:
     """A teacher whose every map is that of its first volume; without any, all is even."""
     one = targets[0] if len(targets) else np.full(inputs.shape[-3:], 0.5)
     p = np.stack([1.0 - one, one]) if one.ndim == 3 else one
-    return lambda asked: np.broadcast_to(p, (len(asked), *p.shape))
+    return lambda inputs: np.broadcast_to(p, (len(inputs), *p.shape))

@@ -1,9 +1,9 @@
 """Relevance: which input features an output comes from, exactly or as a private average."""
 
-from privet.nets.relevance.layers import Add, Residual
-from privet.nets.relevance.private import (
+from privet.networks.relevance.layer_rules import Add, Residual, StabiliserRule
+from privet.networks.relevance.private_relevance import (
+    LedgerModel,
     Origin,
-    PaidModel,
     PrivateModel,
     PrivateRelevance,
     PublicModel,
@@ -11,34 +11,33 @@ from privet.nets.relevance.private import (
     budget_ratios,
     private_average_relevance,
 )
-from privet.nets.relevance.propagate import (
-    Accounted,
+from privet.networks.relevance.propagation import (
+    RelevanceAccount,
     accounted_relevance,
     average_relevance,
-    between_extremes,
-    in_batches,
-    of_unit_length,
     relevance,
+    relevance_in_batches,
+    scale_to_unit_interval,
+    scale_to_unit_l1,
 )
-from privet.nets.relevance.rules import StabiliserRule
 
 __all__ = [
-    "Accounted",
     "Add",
+    "LedgerModel",
     "Origin",
-    "PaidModel",
     "PrivateModel",
     "PrivateRelevance",
     "PublicModel",
+    "RelevanceAccount",
     "Residual",
     "StabiliserRule",
     "accounted_relevance",
     "average_relevance",
-    "between_extremes",
     "bounded_average_relevance",
     "budget_ratios",
-    "in_batches",
-    "of_unit_length",
     "private_average_relevance",
     "relevance",
+    "relevance_in_batches",
+    "scale_to_unit_interval",
+    "scale_to_unit_l1",
 ]

@@ -1,9 +1,23 @@
-"""Which rule belongs to which layer, and how a network is made to follow it for one pass."""
+"""How relevance passes each kind of layer: the stabiliser rule as a modified gradient.
+
+Write the relevance of a neuron as its value times a coefficient, R_p = p c_p. Then the rule of
+eqs. 4-7, R_p = sum_m p W_pm / (z_m +- mu) R_m with R_m = z_m c_m, says
+
+    c_p = sum_m W_pm  c_m  z_m / (z_m +- mu),
+
+which is the gradient of the layer with one factor for each output. Between a sum z and its
+activation y relevance does not change, so c_z = c_y y / z. Additions, reshapes, concatenations and
+max pooling have the right coefficients already: those of the ordinary gradient. So relevance is one
+backward pass with two kinds of nodes put in, whatever the network looks like.
+
+Symbols: z a sum before its activation, y after it, c a coefficient, mu the stabiliser.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -12,9 +26,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.bounded_layers import LocalResponseNorm, MinMax
-from privet.nets.relevance.rules import Ratio, Scale, Stabilise, StabiliserRule, Standardise, Tally
+from privet.networks.bounded_layers import LocalResponseNorm, MinMax
 
 _POOLS = (
     nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
@@ -25,6 +39,109 @@ _ACTIVATIONS = (
     nn.Softsign, nn.LogSigmoid, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, LocalResponseNorm,
 )  # fmt: skip
 _STATISTICS = (nn.GroupNorm, nn.LayerNorm, _InstanceNorm)
+
+TINY = 1e-20  # sums nearer to 0 count as this far from it: far below any float32 sum of note
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabiliserRule:
+    """The rule of eqs. 4-9: ratios of local to global sums, kept finite by `stabiliser` (mu).
+
+    mu = 0 is allowed: then a sum near 0 has wild relevance. A larger mu takes more of it away.
+    """
+
+    stabiliser: float = 1e-2  # the paper leaves mu open: small beside sums of order 1, but no 0
+
+    def __post_init__(self) -> None:
+        _check.non_negative("stabiliser", self.stabiliser)
+
+
+@dataclass
+class RelevanceTally:
+    """What biases and stabilisers took, one number a record; filled in by the backward pass."""
+
+    amounts: list[Tensor] = field(default_factory=list)
+
+    def total(self, records: int) -> Tensor:
+        """The sum over layers."""
+        return sum(self.amounts, start=torch.zeros(records, dtype=torch.float64))
+
+
+class Stabilise(torch.autograd.Function):
+    """The identity on sums z; backwards the coefficient is multiplied by z / (z +- mu).
+
+    Costs one pass over z forwards and one backwards, and the memory of z.
+
+    `offset` is the part of z that comes from no input (the bias), broadcast against z; it is only
+    needed for the tally.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, mu: float, offset: Tensor | float, tally: RelevanceTally | None
+    ) -> Tensor:
+        size = z.abs().clamp_(min=TINY)
+        ctx.ratio = size.div_(size + max(mu, TINY))
+        ctx.tally, ctx.offset = tally, offset
+        if tally is not None:
+            ctx.z = z.detach().clone()
+        ctx.mark_dirty(z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None, None, None]:
+        scaled = c * ctx.ratio
+        if ctx.tally is not None:
+            z, b = ctx.z.double(), ctx.offset
+            b = b.double() if isinstance(b, Tensor) else b
+            absorbed = z * c.double() - (z - b) * scaled.double()
+            ctx.tally.amounts.append(absorbed.flatten(1).sum(1))
+        return scaled, None, None, None
+
+
+class Ratio(torch.autograd.Function):
+    """The value y of an activation of z; backwards the coefficient is multiplied by y / z."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, y: Tensor) -> Tensor:
+        away = z.abs().clamp_(min=TINY)
+        ctx.ratio = torch.where(z < 0, -away, away).reciprocal_().mul_(y)
+        return y.detach().clone()
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None]:
+        return c * ctx.ratio, None
+
+
+class Standardise(torch.autograd.Function):
+    """(x - mean) / spread within groups, the spread held fixed: a linear map, so it has a rule.
+
+    `x` has its groups in the second dimension: (records, groups, values).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> Tensor:
+        variance, mean = torch.var_mean(x, dim=2, correction=0, keepdim=True)
+        ctx.scale = variance.add_(eps).rsqrt_()
+        out: Tensor = (x - mean) * ctx.scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None]:
+        return (c - c.mean(dim=2, keepdim=True)) * ctx.scale, None
+
+
+class Scale(torch.autograd.Function):
+    """x times a factor that is held fixed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Tensor) -> Tensor:
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None]:
+        return c * ctx.factor, None
 
 
 @final
@@ -63,8 +180,10 @@ class Residual(nn.Module):
 
 
 @contextlib.contextmanager
-def following(model: nn.Module, rule: StabiliserRule, tally: Tally | None) -> Iterator[None]:
-    """The model in evaluation mode, its parameters at rest and its layers following the rule.
+def with_layer_rules(
+    model: nn.Module, rule: StabiliserRule, tally: RelevanceTally | None
+) -> Iterator[None]:
+    """Run the model in evaluation mode, without parameter gradients, its layers under the rule.
 
     Everything is put back afterwards.
     """
@@ -89,16 +208,16 @@ def following(model: nn.Module, rule: StabiliserRule, tally: Tally | None) -> It
             handle.remove()
         for module in in_place:
             setattr(module, "inplace", True)  # noqa: B010
-        for p, wanted in needed:
-            p.requires_grad_(wanted)
+        for p, trained in needed:
+            p.requires_grad_(trained)
         for module, training in modes:
             module.training = training
 
 
 class _Hooks:
-    """Forward hooks that put the nodes of `rules` behind the layers."""
+    """Forward hooks that put the modified gradients behind the layers."""
 
-    def __init__(self, mu: float, tally: Tally | None) -> None:
+    def __init__(self, mu: float, tally: RelevanceTally | None) -> None:
         self.mu, self.tally = mu, tally
 
     def of(self, module: nn.Module) -> Any:

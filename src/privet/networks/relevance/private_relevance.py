@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import SupportsFloat, final
+from typing import final
 
 import numpy as np
 import torch
@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from privet import _check, premises
-from privet.bounds import Bounded, clip_l1
-from privet.bounds.clip import Rows
 from privet.errors import InvalidArgument
+from privet.gradients.module_validator import refuse_cross_example
 from privet.guarantee import Adjacency, Guarantee, Premise, Standing
 from privet.ledger import Entry, Ledger, Scope
-from privet.mechanisms import Laplace
-from privet.nets.ready import refuse_cross_example
-from privet.nets.relevance.layers import following
-from privet.nets.relevance.propagate import Watcher, in_batches, of_unit_length
-from privet.nets.relevance.rules import StabiliserRule
+from privet.mechanisms import LaplaceMechanism
+from privet.networks.relevance.layer_rules import StabiliserRule, with_layer_rules
+from privet.networks.relevance.propagation import (
+    RecordWatcher,
+    relevance_in_batches,
+    scale_to_unit_l1,
+)
 from privet.noise import Source
+from privet.sensitivity import BoundedValue, clip_l1
+from privet.sensitivity.clipping import ClippedRows
 
 
 @final
@@ -49,7 +52,7 @@ class PrivateModel:
     def __post_init__(self) -> None:
         if self.guarantee.standing is not Standing.PROVED:
             raise InvalidArgument(
-                "guarantee", str(self.guarantee), "a proved one", "a claim protects nobody"
+                "guarantee", str(self.guarantee), "a proved one", "a claim protects ignore_loss"
             )
 
     def premise(self) -> Premise:
@@ -59,7 +62,7 @@ class PrivateModel:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PaidModel:
+class LedgerModel:
     """The model was paid for by these entries of the ledger that is charged now."""
 
     entries: tuple[Entry, ...]
@@ -74,7 +77,7 @@ class PaidModel:
         return premises.paid_model(numbers)
 
 
-Origin = PublicModel | PrivateModel | PaidModel
+Origin = PublicModel | PrivateModel | LedgerModel
 
 
 @final
@@ -101,8 +104,7 @@ def budget_ratios(relevances: NDArray[np.float64], *, floor: float = 0.0) -> NDA
     >>> budget_ratios(np.array([3.0, -1.0])).tolist()
     [1.5, 0.5]
     """
-    if not (isinstance(floor, SupportsFloat) and 0.0 <= floor < 1.0):
-        raise InvalidArgument("floor", floor, "a number in [0, 1)")
+    floor = _check.delta_or_zero("floor", floor)
     size = np.abs(np.asarray(relevances, dtype=np.float64))
     total = float(size.sum())
     if not np.isfinite(total):
@@ -120,8 +122,8 @@ def bounded_average_relevance(
     magnitudes: bool = False,
     rule: StabiliserRule | None = None,
     batch_size: int = 500,
-    watcher: Watcher | None = None,
-) -> Bounded:
+    watcher: RecordWatcher | None = None,
+) -> BoundedValue:
     """The average over records of relevance scaled to L1 norm 1, as a value with a sensitivity.
 
     (1/n) sum_i R(x_i) / ||R(x_i)||_1 with n = `records` a public number. With `magnitudes` the
@@ -130,7 +132,7 @@ def bounded_average_relevance(
     **Guarantee** L1 sensitivity 1/n (add-remove) and 2/n (replace-one), enforced by clipping in
     exact arithmetic, for a model that treats records separately (checked).
     """
-    with following(model, rule or StabiliserRule(), None):
+    with with_layer_rules(model, rule or StabiliserRule(), None):
         refuse_cross_example(model)
     for name, module in model.named_modules():
         if getattr(module, "mixes_records", False):
@@ -143,12 +145,14 @@ def bounded_average_relevance(
     clipped = clip_l1(np.zeros((1, rows[0].numel() if len(rows) else 1)), 1.0)
     units = np.zeros(rows.shape[1:], dtype=np.int64)
     invalid = 0
-    for part in in_batches(model, rows, targets, rule=rule, batch_size=batch_size, watcher=watcher):
-        scaled = of_unit_length(part).abs() if magnitudes else of_unit_length(part)
+    for part in relevance_in_batches(
+        model, rows, targets, rule=rule, batch_size=batch_size, watcher=watcher
+    ):
+        scaled = scale_to_unit_l1(part).abs() if magnitudes else scale_to_unit_l1(part)
         clipped = clip_l1(scaled.numpy(), 1.0)
         units += clipped.units.sum(axis=0)
         invalid += int((~part.flatten(1).isfinite().all(1)).sum())
-    return Rows(
+    return ClippedRows(
         units=units[None],  # the sum of all records, so `sum` has nothing left to add
         spacing=clipped.spacing,
         add_remove=clipped.add_remove,
@@ -172,7 +176,7 @@ def private_average_relevance(
     magnitudes: bool = False,
     rule: StabiliserRule | None = None,
     batch_size: int = 500,
-    watcher: Watcher | None = None,
+    watcher: RecordWatcher | None = None,
 ) -> PrivateRelevance:
     """The average relevance with Laplace noise, charged before it is drawn.
 
@@ -191,18 +195,18 @@ def private_average_relevance(
     >>> layer = nn.Linear(2, 2, bias=False)
     >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 1.0], [3.0, 1.0]]))
     >>> ledger = Ledger.in_memory(cap_epsilon=1.0, cap_delta=0.0)
-    >>> found = private_average_relevance(
+    >>> release = private_average_relevance(
     ...     layer, torch.ones(9000, 2), torch.zeros(9000, dtype=torch.long),
     ...     origin=PublicModel(why="written down by hand"), epsilon=1.0, records=9000,
     ...     rng=seeded(0), ledger=ledger)
-    >>> found.values.round(2).tolist(), ledger.spent()
+    >>> release.values.round(2).tolist(), ledger.spent()
     ([0.75, 0.25], 1.0)
 
     Adaptive Laplace Mechanism, eq. 12 and Lemma 1, with its sensitivity made true.
     """
-    if not isinstance(origin, PublicModel | PrivateModel | PaidModel):
-        raise InvalidArgument("origin", origin, "a PublicModel, PrivateModel or PaidModel")
-    if isinstance(origin, PaidModel):
+    if not isinstance(origin, PublicModel | PrivateModel | LedgerModel):
+        raise InvalidArgument("origin", origin, "a PublicModel, PrivateModel or LedgerModel")
+    if isinstance(origin, LedgerModel):
         _in_ledger(origin, ledger)
     bounded = bounded_average_relevance(
         model,
@@ -214,7 +218,7 @@ def private_average_relevance(
         batch_size=batch_size,
         watcher=watcher,
     )
-    mechanism = Laplace.for_budget(
+    mechanism = LaplaceMechanism.for_budget(
         bounded, epsilon=_check.positive("epsilon", epsilon), adjacency=adjacency
     )
     entry = None
@@ -232,7 +236,7 @@ def private_average_relevance(
     )
 
 
-def _in_ledger(origin: PaidModel, ledger: Ledger | None) -> None:
+def _in_ledger(origin: LedgerModel, ledger: Ledger | None) -> None:
     """The entries that paid for the model must be in the ledger that is charged now."""
     present = set() if ledger is None else {entry.hash for entry in ledger.entries()}
     for entry in origin.entries:

@@ -13,16 +13,15 @@ from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.relevance.layers import following
-from privet.nets.relevance.rules import StabiliserRule, Tally
+from privet.networks.relevance.layer_rules import RelevanceTally, StabiliserRule, with_layer_rules
 
 Normalise = Callable[[Tensor], Tensor]
-Watcher = Callable[[int, int], None]
-"""Told how many records are done, of how many."""
+RecordWatcher = Callable[[int, int], None]
+"""Called with how many records are done, and of how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accounted:
+class RelevanceAccount:
     """Relevance with the whole account: inputs + absorbed = outcome, for every record."""
 
     inputs: Tensor
@@ -69,7 +68,7 @@ def accounted_relevance(
     targets: Tensor | None = None,
     *,
     rule: StabiliserRule | None = None,
-) -> Accounted:
+) -> RelevanceAccount:
     """As `relevance`, with what biases and stabilisers took: the conservation law made visible.
 
     sum_j R_j + absorbed = outcome. Eq. 9 leaves `absorbed` out, though eqs. 5 and 7 have it: a bias
@@ -77,9 +76,9 @@ def accounted_relevance(
 
     **Assumes** layers, not functions: what a constant takes in a plain `x + 1` is not tallied.
     """
-    tally = Tally()
+    tally = RelevanceTally()
     inputs, outcome = _propagate(model, x, targets, rule, tally)
-    return Accounted(inputs=inputs, absorbed=tally.total(len(x)), outcome=outcome)
+    return RelevanceAccount(inputs=inputs, absorbed=tally.total(len(x)), outcome=outcome)
 
 
 def _propagate(
@@ -87,46 +86,47 @@ def _propagate(
     x: Tensor,
     targets: Tensor | None,
     rule: StabiliserRule | None,
-    tally: Tally | None,
+    tally: RelevanceTally | None,
 ) -> tuple[Tensor, Tensor]:
     if not x.is_floating_point() or x.dim() < 2:
         raise InvalidArgument("x", tuple(x.shape), "records of real numbers, one row each")
-    with following(model, rule or StabiliserRule(), tally), torch.enable_grad():
+    with with_layer_rules(model, rule or StabiliserRule(), tally), torch.enable_grad():
         leaf = x.detach().clone().requires_grad_()
         out: Tensor = model(leaf + 0.0)  # a layer may write into its input, never into ours
         if out.dim() != 2 or len(out) != len(x):
             raise InvalidArgument("model", tuple(out.shape), "one with outputs (records, outputs)")
-        chosen = out.argmax(1) if targets is None else targets
-        if chosen.shape != (len(x),):
-            raise InvalidArgument("targets", tuple(chosen.shape), "one output number a record")
-        refuse_unknown(out)
-        start = torch.zeros_like(out).scatter_(1, chosen[:, None], 1.0)
+        outputs = out.argmax(1) if targets is None else targets
+        if outputs.shape != (len(x),):
+            raise InvalidArgument("targets", tuple(outputs.shape), "one output number a record")
+        check_operations(out)
+        start = torch.zeros_like(out).scatter_(1, outputs[:, None], 1.0)
         (c,) = torch.autograd.grad(out, leaf, start)
-    outcome = out.detach().gather(1, chosen[:, None])[:, 0]
+    outcome = out.detach().gather(1, outputs[:, None])[:, 0]
     return c.mul_(x.detach()), outcome
 
 
-def between_extremes(relevance: Tensor) -> Tensor:
+def scale_to_unit_interval(relevance: Tensor) -> Tensor:
     """Each record's relevance moved and scaled to [0, 1], as the paper does it.
 
     (R - chi) / (phi - chi), phi and chi the largest and smallest of the *record*. A record whose
     relevance is the same everywhere becomes 0. (The paper says [-1, 1]; the formula gives [0, 1].
     A feature without relevance does not stay at 0: it goes to -chi / (phi - chi).)
 
-    >>> between_extremes(torch.tensor([[1.0, 3.0, 2.0], [5.0, 5.0, 5.0]])).tolist()
+    >>> scale_to_unit_interval(torch.tensor([[1.0, 3.0, 2.0], [5.0, 5.0, 5.0]])).tolist()
     [[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]
     """
     flat = relevance.flatten(1)
     low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
     width = high - low
+    # the clamp only keeps the branch that is not taken from dividing by 0
     flat = torch.where(width > 0, (flat - low) / width.clamp(min=1e-30), torch.zeros_like(flat))
     return flat.reshape(relevance.shape)
 
 
-def of_unit_length(relevance: Tensor) -> Tensor:
+def scale_to_unit_l1(relevance: Tensor) -> Tensor:
     """Each record's relevance scaled to L1 norm 1; a record with none, or a bad one, becomes 0.
 
-    >>> of_unit_length(torch.tensor([[1.0, -3.0], [0.0, 0.0]])).tolist()
+    >>> scale_to_unit_l1(torch.tensor([[1.0, -3.0], [0.0, 0.0]])).tolist()
     [[0.25, -0.75], [0.0, 0.0]]
     """
     flat = relevance.flatten(1).double()
@@ -138,22 +138,22 @@ def of_unit_length(relevance: Tensor) -> Tensor:
     return (flat / norm.clamp(min=1.0)).reshape(relevance.shape)
 
 
-def in_batches(
+def relevance_in_batches(
     model: nn.Module,
     x: Tensor | NDArray[np.float32],
     targets: Tensor | NDArray[np.int64] | None = None,
     *,
     rule: StabiliserRule | None = None,
     batch_size: int = 500,
-    watcher: Watcher | None = None,
+    watcher: RecordWatcher | None = None,
 ) -> Iterator[Tensor]:
     """The relevance of a whole data set, a batch at a time."""
     size = _check.count("batch_size", batch_size)
     rows = torch.as_tensor(x)
-    wanted = None if targets is None else torch.as_tensor(targets)
+    classes = None if targets is None else torch.as_tensor(targets)
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        yield relevance(model, rows[part], None if wanted is None else wanted[part], rule=rule)
+        yield relevance(model, rows[part], None if classes is None else classes[part], rule=rule)
         if watcher is not None:
             watcher(min(start + size, len(rows)), len(rows))
 
@@ -164,9 +164,9 @@ def average_relevance(
     targets: Tensor | NDArray[np.int64] | None = None,
     *,
     rule: StabiliserRule | None = None,
-    normalise: Normalise = between_extremes,
+    normalise: Normalise = scale_to_unit_interval,
     batch_size: int = 500,
-    watcher: Watcher | None = None,
+    watcher: RecordWatcher | None = None,
 ) -> NDArray[np.float64]:
     """R_j(D): the mean over records of the normalised relevance of each feature.
 
@@ -181,7 +181,9 @@ def average_relevance(
     if len(rows) == 0:
         raise InvalidArgument("x", tuple(rows.shape), "at least one record")
     total = torch.zeros(rows.shape[1:], dtype=torch.float64)
-    for part in in_batches(model, rows, targets, rule=rule, batch_size=batch_size, watcher=watcher):
+    for part in relevance_in_batches(
+        model, rows, targets, rule=rule, batch_size=batch_size, watcher=watcher
+    ):
         total += normalise(part).double().sum(0)
     mean: NDArray[np.float64] = (total / len(rows)).numpy()
     return mean
@@ -205,7 +207,7 @@ _PRODUCTS = {"Mul", "Mm", "Bmm", "Addmm", "Addbmm", "Baddbmm", "Mv", "Linear", "
 _PRODUCTS |= {"Convolution", "MkldnnConvolution", "Div", "SlowConvDilated2D", "Einsum"}
 
 
-def refuse_unknown(output: Tensor) -> None:
+def check_operations(output: Tensor) -> None:
     """Walk the graph behind an output; raise at the first operation whose rule is not known.
 
     A product has a rule when only one of its factors depends on the input.

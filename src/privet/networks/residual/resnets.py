@@ -1,6 +1,8 @@
-"""The residual networks of He et al. for small pictures (depth 6n + 2), with perturbed blocks."""
+"""Residual networks with perturbed blocks, for pictures and for tables, and ensembles of them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +10,12 @@ from torch import Tensor, nn
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.nets.residual.noise import Perturbation, ResidualNoise, Strategy
+from privet.networks.residual.perturbation import (
+    Perturbation,
+    ResidualNoise,
+    Strategy,
+    standard_normal,
+)
 
 
 class ResNet(nn.Module):
@@ -23,7 +30,7 @@ class ResNet(nn.Module):
     - `skip`: False leaves the skips out, x^{i+1} = relu(F(x^i) + noise): the paper's ablation.
     - `normalisation`: "batch", or "group" for training that must not mix examples.
 
-    **Guarantee** none by itself; see `privet.methods.residual.budgets`.
+    **Guarantee** none by itself; see `privet.methods.noisy_inputs.served_model`.
 
     >>> net = ResNet(channels=1, classes=10, perturbation=Perturbation(gamma=0.5))
     >>> net(torch.zeros(2, 1, 28, 28)).shape, sum(p.numel() for p in net.parameters())
@@ -58,7 +65,7 @@ class ResNet(nn.Module):
         for stage in range(3):
             for i in range(n):
                 after, stride = width * 2**stage, 2 if stage and not i else 1
-                blocks.append(Block(before, after, stride, law, skip=skip, how=normalisation))
+                blocks.append(ResNetBlock(before, after, stride, law, skip=skip, how=normalisation))
                 before = after
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(before, _check.count("classes", classes))
@@ -74,7 +81,7 @@ class ResNet(nn.Module):
         return logits
 
 
-class Block(nn.Module):
+class ResNetBlock(nn.Module):
     """relu(x + F(x) + noise), F two convolutions of 3x3 with normalisation."""
 
     def __init__(
@@ -97,15 +104,112 @@ class Block(nn.Module):
         return F.relu(self.noise(total, x))
 
 
-def shortcut(x: Tensor, *, stride: int, added: int) -> Tensor:
-    """Option A of He et al.: every `stride`-th pixel, and `added` channels of zeros.
+class PictureResNet(nn.Module):
+    """A ResNet that takes pictures (height, width) or (height, width, colours), or rows of them.
 
-    >>> shortcut(torch.ones(1, 2, 4, 4), stride=2, added=2).shape
-    torch.Size([1, 4, 2, 2])
+    >>> import torch
+    >>> PictureResNet(shape=(8, 8), classes=3)(torch.zeros(2, 64)).shape
+    torch.Size([2, 3])
     """
-    if stride > 1:
-        x = x[:, :, ::stride, ::stride]
-    return F.pad(x, (0, 0, 0, 0, 0, added)) if added else x
+
+    def __init__(
+        self,
+        *,
+        shape: tuple[int, ...],
+        classes: int,
+        depth: int = 8,
+        perturbation: Perturbation | None = None,
+    ) -> None:
+        super().__init__()
+        if len(shape) not in (2, 3):
+            raise InvalidArgument("shape", shape, "(height, width) or (height, width, colours)")
+        law = Perturbation() if perturbation is None else perturbation
+        self.description = {
+            "name": "Pictures", "shape": list(shape), "classes": classes, "depth": depth,
+            "perturbation": law.to_dict(),
+        }  # fmt: skip
+        self.shape = (*shape, 1) if len(shape) == 2 else tuple(shape)
+        self.net = ResNet(channels=self.shape[2], classes=classes, depth=depth, perturbation=law)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        pictures = x.reshape(-1, *self.shape).permute(0, 3, 1, 2).contiguous()
+        logits: Tensor = self.net(pictures)
+        return logits
+
+
+class DenseResidual(nn.Module):
+    """x^{i+1} = x^i + V tanh(U x^i) + noise on `width` units, `blocks` times; for tables.
+
+    >>> DenseResidual(features=4, classes=2)(torch.zeros(3, 4)).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        classes: int,
+        width: int = 32,
+        blocks: int = 2,
+        perturbation: Perturbation | None = None,
+    ) -> None:
+        super().__init__()
+        law = Perturbation() if perturbation is None else perturbation
+        self.description = {
+            "name": "DenseResidual", "features": features, "classes": classes, "width": width,
+            "blocks": blocks, "perturbation": law.to_dict(),
+        }  # fmt: skip
+        _check.count("width", width)
+        self.stem = nn.Linear(_check.count("features", features), width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))
+            for _ in range(_check.count("blocks", blocks))
+        )
+        self.noises = nn.ModuleList(ResidualNoise(law) for _ in range(blocks))
+        self.head = nn.Linear(width, _check.count("classes", classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.stem(x.flatten(1))
+        for block, noise in zip(self.blocks, self.noises, strict=True):
+            x = noise(x + block(x), x)
+        logits: Tensor = self.head(torch.tanh(x))
+        return logits
+
+
+class Ensemble(nn.Module):
+    """The mean of members' probabilities over `noise_draws` draws; gives its logarithm.
+
+    Members are trained by themselves (the paper does not say; Wang, Shi and Osher 2019, whom it
+    follows, train them together). `input_noise` is added to what members are asked, at each draw.
+
+    >>> net = Ensemble([nn.Linear(2, 3), nn.Linear(2, 3)])
+    >>> net(torch.zeros(4, 2)).exp().sum(1).round(decimals=5).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self, members: Iterable[nn.Module], *, input_noise: float = 0.0, noise_draws: int = 1
+    ) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        if not len(self.members):
+            raise InvalidArgument("members", 0, "at least one network")
+        self.input_noise = _check.non_negative("input_noise", input_noise)
+        self.noise_draws = _check.count("noise_draws", noise_draws)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logarithms of the averaged probabilities."""
+        answers = []
+        for _ in range(self.noise_draws):
+            for member in self.members:
+                inputs = x
+                if self.input_noise > 0.0:
+                    inputs = torch.add(x, standard_normal(x), alpha=self.input_noise)
+                answers.append(member(inputs).log_softmax(1))
+        total = torch.stack(answers).logsumexp(0)
+        return total - torch.log(torch.tensor(float(len(answers))))
 
 
 def resnet8(
@@ -127,6 +231,17 @@ def resnet8(
             perturbation=Perturbation(strategy=strategy, gamma=gamma),
             input_noise=pi,
         )
+
+
+def shortcut(x: Tensor, *, stride: int, added: int) -> Tensor:
+    """Option A of He et al.: every `stride`-th pixel, and `added` channels of zeros.
+
+    >>> shortcut(torch.ones(1, 2, 4, 4), stride=2, added=2).shape
+    torch.Size([1, 4, 2, 2])
+    """
+    if stride > 1:
+        x = x[:, :, ::stride, ::stride]
+    return F.pad(x, (0, 0, 0, 0, 0, added)) if added else x
 
 
 def _normalisation(how: str, channels: int) -> nn.Module:

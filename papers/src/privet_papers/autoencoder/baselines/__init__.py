@@ -1,9 +1,9 @@
 """The models that dPAH is compared to, behind one interface (`BehaviourModel`)."""
 
-from privet.papers.autoencoder.compared.autoencoders import DeepAutoencoder, TruncatedAutoencoder
-from privet.papers.autoencoder.compared.boltzmann import ConditionalRBM, SocialRBM
-from privet.papers.autoencoder.compared.functional import FunctionalMechanism
-from privet.papers.autoencoder.compared.histograms import FilterPriority, PerturbedHistogram
+from privet_papers.autoencoder.baselines.autoencoders import DeepAutoencoder
+from privet_papers.autoencoder.baselines.boltzmann import ConditionalRBM, SocialRBM
+from privet_papers.autoencoder.baselines.functional_mechanism import FunctionalMechanism
+from privet_papers.autoencoder.baselines.histograms import FilterPriority, PerturbedHistogram
 
 __all__ = [
     "ConditionalRBM",
@@ -12,5 +12,4 @@ __all__ = [
     "FunctionalMechanism",
     "PerturbedHistogram",
     "SocialRBM",
-    "TruncatedAutoencoder",
 ]

@@ -1,11 +1,9 @@
-"""dA and TdA: the paper's stack without noise, with the exact and with the truncated objectives."""
+"""dA: a deep auto-encoder with exact objectives and no privacy."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from abc import abstractmethod
-from collections.abc import Callable
+from functools import partial
 from typing import Self, final
 
 import numpy as np
@@ -14,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import BehaviourModel
-from privet.papers.autoencoder.compared.networks import (
+from privet_papers.argument_checks import check_counts
+from privet_papers.autoencoder.baselines.network_training import (
     generator_for,
     mean_influence,
     probabilities,
@@ -25,16 +22,21 @@ from privet.papers.autoencoder.compared.networks import (
     weight_matrix,
     zeros,
 )
-from privet.papers.checks import counts
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.predictor import BehaviourModel
 
 Array = NDArray[np.float64]
 
 
-class _StackedAutoencoder(BehaviourModel):
-    """Two tied auto-encoders trained one after the other, a logistic output, then fine-tuning.
+@final
+class DeepAutoencoder(BehaviourModel):
+    """dA: two tied auto-encoders trained one after the other, a logistic output, then fine-tuning.
 
-    The input is the paper's {x_ut, lags, mean influence of friends} (and the calendar), brought to
-    [0, 1].
+    Cross-entropy everywhere, with biases, and nothing private. The input is the paper's {x_ut,
+    lags, mean influence of friends} (and the calendar), brought to [0, 1]. TdA is not this with
+    another loss: it is dPAH without noise (`PublishedDPAH`).
+
+    Bengio, "Learning Deep Architectures for AI" (2009).
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class _StackedAutoencoder(BehaviourModel):
         random_state: int | None = None,
     ) -> None:
         for units in hidden:
-            counts(hidden=units)
+            check_counts(hidden=units)
         self.hidden = hidden
         self.pretraining_steps = pretraining_steps
         self.steps = steps
@@ -55,18 +57,11 @@ class _StackedAutoencoder(BehaviourModel):
         self.random_state = random_state
         self.guarantee_ = self.claim_ = None
 
-    @abstractmethod
-    def _reconstruction(self, z: Tensor, x: Tensor) -> Tensor:
-        """The error of reconstructing x by sigmoid(z), for each unit (eq. 7 or eq. 11)."""
-
-    @abstractmethod
-    def _prediction(self, z: Tensor, y: Tensor) -> Tensor:
-        """The error of predicting y by sigmoid(z) (eq. 8 or eq. 14)."""
-
     def fit(self, examples: Examples) -> Self:
         """Pre-train, then train everything."""
         generator = generator_for(self.random_state)
         x, y = self._inputs(examples), tensor(examples.status.astype(np.float64))
+        learn = partial(train, rows=len(x), learning_rate=self.learning_rate, generator=generator)
         sizes = [x.shape[1], *self.hidden]
         self._weights = [weight_matrix(a, b, generator) for a, b in itertools.pairwise(sizes)]
         self._biases = [zeros(size) for size in self.hidden]
@@ -79,33 +74,16 @@ class _StackedAutoencoder(BehaviourModel):
                 with torch.no_grad():
                     inputs = self._codes(x[batch], n)
                 h = torch.sigmoid(inputs @ self._weights[n] + self._biases[n])
-                return self._reconstruction(h @ self._weights[n].T + back, inputs).mean()
+                return _cross_entropy(h @ self._weights[n].T + back, inputs)
 
-            self._train([w, b, back], loss, len(x), self.pretraining_steps, generator)
+            learn([w, b, back], loss, steps=self.pretraining_steps)
 
         def error(batch: Tensor) -> Tensor:
-            return self._prediction(self._logits(x[batch]), y[batch]).mean()
+            return _cross_entropy(self._logits(x[batch]), y[batch])
 
         everything = [*self._weights, *self._biases, self._output, self._intercept]
-        self._train(everything, error, len(x), self.steps, generator)
+        learn(everything, error, steps=self.steps)
         return self
-
-    def _train(
-        self,
-        parameters: list[torch.nn.Parameter],
-        loss: Callable[[Tensor], Tensor],
-        rows: int,
-        steps: int,
-        generator: torch.Generator,
-    ) -> None:
-        train(
-            parameters,
-            loss,
-            rows=rows,
-            steps=steps,
-            learning_rate=self.learning_rate,
-            generator=generator,
-        )
 
     def predict_proba(self, examples: Examples) -> Array:
         with torch.no_grad():
@@ -125,30 +103,5 @@ class _StackedAutoencoder(BehaviourModel):
         return out
 
 
-@final
-class DeepAutoencoder(_StackedAutoencoder):
-    """dA: cross-entropy reconstruction and output, nothing private.
-
-    Bengio, "Learning Deep Architectures for AI" (2009).
-    """
-
-    def _reconstruction(self, z: Tensor, x: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(z, x, reduction="none")
-
-    def _prediction(self, z: Tensor, y: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(z, y, reduction="none")
-
-
-@final
-class TruncatedAutoencoder(_StackedAutoencoder):
-    """TdA: the same with both losses cut off after order two of their Taylor series; no noise."""
-
-    def _reconstruction(self, z: Tensor, x: Tensor) -> Tensor:
-        return _order_two(z, x)
-
-    def _prediction(self, z: Tensor, y: Tensor) -> Tensor:
-        return _order_two(z, y)
-
-
-def _order_two(z: Tensor, target: Tensor) -> Tensor:
-    return math.log(2.0) + (0.5 - target) * z + z * z / 8.0
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean()

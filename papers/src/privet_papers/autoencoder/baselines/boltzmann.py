@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import BehaviourModel
-from privet.papers.autoencoder.compared.networks import (
+from privet_papers.argument_checks import check_counts
+from privet_papers.autoencoder.baselines.network_training import (
     BATCH,
     generator_for,
     mean_influence,
@@ -23,7 +22,8 @@ from privet.papers.autoencoder.compared.networks import (
     weight_matrix,
     zeros,
 )
-from privet.papers.checks import counts
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.predictor import BehaviourModel
 
 Array = NDArray[np.float64]
 
@@ -44,8 +44,8 @@ class _ConditionalBoltzmann(BehaviourModel):
         learning_rate: float = 1e-3,
         random_state: int | None = None,
     ) -> None:
-        counts(hidden=hidden)
-        counts(0, pretraining_steps=pretraining_steps)
+        check_counts(hidden=hidden)
+        check_counts(0, pretraining_steps=pretraining_steps)
         self.hidden, self.pretraining_steps = hidden, pretraining_steps
         self.steps = steps
         self.learning_rate = learning_rate
@@ -78,7 +78,7 @@ class _ConditionalBoltzmann(BehaviourModel):
             loss,
             rows=len(x),
             steps=self.steps,
-            learning_rate=3.0 * self.learning_rate,
+            learning_rate=self.learning_rate,
             generator=generator,
         )
         return self
@@ -91,7 +91,7 @@ class _ConditionalBoltzmann(BehaviourModel):
         drawn = (torch.rand(h.shape, generator=generator) < h).float()
         x2 = a + drawn @ self._w.T + torch.randn(x.shape, generator=generator)
         h2 = torch.sigmoid(x2 @ self._w + b)
-        rate = 5.0 * self.learning_rate / len(x)
+        rate = self.learning_rate / len(x)
         self._w.add_(rate * (x.T @ h - x2.T @ h2))
         self._past_visible.add_(rate * (u.T @ (x - x2)))
         self._past_hidden.add_(rate * (u.T @ (h - h2)))

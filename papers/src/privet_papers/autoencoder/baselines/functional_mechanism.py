@@ -10,15 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import premises
-from privet.bounds import Bounded, Moments, Quadratic, Sensitivity, moments, user_weights
 from privet.guarantee import Standing, Unit
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import sigmoid
-from privet.papers.autoencoder.compared.regression import (
+from privet.sensitivity import (
+    BoundedValue,
+    Moments,
+    Quadratic,
+    Sensitivity,
+    moments,
+    user_weights,
+)
+from privet_papers.autoencoder.baselines.private_regression import (
     PrivateRegression,
-    check_before,
+    check_examples,
     columns,
 )
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.predictor import sigmoid
 
 Array = NDArray[np.float64]
 
@@ -45,7 +52,7 @@ class FunctionalMechanism(PrivateRegression):
 
     def fit(self, examples: Examples) -> Self:
         """Release the coefficients and solve."""
-        check_before(examples, self.unit, self.ledger)
+        check_examples(examples, self.unit, self.ledger)
         x = _rows(self.columns(examples))
         d = x.shape[1]
         shape = Moments(features=d, outputs=1, one_hot=False)
@@ -69,16 +76,16 @@ class FunctionalMechanism(PrivateRegression):
 
     def share(self, d: int) -> float:
         """What the noise really costs, as a part of epsilon."""
-        return 1.0 if self.tight else _moved(d) / (d * d / 8.0 + 1.5 * d)
+        return 1.0 if self.tight else _l1_change(d) / (d * d / 8.0 + 1.5 * d)
 
-    def _bounded(self, packed: Array, d: int) -> Bounded:
+    def _bounded(self, packed: Array, d: int) -> BoundedValue:
         # pairs j < l are packed once
         one = Sensitivity(
-            l1=_moved(d) * (1.0 + 2.0**-30),
+            l1=_l1_change(d) * (1.0 + 2.0**-30),
             l2=math.hypot(0.5, 0.125) * (1.0 + 2.0**-30),
         )
         text = "rows have length at most 1; a user's rows weigh at most 1 together"
-        return Bounded(
+        return BoundedValue(
             value=packed,
             add_remove=one,
             replace_one=one.scaled(2.0),
@@ -90,7 +97,7 @@ class FunctionalMechanism(PrivateRegression):
         return sigmoid(_rows(self.columns(examples)) @ self.weights_)
 
 
-def _moved(d: int) -> float:
+def _l1_change(d: int) -> float:
     """How far, in L1, a row of length 1 moves the coefficients."""
     return math.sqrt(d) / 2.0 + (d + 1) / 16.0
 

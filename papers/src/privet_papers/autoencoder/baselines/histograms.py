@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import premises
-from privet.bounds import Bounded, Sensitivity
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import sigmoid
 from privet.noise import Source
-from privet.papers.autoencoder.compared.regression import (
+from privet.sensitivity import BoundedValue, Sensitivity
+from privet_papers.autoencoder.baselines.private_regression import (
     PrivateRegression,
-    check_before,
+    check_examples,
     columns,
+    example_weights,
     logistic_regression,
     public_weight,
-    weights_for,
 )
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.predictor import sigmoid
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class _HistogramModel(PrivateRegression):
 
     def fit(self, examples: Examples) -> Self:
         """Release the histogram and run the regression on it."""
-        check_before(examples, self.unit, self.ledger)
+        check_examples(examples, self.unit, self.ledger)
         x = columns(examples)
         self.used_, self.bins_ = self._grid(public_weight(examples, self.unit), x.shape[1])
         counts = self._histogram(x[:, : self.used_], examples)
@@ -53,15 +53,15 @@ class _HistogramModel(PrivateRegression):
         self.weights_ = logistic_regression(rows[heavy], statuses[heavy], weights[heavy], ridge=1.0)
         return self
 
-    def _histogram(self, x: Array, examples: Examples) -> Bounded:
+    def _histogram(self, x: Array, examples: Examples) -> BoundedValue:
         cut = np.clip(((x + 1.0) / 2.0 * self.bins_).astype(np.int64), 0, self.bins_ - 1)
         cell = np.ravel_multi_index(tuple(cut.T), [self.bins_] * self.used_)
-        weights = np.floor(weights_for(examples, self.unit) * 2.0**20) / 2.0**20
+        weights = np.floor(example_weights(examples, self.unit) * 2.0**20) / 2.0**20
         value = np.bincount(
             2 * cell + examples.status, weights=weights, minlength=2 * self.bins_**self.used_
         )
         one = Sensitivity(l1=1.0, l2=1.0)
-        return Bounded(
+        return BoundedValue(
             value=value.astype(np.float64),
             add_remove=one,
             replace_one=one.scaled(2.0),

@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.graph import adjacency_matrix
-from privet.papers.checks import counts
+from privet_papers.argument_checks import check_counts
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.social_influence import adjacency_matrix
 
 Array = NDArray[np.float64]
 
 BATCH = 256
+"""Rows in a batch of Adam: more make a step steadier and slower."""
 
 
 def mean_influence(examples: Examples) -> Array:
@@ -26,7 +27,7 @@ def mean_influence(examples: Examples) -> Array:
 
 
 def tensor(x: Array) -> Tensor:
-    """As float32."""
+    """The array as a float32 tensor."""
     return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
 
@@ -39,8 +40,8 @@ def train(
     learning_rate: float,
     generator: torch.Generator,
 ) -> None:
-    """Adam on random batches; `loss` is told which rows."""
-    counts(0, steps=steps)
+    """Adam on random batches; `loss` gets the numbers of the rows."""
+    check_counts(0, steps=steps)
     optimiser = torch.optim.Adam(list(parameters), lr=learning_rate, fused=True)  # a fifth faster
     for _ in range(steps):
         batch = torch.randint(rows, (min(BATCH, rows),), generator=generator)
@@ -66,10 +67,10 @@ def weight_matrix(inputs: int, outputs: int, generator: torch.Generator) -> nn.P
 
 
 def zeros(size: int) -> nn.Parameter:
-    """Biases."""
+    """Biases that start at zero."""
     return nn.Parameter(torch.zeros(size))
 
 
 def probabilities(logits: Any) -> Array:
-    """sigmoid as float64 numpy."""
+    """The sigmoid of logits, as a float64 array."""
     return np.asarray(torch.sigmoid(logits).detach().numpy(), dtype=np.float64)

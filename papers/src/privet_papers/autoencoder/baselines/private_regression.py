@@ -11,16 +11,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privet.bounds import Bounded, user_weights
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Guarantee, Unit
 from privet.ledger import Ledger
-from privet.mechanisms import Laplace
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.model import BehaviourModel
+from privet.mechanisms import LaplaceMechanism
 from privet.noise import Source
 from privet.noise.source import source_of
-from privet.papers.checks import positive
+from privet.sensitivity import BoundedValue, user_weights
+from privet_papers.argument_checks import check_positive
+from privet_papers.autoencoder.behaviour.examples import Examples
+from privet_papers.autoencoder.behaviour.predictor import BehaviourModel
 
 Array = NDArray[np.float64]
 
@@ -38,18 +38,18 @@ class PrivateRegression(BehaviourModel):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        positive(epsilon=epsilon)
+        check_positive(epsilon=epsilon)
         self.epsilon = epsilon
-        self.unit = unit_named(unit)
+        self.unit = unit_by_name(unit)
         self.ledger = ledger
         self.random_state = random_state
         self.claim_ = None
 
     def released(
-        self, sums: Bounded, what: str, *, share: float = 1.0
+        self, sums: BoundedValue, what: str, *, share: float = 1.0
     ) -> tuple[Array, float, Source]:
         """Sums with Laplace noise for this share of the budget, its scale, and its source."""
-        mechanism = Laplace.for_budget(sums, epsilon=share * self.epsilon)
+        mechanism = LaplaceMechanism.for_budget(sums, epsilon=share * self.epsilon)
         rng = source_of(self.random_state)
         noisy = mechanism.release(sums, rng=rng, ledger=self.ledger, what=what)
         self.guarantee_ = mechanism.loss(sums).guarantee(
@@ -70,14 +70,14 @@ def columns(examples: Examples) -> Array:
     )
 
 
-def unit_named(name: str) -> Unit:
+def unit_by_name(name: str) -> Unit:
     """The unit of protection by its name."""
     if name not in (Unit.USER.value, Unit.RECORD.value):
         raise InvalidArgument("unit", name, "user or record")
     return Unit(name)
 
 
-def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
+def check_examples(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
     """Refuse rows without a status, which would count thrice, and ledgers of another unit."""
     if not np.isin(examples.status, (0, 1)).all():
         raise InvalidArgument("examples", examples, "examples whose statuses are known")
@@ -92,7 +92,7 @@ def check_before(examples: Examples, unit: Unit, ledger: Ledger | None) -> None:
         )
 
 
-def weights_for(examples: Examples, unit: Unit) -> Array:
+def example_weights(examples: Examples, unit: Unit) -> Array:
     """1 for each user together, or 1 for each tuple."""
     return user_weights(examples.user).values if unit is Unit.USER else np.ones(len(examples))
 

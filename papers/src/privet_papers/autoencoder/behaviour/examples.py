@@ -16,15 +16,17 @@ the user, and a user's trace in the examples of others is g alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet.data.behaviour import Panel
 from privet.errors import InvalidArgument
+from privet_papers.argument_checks import check_counts
+from privet_papers.autoencoder.behaviour.panel_data import Panel
+from privet_papers.autoencoder.behaviour.social_influence import tie_kinds, tie_weights
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -65,7 +67,7 @@ class Examples:
 
         Nothing from the last of `days` or later is read, apart from the statuses.
 
-        >>> from privet.data.behaviour_health import health_network
+        >>> from privet_papers.autoencoder.behaviour.health_network import health_network
         >>> panel = health_network(users=20, days=30, seed=0).panel
         >>> rows = Examples.of(panel, range(5, 30))
         >>> rows.now.shape[1], rows.past.shape[1:], bool((rows.status >= 0).all())
@@ -119,9 +121,9 @@ class Examples:
         `values`: users x days x attributes in [0, 1], NaN where nothing was recorded; `calendar`:
         the place of each *predicted* day in the season, for all users (1 x days x 2) or by user.
         """
-        lags = _check.count("lags", lags)
+        check_counts(lags=lags)
         user, day = np.nonzero(statuses >= 0)
-        x = against_own_past(values)
+        x = relative_to_own_past(values)
         padded = np.concatenate([np.zeros((len(x), lags + 1, x.shape[2])), x], axis=1)
         at = day - 1 + lags + 1
         return cls(
@@ -148,7 +150,7 @@ class Examples:
 
     @property
     def signs(self) -> Array:
-        """Statuses as -1 and +1."""
+        """The statuses as -1 (a decrease) and +1 (an increase)."""
         return np.asarray(2.0 * self.status - 1.0)
 
     def own(self) -> Array:
@@ -182,13 +184,13 @@ def season_places(day: Whole, season: int) -> Array:
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
-def against_own_past(values: Array) -> Array:
+def relative_to_own_past(values: Array) -> Array:
     """(v - mean) / (3 deviation) with each user's earlier days, clipped to [-1, 1]; 0 for NaN.
 
     values: users x days x attributes, in [0, 1]. The first days are compared with a prior: the
     middle of the declared range.
 
-    >>> against_own_past(np.array([[[0.5], [0.5], [0.9]]])).ravel().tolist()
+    >>> relative_to_own_past(np.array([[[0.5], [0.5], [0.9]]])).ravel().tolist()
     [0.0, 0.0, 1.0]
     """
     there = ~np.isnan(values).any(axis=2, keepdims=True)
@@ -204,3 +206,114 @@ def against_own_past(values: Array) -> Array:
     spread = earlier(np.asarray(x * x)) - count * mean**2
     deviation = np.sqrt((np.maximum(spread, 0.0) + prior) / (count + _PRIOR_DAYS))
     return np.asarray(np.where(there, np.clip((x - mean) / (3.0 * deviation), -1.0, 1.0), 0.0))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SeriesLayout:
+    """Which columns a series has: all public.
+
+    >>> SeriesLayout(attributes=4, target=0, events=(3,), levels=(1, 3)).columns
+    10
+    """
+
+    attributes: int
+    target: int
+    events: tuple[int, ...] = ()
+    levels: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in (self.target, *self.events):
+            if not 0 <= column < self.attributes:
+                raise InvalidArgument("column", column, f"one of {self.attributes} attributes")
+
+    @classmethod
+    def of(cls, panel: Panel, *, levels: tuple[int, ...] = ()) -> Self:
+        """The layout of a panel's series."""
+        named = panel.attributes.index
+        return cls(
+            attributes=len(panel.attributes),
+            target=named(panel.target),
+            events=tuple(named(name) for name in panel.events),
+            levels=levels,
+        )
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a day has."""
+        return self.attributes + 3 + len(self.levels) + 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout as JSON can write it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}
+        return cls(**fields)
+
+    def series(self, panel: Panel) -> NDArray[np.float32]:
+        """The series of all users: users x days x columns."""
+        values = panel.scaled()
+        there = panel.observed()
+        users, days = there.shape
+        out = np.zeros((users, days, self.columns), dtype=np.float32)
+        d = self.attributes
+        out[..., :d] = np.where(there[..., None], values, 0.0)
+        out[..., d] = there
+        places = season_places(panel.first + 1 + np.arange(days), panel.season)
+        out[..., d + 1 : d + 3] = (places + 1.0) / 2.0
+        activity = relative_to_own_past(values)[..., self.target]
+        kinds = tie_kinds(panel.edges, users, self.levels)
+        weights = tie_weights(panel.edges, users, (), np.ones(1))
+        for k in range(len(self.levels) + 1):
+            out[..., d + 3 + k] = ((weights * (kinds == k)).T @ activity + 1.0) / 2.0
+        return out
+
+    def values(self, series: NDArray[Any]) -> Array:
+        """Attributes, NaN on days that were not recorded."""
+        there = series[..., self.attributes, None] >= 0.5
+        return np.where(there, series[..., : self.attributes], np.nan)
+
+    def places(self, series: NDArray[Any]) -> Array:
+        """The place in the season of the day after each day."""
+        d = self.attributes
+        return np.asarray(2.0 * series[..., d + 1 : d + 3] - 1.0)
+
+    def social(self, series: NDArray[Any]) -> Array:
+        """What friends did on the last day, by kind of tie."""
+        return np.asarray(2.0 * series[:, -1, self.attributes + 3 :] - 1.0)
+
+    def training_examples(self, series: NDArray[Any], edges: Whole, *, lags: int) -> Examples:
+        """Examples for all days that have so many days before them."""
+        values = self.values(series)
+        change = np.nan_to_num(np.diff(values[..., self.target], axis=1))
+        statuses = np.full(series.shape[:2], -1)
+        statuses[:, 1:] = np.where(change > 0.0, 1, np.where(change < 0.0, 0, -1))
+        statuses[:, : lags + 1] = -1
+        return self._examples(series, values[:, :-1], statuses, edges, lags)
+
+    def tomorrow(self, series: NDArray[Any], *, lags: int) -> Examples:
+        """A row for every series, for the day after its last."""
+        n, days = series.shape[:2]
+        asked = np.full((n, days + 1), -1)
+        asked[:, -1] = 0
+        nobody = np.zeros((0, 2), dtype=np.int64)
+        return self._examples(series, self.values(series), asked, nobody, lags)
+
+    def _examples(
+        self, series: NDArray[Any], values: Array, statuses: Whole, edges: Whole, lags: int
+    ) -> Examples:
+        places = self.places(series)
+        places = np.concatenate([np.zeros_like(places[:, :1]), places], axis=1)  # of each day
+        return Examples.of_series(
+            values,
+            places[:, : statuses.shape[1]],
+            statuses,
+            lags=lags,
+            span=max(1, series.shape[1] - lags - 1),
+            edges=edges,
+            target=self.target,
+            events=self.events,
+        )

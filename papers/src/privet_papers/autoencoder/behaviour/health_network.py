@@ -21,9 +21,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet.data.behaviour import Panel
 from privet.errors import InvalidArgument
+from privet_papers.argument_checks import check_counts, check_in_unit
+from privet_papers.autoencoder.behaviour.panel_data import Panel
 
 Array = NDArray[np.float64]
 
@@ -77,11 +77,14 @@ def health_network(
     >>> made.panel.values.shape, bool((made.influence.sum(axis=0) < 0.66).all())
     ((30, 20, 30), True)
     """
-    n, length = _check.count("users", users, minimum=8), _check.count("days", days, minimum=10)
-    rho, kappa = _check.unit("persistence", persistence), _check.unit("contagion", contagion)
+    check_counts(8, users=users)
+    check_counts(10, days=days)
+    check_counts(0, seed=seed)
+    check_in_unit(persistence=persistence, contagion=contagion, missing=missing)
+    n, length, rho, kappa = users, days, persistence, contagion
     if rho + kappa >= 1.0:
         raise InvalidArgument("contagion", contagion, "less than 1 - persistence, or states grow")
-    rng = np.random.default_rng(_check.count("seed", seed, minimum=0))
+    rng = np.random.default_rng(seed)
     traits = rng.normal(size=(n, 2))
     edges = _friendships(traits, round(FRIENDSHIPS_PER_USER * n), rng)
     influence = kappa * _tie_strength(edges, n)
@@ -90,7 +93,7 @@ def health_network(
     states = _states(influence, joins, messages[:, :, 0], rho, rng)
     values = _attributes(traits, states, joins, messages, rng)
     starts = rng.integers(0, max(length // 8, 1), n)
-    absent = rng.random((n, length)) < _check.unit("missing", missing)
+    absent = rng.random((n, length)) < missing
     values[absent | (np.arange(length)[None, :] < starts[:, None])] = np.nan
     panel = Panel(
         name="health network",

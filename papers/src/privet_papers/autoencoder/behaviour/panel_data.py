@@ -18,9 +18,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet.data.files import damaged
+from privet.data.data_folder import damaged_file
 from privet.errors import InvalidArgument, MissingFile
+from privet_papers.argument_checks import check_counts
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class Panel:
             raise InvalidArgument(
                 "bounds", (self.low, self.high), "finite, each low below its high"
             )
-        _check.count("season", self.season, minimum=0)
+        check_counts(0, season=self.season)
         x.setflags(write=False)
         object.__setattr__(self, "values", x)
         object.__setattr__(self, "edges", _friendships(self.edges, len(self.users)))
@@ -111,7 +111,7 @@ class Panel:
 
     def before(self, day: int) -> Panel:
         """The panel as it was known before `day`: later days are cut off."""
-        day = _check.count("day", day)
+        check_counts(day=day)
         if day > self.days:
             raise InvalidArgument("day", day, f"at most {self.days}, the days of the panel")
         return replace(self, values=self.values[:, :day])
@@ -160,7 +160,7 @@ class Fold:
     test: range
 
 
-def rolling(
+def rolling_folds(
     panel: Panel, *, horizon: int = 1, folds: int = 1, window: int | None = None, first: int = 1
 ) -> tuple[Fold, ...]:
     """Folds that move forward in time, the last of which ends with the panel.
@@ -168,19 +168,19 @@ def rolling(
     Each has the next `horizon` days as its test; training days are the `window` days before them
     (None: all since day `first`). The paper's M is `window`.
 
-    >>> from privet.data.behaviour_health import health_network
+    >>> from privet_papers.autoencoder.behaviour.health_network import health_network
     >>> panel = health_network(users=20, days=30, seed=0).panel
-    >>> rolling(panel, horizon=5, folds=2, window=10)
+    >>> rolling_folds(panel, horizon=5, folds=2, window=10)
     (Fold(train=range(10, 20), test=range(20, 25)), Fold(train=range(15, 25), test=range(25, 30)))
     """
-    horizon, folds = _check.count("horizon", horizon), _check.count("folds", folds)
+    check_counts(horizon=horizon, folds=folds)
     start = panel.days - horizon * folds
     if start - first < 1:
         raise InvalidArgument(
             "folds", folds, f"few enough to leave a training day: the panel has {panel.days} days"
         )
     if window is not None:
-        _check.count("window", window)
+        check_counts(window=window)
     found = []
     for day in range(start, panel.days, horizon):
         begin = first if window is None else max(first, day - window)
@@ -217,10 +217,10 @@ def load_panel(
     path = Path(table)
     rows = read_table(path)
     if not rows:
-        raise damaged(path, "there are no rows")
+        raise damaged_file(path, "there are no rows")
     for column in (user, day, *bounds, *words):
         if column not in rows[0]:
-            raise damaged(path, f"there is no column {column!r}")
+            raise damaged_file(path, f"there is no column {column!r}")
     pairs = [] if edges is None else read_pairs(Path(edges), known={r[user].strip() for r in rows})
     names = tuple(sorted({r[user].strip() for r in rows} | {friend for p in pairs for friend in p}))
     place = {u: i for i, u in enumerate(names)}
@@ -228,15 +228,17 @@ def load_panel(
         days = np.array([_day(r[day]) for r in rows])
         numbers = [[_number(r[a]) for a in bounds] for r in rows]
     except ValueError as error:
-        raise damaged(path, str(error)) from None
+        raise damaged_file(path, str(error)) from None
     columns = [(c, word) for c, allowed in words.items() for word in allowed]
-    told = [
+    indicators = [
         [float(r[c].strip() == w) if r[c].strip() in words[c] else np.nan for c, w in columns]
         for r in rows
     ]
     attributes = (*bounds, *(f"{c}={word}" for c, word in columns))
     values = np.full((len(names), int(days.max() - days.min()) + 1, len(attributes)), np.nan)
-    values[[place[r[user].strip()] for r in rows], days - days.min()] = np.hstack([numbers, told])
+    values[[place[r[user].strip()] for r in rows], days - days.min()] = np.hstack(
+        [numbers, indicators]
+    )
     limits = [*bounds.values(), *[(0.0, 1.0)] * len(columns)]
     return Panel(
         name=name or path.stem,
@@ -264,7 +266,7 @@ def read_pairs(path: Path, *, known: Set[str]) -> list[tuple[str, str]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.reader(file) if row]
     if any(len(row) < 2 for row in rows):
-        raise damaged(path, "two columns wanted: friends")
+        raise damaged_file(path, "two columns wanted: friends")
     pairs = [(row[0].strip(), row[1].strip()) for row in rows]
     seen = known | {cell for pair in pairs[1:] for cell in pair}
     header = bool(pairs) and not seen & set(pairs[0])
@@ -278,7 +280,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     if any(None in r or None in r.values() for r in rows):
-        raise damaged(path, "rows have different numbers of cells")
+        raise damaged_file(path, "rows have different numbers of cells")
     return rows
 
 

@@ -6,16 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from privet import _check, premises
-from privet import loss as losses
-from privet.bounds import Moments
+from privet import accounting as losses
+from privet import premises
 from privet.data.records import PublicFacts
 from privet.guarantee import Premise, Unit
-from privet.mechanisms import Gaussian
-from privet.methods.autoencoder.behaviour.influence import Influence, PropagationInfluence
-from privet.methods.autoencoder.behaviour.layers import noise_edge
-from privet.methods.autoencoder.behaviour.sensitivity import RowShape
-from privet.methods.contract import Plan, Signal
+from privet.mechanisms import GaussianMechanism
+from privet.methods.contract import Plan
+from privet.methods.feasibility import Signal
+from privet.sensitivity import Moments
+from privet_papers.argument_checks import check_counts, check_positive
+from privet_papers.autoencoder.behaviour.network import noise_edge
+from privet_papers.autoencoder.behaviour.sensitivity import RowShape
+from privet_papers.autoencoder.behaviour.social_influence import Influence, PropagationInfluence
 
 SECOND, CROSS = 0.5, 1.0
 """Weights of z z^T and z y in the output layer's moments: the label matters more."""
@@ -27,7 +29,7 @@ SOCIAL = 0.3
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class PanelSizes:
     """Public sizes of the panel and of the graph, and whether a user or a tuple is covered."""
 
     users: int
@@ -55,11 +57,11 @@ class BehaviourPlan(Plan):
     """
 
     facts: PublicFacts
-    sizes: Sizes
+    sizes: PanelSizes
     hidden: tuple[int, ...]
-    influence: Gaussian | None
-    layers: tuple[Gaussian, ...]
-    output: Gaussian
+    influence: GaussianMechanism | None
+    layers: tuple[GaussianMechanism, ...]
+    output: GaussianMechanism
     costs: tuple[losses.PrivacyLoss, ...]
 
     @property
@@ -103,7 +105,7 @@ class BehaviourPlan(Plan):
         return Moments(features=features, bits=bits)
 
     def row_shape(self, own: int) -> RowShape:
-        """The output layer's rows."""
+        """The shape of the output layer's rows."""
         f = self.sizes
         return RowShape(
             own=own,
@@ -119,7 +121,7 @@ class BehaviourPlan(Plan):
 
 
 def plan_behaviour(
-    facts: PublicFacts, sizes: Sizes, *, hidden: tuple[int, ...] | None, influence: Influence
+    facts: PublicFacts, sizes: PanelSizes, *, hidden: tuple[int, ...] | None, influence: Influence
 ) -> BehaviourPlan:
     """Split the budget and set the noise.
 
@@ -132,12 +134,13 @@ def plan_behaviour(
         edge = noise_edge(1.0 / (mu * math.sqrt(LAYER_SHARE)), sizes.attributes)
         hidden = (8, 8) if sizes.weight / sizes.attributes > edge else ()
     for units in hidden:
-        _check.count("hidden", units)
+        check_counts(hidden=units)
     spent = influence.share + LAYER_SHARE * len(hidden)
-    rest = _check.positive("the budget left for the output layer", 1.0 - spent)
+    rest = 1.0 - spent
+    check_positive(**{"the budget left for the output layer": rest})
     widest = BehaviourPlan(
         facts=facts, sizes=sizes, hidden=hidden, influence=None, layers=(),
-        output=Gaussian(scale=1.0), costs=(),
+        output=GaussianMechanism(scale=1.0), costs=(),
     )  # fmt: skip
     codes = hidden[0] if hidden else 0
     deeper = hidden[1] if len(hidden) > 1 else 0
@@ -153,7 +156,7 @@ def plan_behaviour(
     first = None
     if isinstance(influence, PropagationInfluence):
         first = _gaussian(
-            influence.sensitivity.l2, influence.released, mu * math.sqrt(influence.share)
+            influence.sensitivity.l2, influence.release_size, mu * math.sqrt(influence.share)
         )
     return BehaviourPlan(
         facts=facts,
@@ -166,7 +169,9 @@ def plan_behaviour(
     )
 
 
-def _gaussian(sensitivity: float, dimension: int, mu: float) -> tuple[Gaussian, losses.PrivacyLoss]:
+def _gaussian(
+    sensitivity: float, dimension: int, mu: float
+) -> tuple[GaussianMechanism, losses.PrivacyLoss]:
     """The least noise whose release costs at most mu, and its exact loss."""
-    mechanism = Gaussian.for_mu(sensitivity, mu=mu, dimension=dimension)
+    mechanism = GaussianMechanism.for_mu(sensitivity, mu=mu, dimension=dimension)
     return mechanism, mechanism.loss(sensitivity, dimension=dimension)

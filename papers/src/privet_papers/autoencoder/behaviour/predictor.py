@@ -6,37 +6,79 @@ Application of Human Behavior Prediction" (2016), with a proof for users instead
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet.bounds import Quadratic, user_weights
 from privet.data.records import PublicFacts
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Unit
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import Coefficients, release_moments
-from privet.methods.autoencoder.behaviour.examples import Examples
-from privet.methods.autoencoder.behaviour.graph import largest_degree
-from privet.methods.autoencoder.behaviour.influence import (
+from privet.methods.contract import ReleaseContext
+from privet.methods.train_method import ledger_in_memory, state_guarantee
+from privet.noise import Source
+from privet.noise.source import source_of
+from privet.sensitivity import Quadratic, user_weights
+from privet_papers.argument_checks import check_counts, check_in_open_unit, check_positive
+from privet_papers.autoencoder.behaviour.examples import Examples, SeriesLayout
+from privet_papers.autoencoder.behaviour.network import (
+    BehaviourLayer,
+    BehaviourNetwork,
+    own_rows,
+    release_layer,
+)
+from privet_papers.autoencoder.behaviour.panel_data import Panel
+from privet_papers.autoencoder.behaviour.plan import BehaviourPlan, PanelSizes, plan_behaviour
+from privet_papers.autoencoder.behaviour.social_influence import (
     FriendshipInfluence,
     Influence,
+    largest_degree,
     release_influence,
     tie_weights,
 )
-from privet.methods.autoencoder.behaviour.layers import Layer, release_layer
-from privet.methods.autoencoder.behaviour.model import BehaviourModel, sigmoid
-from privet.methods.autoencoder.behaviour.network import BehaviourNetwork, own_rows
-from privet.methods.autoencoder.behaviour.plan import BehaviourPlan, Sizes, plan_behaviour
-from privet.methods.autoencoder.behaviour.series import Layout
-from privet.methods.contract import Spending
-from privet.methods.promise import check_terms, ledger_for, promise
-from privet.noise import Source
-from privet.noise.source import source_of
 
 Array = NDArray[np.float64]
+
+
+class BehaviourModel(ABC):
+    """Predicts tomorrow's statuses; private or not, as `guarantee_` says after `fit`."""
+
+    guarantee_: Guarantee | None
+    """What is proved; None for a model without any privacy."""
+
+    claim_: Guarantee | None
+    """What the model's paper claims, where that differs from what is proved."""
+
+    @abstractmethod
+    def fit(self, examples: Examples) -> Self:
+        """Learn from examples with statuses."""
+
+    @abstractmethod
+    def predict_proba(self, examples: Examples) -> Array:
+        """The probability of an increase for each example."""
+
+    def predict(self, examples: Examples) -> NDArray[np.int64]:
+        """1 for an increase, 0 for a decrease."""
+        return (self.predict_proba(examples) > 0.5).astype(np.int64)
+
+    def score(self, examples: Examples) -> float:
+        """The share of statuses that are predicted rightly."""
+        if (examples.status < 0).any():
+            raise InvalidArgument("examples", examples, "examples whose statuses are known")
+        return float((self.predict(examples) == examples.status).mean())
+
+    def predict_tomorrow(self, panel: Panel, *, lags: int = 3) -> Array:
+        """Probabilities for all users of the panel, for the day after its last."""
+        return self.predict_proba(Examples.tomorrow(panel, lags=lags))
+
+
+def sigmoid(z: Array) -> Array:
+    """1 / (1 + e^-z), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(np.asarray(z) / 2.0)))
+
 
 RIDGE = 1.0
 """In units of what noise adds to an eigenvalue."""
@@ -51,7 +93,7 @@ def learn(
         influence, examples.activity, examples.edges, mechanism=plan.influence,
         rng=rng.child("influence"),
     )  # fmt: skip
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[BehaviourLayer, ...] = ()
     for k, (units, mechanism) in enumerate(zip(plan.hidden, plan.layers, strict=True)):
         inputs = examples.now if k == 0 else own_rows(examples, layers)
         layer = release_layer(
@@ -70,7 +112,7 @@ def learn(
     total.add(shape.rows(own, social), examples.signs[:, None], weights)
     found = release_moments(total, plan.output, rng=rng.child("output"))
     return BehaviourNetwork(
-        layout=Layout(
+        layout=SeriesLayout(
             attributes=plan.sizes.attributes,
             target=examples.target,
             events=examples.events,
@@ -109,14 +151,14 @@ class BehaviourPredictor(BehaviourModel):
     **Assumes** that the graph, its users and the declared bounds are public, and that settings were
     not tuned on these records.
 
-    >>> from privet.data.behaviour import rolling
-    >>> from privet.data.behaviour_health import health_network
+    >>> from privet_papers.autoencoder.behaviour.panel_data import rolling_folds
+    >>> from privet_papers.autoencoder.behaviour.health_network import health_network
     >>> panel = health_network(users=120, days=40, seed=0).panel
-    >>> fold = rolling(panel, horizon=10)[0]
+    >>> fold = rolling_folds(panel, horizon=10)[0]
     >>> model = BehaviourPredictor(epsilon=4.0, random_state=0)
     >>> model = model.fit(Examples.of(panel, fold.train))
     >>> print(model.guarantee_)
-    (4, 1e-05)-DP per user, add-remove, proved; EXPERIMENT, NOT A RELEASE
+    (4, 1e-05)-DP per user, add-remove, proved, if 4 assumed premises hold; EXPERIMENT...
     >>> model.score(Examples.of(panel, fold.test)) > 0.6
     True
     >>> model.predict_tomorrow(panel).shape
@@ -139,12 +181,15 @@ class BehaviourPredictor(BehaviourModel):
         ledger: Ledger | None = None,
         random_state: int | Source | None = None,
     ) -> None:
-        self.epsilon = _check.positive("epsilon", epsilon)
-        self.delta = _check.open_unit("delta", delta)
+        check_positive(epsilon=epsilon)
+        check_in_open_unit(delta=delta)
+        check_counts(lags=lags)
+        self.epsilon = float(epsilon)
+        self.delta = float(delta)
         if unit not in (Unit.USER.value, Unit.RECORD.value):
             raise InvalidArgument("unit", unit, "user or record")
         self.unit = Unit(unit)
-        self.lags = _check.count("lags", lags)
+        self.lags = lags
         if hidden is not None and len(hidden) > 2:
             raise InvalidArgument("hidden", hidden, "at most two layers, such as (8, 8)")
         self.hidden = hidden
@@ -161,13 +206,13 @@ class BehaviourPredictor(BehaviourModel):
             raise InvalidArgument("examples", examples, "examples whose statuses are known")
         plan = self.plan(examples)
         rng = source_of(self.random_state)
-        ledger = ledger_for(plan) if self.ledger is None else self.ledger
-        check_terms(ledger, plan)
-        spending = Spending(ledger=ledger, rng=rng, plan=plan)
-        self.ledger_entry_ = spending.charge(what="behaviour prediction (dPAH)")
+        ledger = ledger_in_memory(plan) if self.ledger is None else self.ledger
+        ledger.check_terms(plan.stated_adjacency, plan.unit, plan.protects)
+        context = ReleaseContext(ledger=ledger, rng=rng, plan=plan)
+        self.ledger_entry_ = context.charge(what="behaviour prediction (dPAH)")
         self.model_ = learn(examples, plan, self.influence, rng)
         self.plan_ = plan
-        self.guarantee_ = promise(plan, spending.loss, rng)
+        self.guarantee_ = state_guarantee(plan, context.loss, rng)
         return self
 
     def predict_proba(self, examples: Examples) -> Array:
@@ -177,7 +222,7 @@ class BehaviourPredictor(BehaviourModel):
 
     def plan(self, examples: Examples) -> BehaviourPlan:
         """Releases, noise and price, from what is public about the examples."""
-        sizes = Sizes(
+        sizes = PanelSizes(
             users=examples.users,
             days=examples.span,
             friends=largest_degree(examples.edges),

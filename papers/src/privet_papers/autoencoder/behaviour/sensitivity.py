@@ -25,9 +25,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check
-from privet.bounds import Moments
 from privet.errors import InvalidArgument
+from privet.sensitivity import Moments
+from privet_papers.argument_checks import check_counts
 
 Array = NDArray[np.float64]
 
@@ -55,18 +55,18 @@ class RowShape:
     """The most that all examples weigh together: users, or examples where each weighs 1."""
 
     def __post_init__(self) -> None:
-        _check.count("own", self.own)
+        check_counts(own=self.own)
         if not 0.0 <= self.social < 1.0:
             raise InvalidArgument("social", self.social, "a number in [0, 1)")
 
     @property
     def features(self) -> int:
-        """Length of a row."""
+        """The length of a row: own features and the social one."""
         return self.own + 1
 
     @property
     def bits(self) -> int:
-        """As fine as exact sums of this weight allow."""
+        """Bits of the grid that rows are cut to: as many as sums of this weight stay exact with."""
         return min(18, max(4, (43 - math.ceil(math.log2(max(self.weight, 2)))) // 2))
 
     def user_sensitivity(self, *, second: float, cross: float) -> float:
@@ -94,7 +94,7 @@ class RowShape:
         return replace(bare, share=share)
 
     def rows(self, own: Array, social: Array) -> Array:
-        """Rows (o, s) of this shape."""
+        """Rows (o, s) of this shape from own and social parts."""
         return social_rows(own, social, self.social)
 
 

@@ -4,8 +4,9 @@ The social part of u's example for day t + 1 is sum_v psi_t(v, u), with
 
     psi_t(v, u) = a(v, u) theta(v, u) g_vt,          0 <= theta <= 1, |g| <= 1,
 
-a the public weights of `graph.py` and g_vt how far above its own past v's activity was. Whatever
-theta is, one user changes the social parts of all others by at most sum_u a(v, u) <= 1 a day.
+a the public weights of `friend_weights` and g_vt how far above its own past v's activity was.
+Whatever theta is, one user changes the social parts of all others by at most sum_u a(v, u) <= 1 a
+day.
 """
 
 from __future__ import annotations
@@ -17,29 +18,30 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privet import _check, premises
-from privet.bounds import Bounded, Sensitivity
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
-from privet.mechanisms import Gaussian
-from privet.methods.autoencoder.behaviour.graph import adjacency_matrix, friend_weights
+from privet.mechanisms import GaussianMechanism
 from privet.noise import Source
+from privet.sensitivity import BoundedValue, Sensitivity
+from privet_papers.argument_checks import check_in_open_unit
 
 Array = NDArray[np.float64]
 Edges = NDArray[np.int64]
 
 SQUARES = 0.5
-"""The weight of exposure beside propagation in the packed sum."""
+"""The weight of exposure beside propagation in the packed sum: below 1, since exposure is never
+smaller than propagation and shares its sensitivity."""
 
 
 def tie_kinds(edges: Edges, users: int, levels: tuple[int, ...]) -> NDArray[np.int64]:
-    """Users x users: the kind of each tie."""
+    """The kind of each tie, users x users, by its number of common friends."""
     graph = adjacency_matrix(edges, users)
     return np.searchsorted(np.asarray(levels), graph @ graph, side="right")
 
 
 def tie_weights(edges: Edges, users: int, levels: tuple[int, ...], theta: Array) -> Array:
-    """a theta, users x users."""
+    """The weights a(v, u) theta(v, u) of all ties, users x users."""
     return np.asarray(friend_weights(edges, users) * theta[tie_kinds(edges, users, levels)])
 
 
@@ -57,7 +59,7 @@ class FriendshipInfluence:
     levels: ClassVar[tuple[int, ...]] = ()
 
     def strengths(self, released: Array | None, noise: float) -> Array:
-        """theta of the one kind of ties."""
+        """The strength theta of the one kind of ties."""
         return np.ones(1)
 
 
@@ -95,7 +97,7 @@ class PropagationInfluence:
     """Kind k of ties has at least `levels[k - 1]` common friends."""
 
     def __post_init__(self) -> None:
-        _check.open_unit("budget_share", self.budget_share)
+        check_in_open_unit(budget_share=self.budget_share)
         if list(self.levels) != sorted(set(self.levels)) or min(self.levels, default=1) < 1:
             raise InvalidArgument("levels", self.levels, "rising whole numbers from 1")
 
@@ -105,7 +107,7 @@ class PropagationInfluence:
         return self.budget_share
 
     @property
-    def released(self) -> int:
+    def release_size(self) -> int:
         """How many numbers are released for it."""
         return 2 * (len(self.levels) + 1)
 
@@ -117,7 +119,7 @@ class PropagationInfluence:
             l1=2.0 * (1.0 + SQUARES) * slack, l2=2.0 * math.sqrt(1.0 + SQUARES**2) * slack
         )
 
-    def counts(self, activity: Array, edges: Edges) -> Bounded:
+    def counts(self, activity: Array, edges: Edges) -> BoundedValue:
         """What has to be released, with its sensitivity per user."""
         sign = np.sign(activity)
         users, days = sign.shape
@@ -132,7 +134,7 @@ class PropagationInfluence:
         packed = [
             part[kinds == k].sum() * 2.0**-32 for part in parts for k in range(len(self.levels) + 1)
         ]
-        return Bounded(
+        return BoundedValue(
             value=np.array(packed),
             add_remove=self.sensitivity,
             replace_one=self.sensitivity.scaled(2.0),
@@ -158,7 +160,12 @@ Influence = FriendshipInfluence | PropagationInfluence
 
 
 def release_influence(
-    influence: Influence, activity: Array, edges: Edges, *, mechanism: Gaussian | None, rng: Source
+    influence: Influence,
+    activity: Array,
+    edges: Edges,
+    *,
+    mechanism: GaussianMechanism | None,
+    rng: Source,
 ) -> Array:
     """theta of each kind, from a release of what it needs; whoever calls this has charged."""
     if isinstance(influence, FriendshipInfluence):
@@ -166,3 +173,31 @@ def release_influence(
     assert mechanism is not None  # whoever pays for it has planned its noise
     counts = influence.counts(activity, edges)
     return influence.strengths(mechanism.release(counts, rng=rng), mechanism.scale)
+
+
+def adjacency_matrix(edges: NDArray[np.int64], users: int) -> Array:
+    """Users x users: 1 for friends, 0 for others."""
+    graph = np.zeros((users, users))
+    graph[edges[:, 0], edges[:, 1]] = graph[edges[:, 1], edges[:, 0]] = 1.0
+    return graph
+
+
+def friend_weights(edges: NDArray[np.int64], users: int) -> Array:
+    """a(v, u), symmetric, with rows and columns that sum to at most 1.
+
+    **Guarantee** the sums are at most 1 in exact arithmetic: weights are cut down to multiples of
+    2^-30.
+
+    >>> star = np.array([(0, 1), (0, 2), (0, 3), (0, 4)])
+    >>> friend_weights(star, 5)[0].tolist()
+    [0.0, 0.25, 0.25, 0.25, 0.25]
+    """
+    graph = adjacency_matrix(edges, users)
+    degree = graph.sum(axis=0)
+    larger = np.maximum(np.maximum(degree[:, None], degree[None, :]), 1.0)
+    return np.asarray(np.floor(graph / larger * 2.0**30) / 2.0**30)
+
+
+def largest_degree(edges: NDArray[np.int64]) -> int:
+    """The most friends that a user has; 0 without friendships."""
+    return int(np.bincount(edges.ravel()).max()) if len(edges) else 0

@@ -1,0 +1,129 @@
+"""A record against the ledger that was charged: the same one, no older, with this run's charges."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from privet import premises
+from privet.accounting import compose
+from privet.errors import LedgerError, MissingFile, PrivetError
+from privet.guarantee import Guarantee, number_to_json
+from privet.ledger import Entry, Ledger
+from privet.ledger.releases import MOST, group_releases
+from privet.runs.guarantee_record import GuaranteeRecord
+from privet.runs.statement_check import Findings
+
+
+def check_ledger(path: Path, record: GuaranteeRecord, found: Findings) -> None:
+    """Hold what the record says was charged, and of whom, against the ledger's entries."""
+    noted, problems = record["ledger"], found.problems
+    if noted is None:
+        problems.append("the record names no ledger")
+        return
+    if not path.exists():
+        raise MissingFile(path, "give the ledger that the run was charged to")
+    try:
+        ledger = Ledger.open(path)
+        statement, entries = ledger.statement(), ledger.entries()
+    except LedgerError as e:
+        problems.append(f"the ledger is damaged: {e}")
+        return
+    if statement["identity"] != noted["identity"]:
+        problems.append(f"{path.name} is another ledger than the one that was charged")
+        return
+    try:
+        ledger.verify(head=noted["head"])
+    except PrivetError:
+        problems.append(
+            f"{path.name} was restored to an older state or rewritten: the head that the record "
+            f"noted, {noted['head'][:12]}…, is not in its chain"
+        )
+    if statement["cap"] != noted["cap"]:
+        found.differs("cap", noted["cap"], statement["cap"], path.name)
+    mine = _entries_of_run(path, record, entries, found)
+    if mine is not None:
+        _check_cost(ledger, mine, record, found)
+        _check_scope(path, mine, record, found)
+    _check_total(ledger, entries, record, found)
+
+
+def _entries_of_run(
+    path: Path, record: GuaranteeRecord, entries: tuple[Entry, ...], found: Findings
+) -> list[Entry] | None:
+    """The entries that the record names, which must be all of this run; None where one is not."""
+    noted, by_number = record["ledger"]["entries"], {e.sequence: e for e in entries}
+    mine = [by_number.get(e["sequence"]) for e in noted]
+    for told, entry in zip(noted, mine, strict=True):
+        if entry is None or (entry.hash, entry.token) != (told["hash"], told["token"]):
+            found.problems.append(
+                f"{path.name} has no entry {told['sequence']} as it was charged for this run"
+            )
+    known = {e["sequence"] for e in noted}
+    if extra := [e.sequence for e in entries if e.run == record["run"] and e.sequence not in known]:
+        found.problems.append(
+            f"{path.name} has entries of this run that the record does not name: {extra}"
+        )
+    if not mine:
+        found.problems.append(f"the record names no entries of {path.name}: nothing was charged")
+    return [e for e in mine if e is not None] if mine and None not in mine else None
+
+
+def _check_cost(
+    ledger: Ledger, mine: list[Entry], record: GuaranteeRecord, found: Findings
+) -> None:
+    stated = Guarantee.from_dict(record["guarantee"])
+    cost = compose([e.loss for e in mine]).epsilon(stated.delta)
+    if not math.isclose(cost, stated.epsilon, rel_tol=1e-6):
+        found.problems.append(
+            f"the entries of this run cost epsilon {cost:.4g}, the record states "
+            f"{stated.epsilon:.4g}"
+        )
+    if record["date"] is not None and record["date"][:19] < mine[-1].when[:19]:
+        found.differs("date", record["date"], mine[-1].when, "the last charge")
+    said = record["given"]["purpose"]
+    charged = {e.purpose for e in mine}
+    if charged - {None} and charged != {said}:
+        found.differs("purpose", said, "; ".join(sorted(filter(None, charged))), "the ledger")
+
+
+def _check_scope(path: Path, mine: list[Entry], record: GuaranteeRecord, found: Findings) -> None:
+    """Whose contribution was charged for, and by whose noise."""
+    stated = Guarantee.from_dict(record["guarantee"])
+    key = next((p for p in stated.premises if p.about == premises.SECRET_SEED.about), None)
+    for entry in mine:
+        scope = entry.scope
+        if scope is None:
+            found.not_checked.append(f"what entry {entry.sequence} is about: it does not say")
+            continue
+        charged = {
+            "unit": scope.unit,
+            "adjacency": scope.adjacency or entry.loss.adjacency,
+            "protects": scope.protects,
+        }
+        for name, value in charged.items():
+            if getattr(stated, name) is not value:
+                where = f"entry {entry.sequence} of {path.name}"
+                found.differs(name, getattr(stated, name), value, where)
+        if scope.secret is False and key != premises.SECRET_SEED:
+            words = None if key is None else key.text
+            found.differs("noise key", words, "a seed", f"entry {entry.sequence} of {path.name}")
+
+
+def _check_total(
+    ledger: Ledger, entries: tuple[Entry, ...], record: GuaranteeRecord, found: Findings
+) -> None:
+    """What the record says was spent in all, at the head that it noted."""
+    noted = record["ledger"]
+    until = [e for e in entries if e.sequence <= noted["count"]]
+    if not until or until[-1].hash != noted["head"]:
+        if noted["head"] in {e.hash for e in entries}:
+            found.differs("count", noted["count"], "another number of entries", "the ledger's head")
+        return
+    total = compose([e.loss_to_compose for e in until], adjacency=ledger.adjacency.of_losses)
+    spent = total.epsilon(ledger.cap_delta)
+    groups = group_releases(until)[-MOST:]
+    if [r.to_dict(ledger.cap_delta) for r in groups] != noted.get("releases"):
+        found.problems.append("the record's list of releases is not the one in the ledger")
+    if not math.isclose(spent, float(noted["spent"]), rel_tol=1e-6) and math.isfinite(spent):
+        found.differs("spent", noted["spent"], number_to_json(spent), "the ledger")
