@@ -98,5 +98,8 @@ def test_a_ledger_is_charged_with_what_is_proved_or_refused(
 def test_without_noise_they_learn() -> None:
     x, y = rows(600)
     report = {"classes": ["low", "high"], "epsilon": 1e9}
-    for kind, more in ((PublishedILM, {"epochs": 60}), (PublishedDPA, {"epochs": 120})):
+    for kind, more in (
+        (PublishedILM, {"epochs": 60}),
+        (PublishedDPA, {"epochs": 120, "layers": (8,)}),
+    ):
         assert made(kind, **report, **more).fit(x, y).score(x, y) > 0.75, kind

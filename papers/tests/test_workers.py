@@ -21,9 +21,13 @@ import pytest
 from privet.errors import InvalidArgument, PrivetError
 from privet.jobs import Cell
 from privet_papers.experiment import Experiment, Settings, setting
+from privet_papers.result_tables import Table
 
 # workers that an earlier test started do not know where this file is
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+NOT_COMPARED = ("who", "results.json", "processor_seconds.tsv")
+"""Who computed what, and how long it took."""
 
 pytestmark = pytest.mark.slow  # every worker is a new interpreter
 
@@ -93,9 +97,13 @@ class Walks(Experiment[WalkSettings]):
         """Nothing."""
         return []
 
-    def text(self, results: dict[str, Any]) -> str:
+    def tables(self, results: dict[str, Any]) -> list[Table]:
+        """None."""
+        return []
+
+    def remarks(self, results: dict[str, Any]) -> Iterator[str]:
         """The ends."""
-        return " ".join(f"{r['ends']!r}" for r in results["rows"])
+        yield from (f"{r['ends']!r}" for r in results["rows"])
 
 
 def files(out: Path) -> dict[str, bytes]:
@@ -103,7 +111,7 @@ def files(out: Path) -> dict[str, bytes]:
     written = {
         str(p.relative_to(out)): p.read_bytes()
         for p in sorted(out.rglob("*"))
-        if p.is_file() and p.name not in ("who", "results.json") and p.suffix != ".part"
+        if p.is_file() and p.name not in NOT_COMPARED and p.suffix != ".part"
     }
     rows = json.loads((out / "results.json").read_text())["rows"]
     return written | {"rows": json.dumps(rows).encode()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from privet.data import Dataset
-    from privet.methods.contract import Files
 
 Label = Annotated[str | None, typer.Option(help="Column to predict, for a CSV file of yours.")]
 Bounds = Annotated[
@@ -21,19 +19,14 @@ Bounds = Annotated[
 Folder = Annotated[Path | None, typer.Option(help="Where data sets lie.")]
 
 
-def describe_file(
-    out: Path, data: str, label: str | None, bounds: Path | None, files: Files | None = None
-) -> dict[str, Any]:
-    """What the config of a run says of a file of the user's own; the declaration is copied."""
+def describe_file(out: Path, data: str, label: str | None, bounds: Path | None) -> dict[str, Any]:
+    """Where a file of the user's own lies, which stays private; its declaration is copied."""
     from privet.runs.run_folder import DECLARATION
 
-    if bounds is None and files is None:
-        return {}
     out.mkdir(parents=True, exist_ok=True)
     if bounds is not None:
         (out / DECLARATION).write_bytes(bounds.read_bytes())
-    reading = {} if files is None else {"files": asdict(files)}  # type: ignore[call-overload]
-    return {"file": str(Path(data).resolve()), "label": label, **reading}
+    return {"file": str(Path(data).resolve()), "label": label}
 
 
 def fingerprint_of(data: str, folder: Path | None, dataset: Dataset | None = None) -> str:

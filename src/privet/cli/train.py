@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -298,7 +299,7 @@ def train(
             )  # fmt: skip
         except KeyboardInterrupt:
             raise PrivetError(_interruption_message(out)) from None
-    here = {} if not own else describe_file(out, data, label, bounds, files)
+    here = {} if not own else describe_file(out, data, label, bounds)
     target: dict[str, Any] = {"classes": list(found.classes)}
     if found.target_bounds is not None:
         target = {"target_bounds": list(found.target_bounds)}
@@ -313,6 +314,7 @@ def train(
         "features": features,
         **columns_to_config(found.columns),
         **({"public": task.public} if task.public else {}),
+        **({} if files is None else {"files": asdict(files)}),  # type: ignore[call-overload]
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),

@@ -127,7 +127,7 @@ def load(folder: str | Path, *, features: Features | None = None, module: Any = 
     }
     if CONFIG not in contents and MODEL not in contents:
         raise MissingFile(folder / CONFIG, "give the folder of a finished `privet train` run")
-    config = _parse_config(folder, contents) | _private(folder, WHERE)
+    config = _private(folder, WHERE) | _parse_config(folder, contents)  # what is sealed wins
     for name in (MODEL, GUARANTEE):
         if not (folder / name).exists():
             raise MissingFile(folder / name, "the run has not finished")
