@@ -97,7 +97,7 @@ _ODD = {
 _LARGE = 4
 """Every so many kinds of company come in a batch of the expected size: it costs a real step."""
 
-Coins = Callable[[], bytes]
+Coins = Callable[[], tuple[object, ...]]
 """The state of all generators of random numbers that a function may draw from."""
 
 
@@ -133,7 +133,7 @@ def check_odd_company(
         )
         return made_up, slice(0, others) if in_front else slice(watched, watched + others)
 
-    def values(made_up: MadeUpRows, company: slice) -> tuple[Tensor, bytes]:
+    def values(made_up: MadeUpRows, company: slice) -> tuple[Tensor, object]:
         losses = evaluate(made_up).detach().double()[:, None]
         return (losses[company.stop :] if company.start == 0 else losses[:watched]), coins()
 

@@ -6,7 +6,6 @@ hands them to `Training.step`. Both are recorded and guarded here.
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -21,6 +20,7 @@ from privet.errors import InvalidArgument, PrivetError
 from privet.gradients import ClippedSum, Clipping, PerExampleGradients, device
 from privet.gradients.row_program import RowProgram
 from privet.guarantee import Backing, Premise
+from privet.methods.dpsgd import coins
 from privet.methods.dpsgd.batch_independence import (
     MadeUpRows,
     check_batch_independence,
@@ -267,10 +267,10 @@ class LossEvaluation:
         def run(rows: MadeUpRows, *, record: bool, traced: bool = False) -> Tensor:
             self.guard.begin_step()
             number = step if rows.step is None else rows.step
-            _seed_all(self.engine.device, rows.seed)
+            coins.seed_all(self.engine.device, rows.seed)
             if traced:
                 self.trace(losses, records, step=number)
-                _seed_all(self.engine.device, rows.seed)
+                coins.seed_all(self.engine.device, rows.seed)
             fresh = tuple(t.clone() for t in rows.tensors)  # a function may write into them
             batch = records.batch(self.arrange(fresh), step=number, last=False)
             self.begin(batch, record=record)
@@ -334,7 +334,7 @@ class LossEvaluation:
                 return Backing.TESTED  # a pass without gradients would leave parts gathered
             check_odd_company(
                 lambda some: run(some, record=False),
-                lambda: _coins(self.engine.device),
+                coins.place,
                 like,
                 views=self._views,
                 rows=min(round(expected * self._views), _LARGEST_MADE_UP),
@@ -347,21 +347,6 @@ _LARGEST_MADE_UP = 32
 """Rows of a made-up batch at most: the check of a transformer takes seconds even so."""
 
 
-def _seed_all(where: torch.device, seed: int) -> None:
-    """Seed every generator that a function can reach without making one."""
-    device.seed(where, seed)
-    np.random.seed(seed)  # noqa: NPY002
-    random.seed(seed)
-
-
-def _coins(where: torch.device) -> bytes:
-    """How far these generators are."""
-    state = np.random.get_state()  # noqa: NPY002
-    return repr(
-        (torch.get_rng_state().tolist(), [str(s) for s in state], random.getstate())
-    ).encode()
-
-
 @contextmanager
 def _state_put_back(model: nn.Module) -> Iterator[None]:
     """Buffers and random generators as they were, whatever happens inside."""
@@ -371,17 +356,14 @@ def _state_put_back(model: nn.Module) -> Iterator[None]:
         for name, t in module._buffers.items()
         if t is not None
     ]
-    coins = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        torch.set_rng_state(coins[0])
-        np.random.set_state(coins[1])  # noqa: NPY002
-        random.setstate(coins[2])
-        for module, name, t, value in buffers:
-            module._buffers[name] = t
-            if not torch.equal(t, value):
-                t.data.copy_(value)
+    with coins.kept():
+        try:
+            yield
+        finally:
+            for module, name, t, value in buffers:
+                module._buffers[name] = t
+                if not torch.equal(t, value):
+                    t.data.copy_(value)
 
 
 _VIEWS = "the forward pass fails in channels-last layout (.flatten or .reshape in place of .view)"
