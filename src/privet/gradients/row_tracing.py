@@ -231,6 +231,8 @@ class _Tracer(TorchFunctionMode):
                 "a value of the row that no function of torch made: an autograd.Function of your "
                 "own, a nested transform of torch.func, or a value that was held back"
             )
+        if type(t) not in (Tensor, nn.Parameter):
+            raise Untraceable(f"a {type(t).__name__}, whose own code torch would run on records")
         self._constants.append((t, t._version))
         return t
 

@@ -272,7 +272,7 @@ class LossEvaluation:
                 self.trace(losses, records, step=number)
                 coins.seed_all(self.engine.device, rows.seed)
             fresh = tuple(t.clone() for t in rows.tensors)  # a function may write into them
-            batch = records.batch(self.arrange(fresh), step=number, last=False)
+            batch = records.batch(self.arrange(fresh), step=number, last=rows.last)
             self.begin(batch, record=record)
             try:
                 _, found = self.end(self.evaluate(losses, batch))
@@ -332,19 +332,39 @@ class LossEvaluation:
                 return Backing.ENFORCED
             if self._processes.spread:
                 return Backing.TESTED  # a pass without gradients would leave parts gathered
+            parameters = [p for p in model.parameters() if p.requires_grad]
+
+            def losses_of(rows: MadeUpRows) -> Tensor:
+                with _scaled(parameters, rows.scale):
+                    return run(rows, record=False)
+
             check_odd_company(
-                lambda some: run(some, record=False),
+                losses_of,
                 coins.place,
                 like,
                 views=self._views,
                 rows=min(round(expected * self._views), _LARGEST_MADE_UP),
                 steps=steps,
+                evaluating=lambda: evaluating(model),
             )
             return Backing.TESTED
 
 
 _LARGEST_MADE_UP = 32
 """Rows of a made-up batch at most: the check of a transformer takes seconds even so."""
+
+
+@contextmanager
+def _scaled(parameters: Sequence[nn.Parameter], scale: float) -> Iterator[None]:
+    """Parameters so many times larger inside, and to the bit as they were afterwards."""
+    before = [p.detach().clone() for p in parameters] if scale != 1.0 else []
+    try:
+        for p in parameters if before else ():
+            p.data.mul_(scale)
+        yield
+    finally:
+        for p, value in zip(parameters, before, strict=False):
+            p.data.copy_(value)
 
 
 @contextmanager
@@ -384,6 +404,11 @@ def _explain_made_up_rows() -> Iterator[None]:
     except PrivetError:
         raise
     except Exception as error:
+        if "functorch" in str(error) or "atching rule" in str(error):
+            error.add_note(
+                "torch.func and vmap around the model are not recorded: write the losses of all "
+                "rows at once, gradients by torch.autograd.grad(..., create_graph=True)"
+            )
         error.add_note(
             "seen before the first step, on made-up rows in the shapes and types of the data "
             "(numbers in [0, 1.5], integers 0 and 1); only if real rows would pass, "

@@ -385,6 +385,7 @@ class Training:
         Done by itself where `private` was given `losses`. No record is read and nothing is charged.
 
         **Guarantee**: that examples do not mix is then stated as tested, otherwise as assumed.
+        **Assumes** that the loop takes its losses from this function.
         """
         self._try_losses(losses, enforce=False)
 
@@ -600,10 +601,12 @@ class Training:
         )
         n = sampler.expected_batch(0) / max(float(sampler.rates[0]), 1e-300)
         large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
+        mixing = self._evaluation.premise
+        free = self._losses is None and mixing.backing is not Backing.ASSUMED
+        loop = (premises.LOOP_AS_CHECKED,) if free else ()
         stated = (
-            *self._user_parts, *owners, *PREMISES, *self.summation.premises,
-            self._evaluation.premise, *end, *self._premises, premises.OWN_MAP, *large,
-            self._rng.premise,
+            *self._user_parts, *owners, *PREMISES, *self.summation.premises, mixing, *loop, *end,
+            *self._premises, premises.OWN_MAP, *large, self._rng.premise,
         )  # fmt: skip
         return replace(
             proved, adjacency=sampler.stated_adjacency, unit=sampler.unit, premises=stated
