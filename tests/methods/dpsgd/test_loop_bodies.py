@@ -532,7 +532,7 @@ def two_experts_with_room_for_six():
 
 @guilty
 def one_coin_for_a_part():
-    return lambda m, b: ce(m, b, b.x.flip(1) if torch.rand(()) < 0.5 else b.x)
+    return lambda m, b: ce(m, b, b.x if torch.rand(()) < 0.5 else -10.0 * b.x)
 
 
 @guilty
