@@ -70,7 +70,9 @@ def counted_users(n: int) -> Premise:
 DECLARED_CLASSES = _assumed("classes", "the list of classes was declared without these records")
 READ_CLASSES = _assumed("classes", "the list of classes, taken from y, is public")
 SETTINGS = _assumed(
-    "settings", "the initial model and all settings were chosen without these records"
+    "settings",
+    "the initial model, all settings, and what functions handed in hold besides (tables, means, "
+    "weights of classes) were chosen without these records",
 )
 EXACT_ROWS = _enforced(
     "rows",

@@ -50,6 +50,10 @@ _NAMESPACES = ("aten", "prims", "prim", "_C")
 """Whose operators are torch's own; those that others register may run any code."""
 
 
+class HoldsRecords(InvalidArgument):
+    """A loss function that looks at the data set itself, past the row that it was given."""
+
+
 class Untraceable(PrivetError):
     """A loss function that does not come down to a list of torch operations."""
 
@@ -60,10 +64,12 @@ def trace(
     layers: ModelLayers,
     device: torch.device,
     outputs: dict[Any, Any],
+    is_private: Callable[[Tensor], bool] = lambda t: False,
 ) -> RowProgram:
     """The program of `function`, which gets the columns of one made-up row and gives its loss.
 
-    `outputs` are those of layers in earlier traces, by shape.
+    `outputs` are those of layers in earlier traces, by shape. A function that uses a tensor that
+    `is_private` is refused.
     """
     if any(isinstance(handler, RuleHandler) for handler in layers.handlers):
         raise Untraceable("the rule of a layer is code of its own")
@@ -71,7 +77,7 @@ def trace(
     before = [t._version for t in columns]
 
     def one(*row: Tensor) -> Tensor:
-        tracer = _Tracer(layers, device, outputs)
+        tracer = _Tracer(layers, device, outputs, is_private)
         inputs = tuple(tracer.add_column(column.unsqueeze(0)) for column in row)
         with tracer.swap_forwards(), tracer:
             losses = function(inputs)
@@ -87,9 +93,12 @@ def trace(
 class _Tracer(TorchFunctionMode):
     """Notes every function of torch that is called on what depends on the row."""
 
-    def __init__(self, layers: ModelLayers, device: torch.device, outputs: dict[Any, Any]) -> None:
+    def __init__(
+        self, layers: ModelLayers, device: torch.device, outputs: dict[Any, Any],
+        is_private: Callable[[Tensor], bool],
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._outputs = outputs
+        self._outputs, self._is_private = outputs, is_private
         self._layers, self._device = layers, device.type
         self._trained = {id(p): p for p in layers.parameters.values()}
         self._slots: dict[int, int] = {}
@@ -231,6 +240,11 @@ class _Tracer(TorchFunctionMode):
                 "a value of the row that no function of torch made: an autograd.Function of your "
                 "own, a nested transform of torch.func, or a value that was held back"
             )
+        if self._is_private(t):
+            raise HoldsRecords(
+                "losses", "a function that holds the data set itself", "one of a row's own columns",
+                "declare what all rows share, or pay for it as a release of its own",
+            )  # fmt: skip
         if type(t) not in (Tensor, nn.Parameter):
             raise Untraceable(f"a {type(t).__name__}, whose own code torch would run on records")
         self._constants.append((t, t._version))

@@ -89,6 +89,10 @@ class DatasetRows(ABC):
         """The rows of a step; `source` is for what is drawn among them."""
         return self.take(indices)
 
+    def holds(self, t: Tensor) -> bool:
+        """Whether a tensor lies in the memory of these records."""
+        return False
+
     def rows_ahead(self) -> Ask | None:
         """What asks for rows ahead of their use, where reading them ahead helps."""
         return None
@@ -128,6 +132,10 @@ class TensorRows(DatasetRows):
             return tuple(t[first : last + 1].clone() for t in self.tensors)
         rows = torch.from_numpy(indices)
         return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
+
+    def holds(self, t: Tensor) -> bool:
+        where = t.untyped_storage().data_ptr()
+        return where != 0 and any(where == own.untyped_storage().data_ptr() for own in self.tensors)
 
     def rows_ahead(self) -> Ask | None:
         return rows_ahead(self._given)

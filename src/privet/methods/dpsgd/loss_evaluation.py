@@ -19,6 +19,7 @@ from privet import premises
 from privet.errors import InvalidArgument, PrivetError
 from privet.gradients import ClippedSum, Clipping, PerExampleGradients, device
 from privet.gradients.row_program import RowProgram
+from privet.gradients.row_tracing import HoldsRecords
 from privet.guarantee import Backing, Premise
 from privet.methods.dpsgd import coins
 from privet.methods.dpsgd.batch_independence import (
@@ -123,7 +124,9 @@ class LossEvaluation:
         self.guard.begin_part()
         try:
             self.program = self.engine.trace(
-                lambda columns: losses(model, records.batch(columns, step=step, last=True)), row
+                lambda columns: losses(model, records.batch(columns, step=step, last=True)),
+                row,
+                is_private=records.holds,
             )
         finally:
             self.guard.check_part()
@@ -318,6 +321,8 @@ class LossEvaluation:
                 try:
                     for _ in range(2):  # what the first call holds back is used in the second
                         by_engine(some)
+                except HoldsRecords:
+                    raise
                 except Exception as error:  # of the function, or of torch, for a row without values
                     self.guard.check_part()
                     self.untraceable = f"{type(error).__name__}: {error}".splitlines()[0]

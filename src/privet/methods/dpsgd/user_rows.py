@@ -76,6 +76,9 @@ class UserRows(DatasetRows):
         nothing = self.rows.take(indices)
         return (*nothing, torch.zeros(0, device=nothing[0].device))
 
+    def holds(self, t: Tensor) -> bool:
+        return self.rows.holds(t)
+
     def batch(self, tensors: tuple[Tensor, ...], *, step: int, last: bool) -> Batch:
         *rows, weights = tensors
         return Batch(tensors=tuple(rows), step=step, last=last, names=self.names, weights=weights)
