@@ -81,6 +81,7 @@ def moved(monkeypatch, losses, model, **kw):
     return float((sums[0] - sums[1]).norm()) / watch.sensitivities[0]
 
 
+@pytest.mark.slow
 def test_where_a_loss_depends_on_the_padding_the_longest_moves_everybody(monkeypatch):
     """Attack: at one public length it moves nobody; where the mask is used neither does."""
     trimmed = {"losses": as_long_as_the_longest, "independence": "assumed"}
@@ -90,6 +91,7 @@ def test_where_a_loss_depends_on_the_padding_the_longest_moves_everybody(monkeyp
         assert moved(monkeypatch, of_one_length, Words(forgetful=forgetful)) <= 1.0
 
 
+@pytest.mark.slow
 def test_trimming_to_the_longest_is_refused_where_it_matters():
     kw = {"tensors": sentences(), "schedule": FULL}
     with pytest.raises(InvalidArgument, match="depend on"):
@@ -142,6 +144,7 @@ def test_a_table_that_is_no_record_is_a_constant():
 # Compiled, packed, changed on the way
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_compiled_loss_is_enforced_and_a_compiled_model_has_a_way_out():
     loss = torch.compile(lambda out, y: F.cross_entropy(out, y, reduction="none"), backend="eager")
@@ -166,6 +169,7 @@ class Packed(nn.Module):
         return self.head(self.recurrent(rows)[1][-1])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_packed_sequences_are_tested():
     assert stated(finished(model=Packed(), losses=losses_of)) is Backing.TESTED

@@ -222,7 +222,7 @@ def _trials(like: tuple[Tensor, ...]) -> Iterator[_Trial]:
                 for alone in (True, False):
                     yield _Trial(company=_changer(column, fill, others, alone=alone))
         if not t.is_floating_point() and t.dim() == 1:
-            for label in filter(lambda k, t=t: _holds(t.dtype, k + 1), _CLASSES):  # type: ignore[misc]
+            for label in (k for k in _CLASSES if _holds(t.dtype, k + 1)):
                 other = _changer(column, _filled_with(label), 0, alone=False)
                 yield _Trial(company=other)
                 yield _Trial(watched=_raiser(column, label), company=other)
