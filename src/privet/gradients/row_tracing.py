@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -46,6 +47,7 @@ _PLAIN = (
 """Arguments that hold no code and no tensor."""
 _REFUSED = frozenset(("backward", "register_hook", "apply_", "map_", "map2_", "set_", "numpy"))
 """Functions that run code of the caller, or that leave torch."""
+_DRAWS = (torch.rand, torch.randn, torch.randint)
 _NAMESPACES = ("aten", "prims", "prim", "_C")
 """Whose operators are torch's own; those that others register may run any code."""
 
@@ -166,6 +168,9 @@ class _Tracer(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is Tensor.__iter__:
             return iter(self.__torch_function__(Tensor.unbind, types, args))
+        if func in _DRAWS and _is_one_number(args, kwargs):
+            with temporarily_clear_interpreter_stack():
+                return func(*args, **kwargs)  # one for the step: a constant, not one for each row
         out = (attend if func is F.scaled_dot_product_attention else func)(*args, **kwargs)
         if out is None or isinstance(out, Tensor | tuple | list):
             self._note(func, args, kwargs, out)
@@ -271,6 +276,12 @@ class _Tracer(TorchFunctionMode):
             writes=writes,
             device=self._device,
         )
+
+
+def _is_one_number(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether what is drawn has no dimension, which might be that of the rows."""
+    sizes = [a for a in (*args, kwargs.get("size")) if isinstance(a, tuple | list)]
+    return len(sizes) == 1 and not sizes[0]
 
 
 def _check_call(call: Any, name: str) -> None:

@@ -652,6 +652,10 @@ def noise_of_shapes():
     return lambda m, b: ce(m, b, b.x + 0.1 * torch.randn(len(b), WIDTH))
 
 
+def a_coin_with_a_dimension():
+    return lambda m, b: ce(m, b, b.x if torch.rand(1) < 0.5 else -10.0 * b.x)
+
+
 def a_coin_for_each_row():
     return lambda m, b: ce(m, b, torch.where(torch.rand(len(b), 1) < 0.5, b.x.flip(1), b.x))
 
@@ -667,7 +671,8 @@ WAYS_OUT = {
     losses_of_one_class_doubled_in_place: Backing.TESTED,
     noise_of_a_generator_of_its_own: "draw from torch itself: torch.randn",
     noise_of_shapes: Backing.ENFORCED,
-    one_coin_for_a_part: r"torch.rand\(len\(batch\)\), or one for a step by Python's random",
+    one_coin_for_a_part: Backing.ENFORCED,  # one for the step, whichever part
+    a_coin_with_a_dimension: r"torch.rand\(len\(batch\)\), or one for a step, torch.rand\(\(\)\)",
     a_coin_for_each_row: Backing.ENFORCED,
     a_coin_for_a_step: Backing.ENFORCED,
     func_around_the_model: "write the losses of all rows at once",
@@ -698,7 +703,9 @@ def test_a_coin_that_parts_share_tells_of_the_records_before(monkeypatch):
     )
     assert moves > 1.5 and stated is Backing.ASSUMED
     with pytest.raises(InvalidArgument, match="coins that rows share"):
-        moved(monkeypatch, one_coin_for_a_part, "large", **parts)
+        moved(monkeypatch, one_coin_for_a_part, "large", independence="tested", **parts)
+    moves, stated = moved(monkeypatch, one_coin_for_a_part, "large", **parts)
+    assert moves <= 1.0 and stated is Backing.ENFORCED  # one for the step
 
 
 def test_a_free_loop_rests_on_what_it_checked():

@@ -194,7 +194,7 @@ def check_odd_company(
         raise _dependence(
             "coins that rows share",
             "a batch comes in parts, and which rows share one tells of the others: draw for each "
-            "row, torch.rand(len(batch)), or one for a step by Python's random in losses=",
+            "row, torch.rand(len(batch)), or one for a step, torch.rand(()), in losses=",
         )
 
 
