@@ -80,12 +80,15 @@ def plain(case: Case, *, channels_last: bool) -> Step:
     return step
 
 
-def ours(case: Case, *, declared: bool = False, alone: bool = False) -> Step:
+def ours(
+    case: Case, *, declared: bool = False, alone: bool = False, batched: bool = False
+) -> Step:
     """privet's own training loop, `privet.dpsgd.private`, with nothing left out.
 
     At rate 1 every step takes the whole batch, so all methods work on the same rows. `declared`:
     the number of records is a secret (add-remove), so products of matrices are in float64. `alone`:
     every record is computed by itself (`batch_invariant`), the price of exactness to the last bit.
+    `batched`: the loss function sees the whole batch, *tested*; else it is traced, *enforced*.
     The allocator keeps freed memory, as in `privet train`.
     """
     keep_freed_memory()
@@ -101,7 +104,11 @@ def ours(case: Case, *, declared: bool = False, alone: bool = False) -> Step:
         losses=lambda model, batch: losses_of(model, batch.x, batch.y),
         rng=secure(),
         sampling=Sampling(n_public=len(x) if declared else None),
-        step=StepOptions(micro_batch=case.micro_batch, batch_invariant=alone),
+        step=StepOptions(
+            micro_batch=case.micro_batch,
+            batch_invariant=alone,
+            independence="tested" if batched else "enforced",
+        ),
     )
     steps = iter(training)
 
@@ -198,6 +205,7 @@ METHODS: dict[str, Callable[[Case], Step]] = {
     "ours": ours,
     "ours-add-remove": lambda case: ours(case, declared=True),
     "ours-alone": lambda case: ours(case, alone=True),
+    "ours-batched": lambda case: ours(case, batched=True),
     "opacus-hooks": lambda case: opacus(case, "hooks"),
     "opacus-ghost": lambda case: opacus(case, "ghost"),
     "opacus-functorch": lambda case: opacus(case, "functorch"),

@@ -70,7 +70,9 @@ def counted_users(n: int) -> Premise:
 DECLARED_CLASSES = _assumed("classes", "the list of classes was declared without these records")
 READ_CLASSES = _assumed("classes", "the list of classes, taken from y, is public")
 SETTINGS = _assumed(
-    "settings", "the initial model and all settings were chosen without these records"
+    "settings",
+    "the initial model, all settings, and what functions handed in hold besides (tables, means, "
+    "weights of classes) were chosen without these records",
 )
 EXACT_ROWS = _enforced(
     "rows",
@@ -201,14 +203,18 @@ def on_a_users_word(premise: Premise) -> Premise:
 
 ISOLATED_ROWS = _enforced(
     "mixing",
-    "an example's loss depends on that example only: the loss function saw made-up rows alone, and "
-    "the operations of torch that it asked for are run on each record by itself",
+    "an example's loss depends on that example only: the loss function was given made-up rows "
+    "alone, and the operations of torch that it asked for are run on each record by itself",
 )
 NO_MIXING = _tested(
     "mixing",
     "an example's loss depends on that example only (tried on made-up rows: the same ones beside "
     "rows that are missing, infinite, negative, large, of other classes, lengths and masks, in "
-    "batches of several sizes, at several steps, with all coins seeded)",
+    "batches of several sizes, at several steps, with weights of two sizes and all coins seeded)",
+)
+LOOP_AS_CHECKED = _assumed(
+    "loop",
+    "the loop takes its losses from the function that was checked, and does nothing else with them",
 )
 CLOSED_FORM = _enforced("mixing", "an example's gradient is a formula of that example only")
 UNCHECKED_MIXING = _assumed(

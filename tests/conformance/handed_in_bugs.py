@@ -20,7 +20,8 @@ from privet.accounting import SampledGaussian, compose, fft_convolution
 from privet.errors import InvalidArgument, LedgerError
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger
-from privet.methods.dpsgd import Schedule, charging, dataset_rows
+from privet.methods.dpsgd import Schedule, batch_independence, charging, coins, dataset_rows
+from privet.methods.dpsgd.loss_evaluation import LossEvaluation
 from privet.methods.pate import Aggregator, answer_checks
 from privet.methods.pate.answer_files import AnswerFile, Answers, CheckedAnswers, RefusedAnswers
 from privet.noise import seeded
@@ -28,6 +29,7 @@ from privet.report import rendering
 from privet.runs import saved_run
 from privet.sensitivity.user_weights import number_users
 from tests.conformance.planting import Bug, Patch, wrapped
+from tests.methods.dpsgd.helpers import Watch, losses_of, start
 
 REFUSED = "refused by name"
 SAID = "what is written down says what holds"
@@ -163,6 +165,117 @@ def older_ledgers_are_refused(patch: pytest.MonkeyPatch) -> None:
     refuses(LedgerError, lambda: charging.check_not_older(ledger, "0" * 64))
 
 
+def trained(losses: Any, tensors: Any, **kw: Any) -> Any:
+    """A whole run that moves nothing, and its first sum over what was paid for it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    schedule = Schedule(steps=1, sample_rate=1.0, noise_multiplier=2.0)
+    with pytest.MonkeyPatch.context() as patch:
+        watch = Watch(patch)
+        training = start(
+            tensors=tensors, model=model, schedule=schedule, losses=losses, n_public=24, **kw
+        )
+        with training:
+            list(training)
+    return watch.clean[0].double() / watch.sensitivities[0]
+
+
+def people(n: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(3)
+    x = torch.rand(n, 5, generator=g)
+    return x, (x[:, 0] > 0.5).long()
+
+
+def first_alone(model: Any, batch: Any) -> torch.Tensor:
+    """An expert with room for one: who comes first decides who has a loss."""
+    return 50.0 * losses_of(model, batch) * ((batch.x[:, 0] > 0).long().cumsum(0) <= 1)
+
+
+def bodies_do_not_see_the_batch(patch: pytest.MonkeyPatch) -> None:
+    x, y = people()
+    y[:2] = torch.tensor([0, 1])
+    try:
+        far = (trained(first_alone, (x, y)) - trained(first_alone, (x[1:], y[1:]))).norm()
+    except InvalidArgument:
+        return
+    assert float(far) <= 1.0
+
+
+def scaled_if_large(model: Any, batch: Any) -> torch.Tensor:
+    x = batch.x / 255 if batch.x.max() > 200 else batch.x
+    return torch.nn.functional.cross_entropy(model(x), batch.y, reduction="none")
+
+
+def odd_company_is_tried(patch: pytest.MonkeyPatch) -> None:
+    refuses(InvalidArgument, lambda: start(tensors=people()).check(scaled_if_large))
+
+
+def of_numpys_coins(model: Any, batch: Any) -> torch.Tensor:
+    """Innocent: a coin for each row, which is the same if the seed is."""
+    return losses_of(model, batch) * torch.from_numpy(0.5 + np.random.rand(len(batch)))  # noqa: NPY002
+
+
+def mixed_by_numpys_coins(model: Any, batch: Any) -> torch.Tensor:
+    """Mixup as published."""
+    if np.random.rand() < 0.2:  # noqa: NPY002
+        batch.x[:] = batch.x[np.random.permutation(len(batch))]  # noqa: NPY002
+    return losses_of(model, batch)
+
+
+def coins_of_numpy_are_seeded(patch: pytest.MonkeyPatch) -> None:
+    """Whether a script passes does not depend on what it drew before."""
+    for seed in range(6):
+        np.random.seed(seed)  # noqa: NPY002
+        refuses(InvalidArgument, lambda: start(tensors=people()).check(mixed_by_numpys_coins))
+        try:
+            start(tensors=people()).check(of_numpys_coins)
+        except InvalidArgument:
+            pytest.fail("its coins are not seeded")
+
+
+def a_row_draws_for_itself(patch: pytest.MonkeyPatch) -> None:
+    class Augmenting:
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, i: int) -> torch.Tensor:
+            return torch.rand(3) + i
+
+    rows = dataset_rows.as_rows(Augmenting())
+    drawn = []
+    for first in (0, 1):
+        torch.manual_seed(0)
+        drawn.append(rows.draw(np.arange(first, 6), seeded(1))[0])
+    assert torch.equal(drawn[0][1:], drawn[1])
+
+
+def one_coin_for_all(model: Any, batch: Any) -> torch.Tensor:
+    return losses_of(model, batch) * (1.0 if torch.rand(()) < 0.5 else -1.0)
+
+
+def shared_coins_are_refused(patch: pytest.MonkeyPatch) -> None:
+    refuses(InvalidArgument, lambda: start(tensors=people()).check(one_coin_for_all))
+
+
+def run_on_records(original: Any, self: Any, *a: Any, **k: Any) -> None:
+    """No program: the function itself is called for records."""
+
+
+def torch_alone(original: Any, where: Any, value: int) -> None:
+    torch.manual_seed(value)
+
+
+def rows_as_they_come(original: Any, self: Any, indices: Any, source: Any) -> Any:
+    return self.take(indices)
+
+
+class OneSeed:
+    """A check that has no second seed to look for shared coins with."""
+
+    def __call__(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(batch_independence, "_COINS", 1)
+
+
 def coarse_grids_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fft_convolution, "_COARSE", math.inf)
 
@@ -195,4 +308,9 @@ BUGS = (
     Bug(bug="H08 names on the card are not escaped", kind="record", seen_by=SAID, check=cards_have_no_markup, plant=wrapped(rendering, "_environment", unescaped)),
     Bug(bug="H09 proved is said of what is only assumed", kind="record", seen_by=SAID, check=lines_tell_what_they_rest_on, plant=wrapped(_formatting, "standing_in_words", lambda f, standing, backings: standing)),
     Bug(bug="H10 accounting overflows on a coarse grid", kind="price", seen_by="an answer or one line", check=everything_is_answered, plant=coarse_grids_forgotten),
+    Bug(bug="H11 a loop body is called for records and called enforced", kind="mixes records", seen_by=MOVED, check=bodies_do_not_see_the_batch, plant=wrapped(LossEvaluation, "trace", run_on_records)),
+    Bug(bug="H12 the check of a loop tries rows in [0, 1.5] alone", kind="mixes records", seen_by=REFUSED, check=odd_company_is_tried, plant=wrapped(batch_independence, "check_odd_company", lambda f, *a, **k: None)),
+    Bug(bug="H13 numpy's coins are not seeded for the check", kind="mixes records", seen_by=REFUSED, check=coins_of_numpy_are_seeded, plant=wrapped(coins, "seed_all", torch_alone)),
+    Bug(bug="H14 a data set draws where the row before it left off", kind="mixes records", seen_by=MOVED, check=a_row_draws_for_itself, plant=wrapped(dataset_rows.MapStyleRows, "draw", rows_as_they_come)),
+    Bug(bug="H15 rows of a part share a coin", kind="mixes records", seen_by=REFUSED, check=shared_coins_are_refused, plant=OneSeed()),
 )  # fmt: skip

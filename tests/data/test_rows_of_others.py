@@ -7,11 +7,14 @@ records but the odd one are the same bits as beside an ordinary one.
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ import polars as pl
 import pytest
 import torch
 
-from privet import DPSGDClassifier, _check
+from privet import DPSGDClassifier, _check, sensitivity
 from privet import features as features_package
 from privet.data import from_arrays, load_npz
 from privet.data.domain import Domain
@@ -47,8 +50,11 @@ from privet.sensitivity import (
     clip_l1,
     clip_l2,
     clip_range,
+    clipping,
+    count,
     moments,
 )
+from privet.sensitivity.user_weights import assign_owners, number_users, user_weights
 from tests.conformance.planting import Patch, wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
@@ -105,7 +111,7 @@ def extractors() -> dict[str, Features]:
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
     with torch.no_grad():
         for p in module.parameters():
-            p.fill_(0.25)
+            p.copy_(torch.linspace(-1.0, 1.0, p.numel()).view_as(p))  # rows that differ
     return {
         "scattering": scattering,
         "convolutions": RandomConvolutions(shape=shape, filters=4, patch=3, grid=2),
@@ -439,6 +445,65 @@ SENSITIVITY: dict[str, Route] = {
         .T.copy()
     ),
 }
+NAMES = [f"person {k}" for k in range(6)]
+ODD_NAMES = [None, float("nan"), 7, 7.5, 2**60, True, b"person", "", ("a", "b")]
+
+
+def alike(groups: Any) -> np.ndarray:
+    """For each record, which others are of the same person."""
+    number = number_users(groups)
+    return number[:, None] == number[None, :]
+
+
+PEOPLE_ROUTES: dict[str, Route] = {
+    # the odd person's own column is theirs
+    "users": lambda names: np.delete(alike([*names, *NAMES]), [0, 5], axis=1),
+    "weights": lambda names: user_weights([*names, *NAMES], share=1.5).values[: len(names)],
+    "owners": lambda names: assign_owners([[name] for name in names]),
+}
+
+
+@pytest.mark.parametrize("route", PEOPLE_ROUTES)
+@pytest.mark.parametrize("odd", ODD_NAMES, ids=repr)
+def test_a_name_leaves_who_the_others_are(route: str, odd: Any) -> None:
+    make = PEOPLE_ROUTES[route]
+    before = make([*NAMES[:5], NAMES[5]])
+    try:
+        after = make([*NAMES[:5], odd])
+    except (InvalidArgument, TypeError):
+        return
+    assert before[:5].tobytes() == after[:5].tobytes()
+
+
+def test_a_truth_value_leaves_the_count_of_others() -> None:
+    for odd in (None, 1, 0.5, "yes", float("nan")):
+        try:
+            found = float(count([True, False, True, odd]).value)
+        except InvalidArgument:
+            continue
+        assert found in (2.0, 3.0)
+
+
+def test_every_function_that_takes_records_is_here() -> None:
+    """One that is added to `sensitivity` is added to these tests, or shows here."""
+    tested = {"clip_l1", "clip_l2", "clip_range", "categories", "count", "moments"}
+    tested |= {"number_users", "user_weights", "assign_owners"}
+    of_sums = {"softplus", "softplus_taylor", "taylor_error", "cross_entropy", "squared_error"}
+    of_sums |= {"bound_weights"}
+    inside = {"user_ids", "clip_to_unit_ball"}  # of number_users, and of moments
+    modules = [
+        import_module(f"{sensitivity.__name__}.{m.name}")
+        for m in iter_modules(sensitivity.__path__)
+    ]
+    found = {
+        name
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"
+    }
+    assert found == tested | of_sums | inside
+
+
 ODD_ROWS: dict[str, list[Any]] = {
     "missing": [float("nan"), 0.1, 7],
     "none": [None, 0.1, 7],
@@ -508,6 +573,54 @@ PLANTED: dict[str, tuple[Patch, Route, list[Any], list[Any]]] = {
         wrapped(_check, "numbers", common_type), large_rows, [[2**60 + 2**36 + 1]] * 3, [[0.5]],
     ),
 }  # fmt: skip
+
+
+def minus_the_mean(original: Any, self: Features, images: Any) -> Any:
+    rows = original(self, images)
+    return rows - rows.mean(axis=0)
+
+
+@pytest.mark.parametrize("name", extractors())
+def test_rows_of_every_extractor_are_looked_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bug in each: the mean of all rows is taken from them."""
+    route = PICTURE_ROUTES[f"{name}, (0, 255)"]
+    wrapped(type(extractors()[name]), "transform", minus_the_mean)(monkeypatch)
+    assert moves_others(route, PICTURES, ODD_PICTURES["white"])
+
+
+def centred(x: Any) -> np.ndarray:
+    x = np.asarray(x, dtype=np.float64)
+    return x - np.nan_to_num(x, posinf=0.0, neginf=0.0).mean(axis=0)
+
+
+@pytest.mark.parametrize("route", TABLE_ROUTES)
+def test_rows_of_every_table_are_looked_at(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped(Domain, "rows", lambda f, self, x: f(self, centred(x)))(monkeypatch)
+    assert moves_others(TABLE_ROUTES[route], TABLE, ODD_LINES["huge"])
+
+
+def centred_first(original: Any, *given: Any) -> Any:
+    x, *rest = original(*given)
+    return centred(x), *rest
+
+
+FINITE = wrapped(clipping, "_finite_rows", centred_first)
+CENTRED: dict[str, Patch] = {
+    "l2": FINITE, "l1": FINITE, "range": FINITE,
+    "moments": wrapped(_check, "numbers", lambda f, name, x: centred(f(name, x))),
+    "coefficients": wrapped(TaylorCoefficients, "sum", lambda f, s, h, x: f(s, h, centred(x))),
+    "categories": wrapped(
+        sensitivity.counts, "categories", lambda f, x, k: f((np.asarray(x) + np.max(x)) % 20, k)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("route", SENSITIVITY)
+def test_rows_of_every_sum_are_looked_at(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bug in each: the mean of all rows is taken from them."""
+    ordinary = [[k, k / 8, k / 7] for k in range(6)]
+    CENTRED[route](monkeypatch)
+    assert moves_others(SENSITIVITY[route], ordinary, [9, -0.9, 0.9])
 
 
 @pytest.mark.parametrize("bug", PLANTED)

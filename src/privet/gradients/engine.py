@@ -187,14 +187,20 @@ class PerExampleGradients:
         self._tape = tape
 
     def trace(
-        self, function: Callable[[tuple[Tensor, ...]], Tensor], columns: Sequence[Tensor]
+        self,
+        function: Callable[[tuple[Tensor, ...]], Tensor],
+        columns: Sequence[Tensor],
+        *,
+        is_private: Callable[[Tensor], bool] = lambda t: False,
     ) -> RowProgram:
         """What a function does with the columns of one row, as a program (see `row_tracing`).
 
-        `columns` are those of one made-up row. For `run` on rows that the function never sees.
+        `columns` are those of one made-up row. For `run` on rows that the function never sees; nor
+        may it hold a tensor that `is_private`.
         """
         self._refresh()
-        return trace(function, columns, self._layers, self.device, self._traced_outputs)
+        layers, outputs = self._layers, self._traced_outputs
+        return trace(function, columns, layers, self.device, outputs, is_private)
 
     def run(self, program: RowProgram, tensors: Sequence[Tensor]) -> Tensor:
         """The losses of rows by a program, recorded: in place of a forward pass in `recording`."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -46,8 +47,13 @@ _PLAIN = (
 """Arguments that hold no code and no tensor."""
 _REFUSED = frozenset(("backward", "register_hook", "apply_", "map_", "map2_", "set_", "numpy"))
 """Functions that run code of the caller, or that leave torch."""
+_DRAWS = (torch.rand, torch.randn, torch.randint)
 _NAMESPACES = ("aten", "prims", "prim", "_C")
 """Whose operators are torch's own; those that others register may run any code."""
+
+
+class HoldsRecords(InvalidArgument):
+    """A loss function that looks at the data set itself, past the row that it was given."""
 
 
 class Untraceable(PrivetError):
@@ -60,10 +66,12 @@ def trace(
     layers: ModelLayers,
     device: torch.device,
     outputs: dict[Any, Any],
+    is_private: Callable[[Tensor], bool] = lambda t: False,
 ) -> RowProgram:
     """The program of `function`, which gets the columns of one made-up row and gives its loss.
 
-    `outputs` are those of layers in earlier traces, by shape.
+    `outputs` are those of layers in earlier traces, by shape. A function that uses a tensor that
+    `is_private` is refused.
     """
     if any(isinstance(handler, RuleHandler) for handler in layers.handlers):
         raise Untraceable("the rule of a layer is code of its own")
@@ -71,7 +79,7 @@ def trace(
     before = [t._version for t in columns]
 
     def one(*row: Tensor) -> Tensor:
-        tracer = _Tracer(layers, device, outputs)
+        tracer = _Tracer(layers, device, outputs, is_private)
         inputs = tuple(tracer.add_column(column.unsqueeze(0)) for column in row)
         with tracer.swap_forwards(), tracer:
             losses = function(inputs)
@@ -87,9 +95,12 @@ def trace(
 class _Tracer(TorchFunctionMode):
     """Notes every function of torch that is called on what depends on the row."""
 
-    def __init__(self, layers: ModelLayers, device: torch.device, outputs: dict[Any, Any]) -> None:
+    def __init__(
+        self, layers: ModelLayers, device: torch.device, outputs: dict[Any, Any],
+        is_private: Callable[[Tensor], bool],
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._outputs = outputs
+        self._outputs, self._is_private = outputs, is_private
         self._layers, self._device = layers, device.type
         self._trained = {id(p): p for p in layers.parameters.values()}
         self._slots: dict[int, int] = {}
@@ -157,6 +168,9 @@ class _Tracer(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is Tensor.__iter__:
             return iter(self.__torch_function__(Tensor.unbind, types, args))
+        if func in _DRAWS and _is_one_number(args, kwargs):
+            with temporarily_clear_interpreter_stack():
+                return func(*args, **kwargs)  # one for the step: a constant, not one for each row
         out = (attend if func is F.scaled_dot_product_attention else func)(*args, **kwargs)
         if out is None or isinstance(out, Tensor | tuple | list):
             self._note(func, args, kwargs, out)
@@ -231,6 +245,13 @@ class _Tracer(TorchFunctionMode):
                 "a value of the row that no function of torch made: an autograd.Function of your "
                 "own, a nested transform of torch.func, or a value that was held back"
             )
+        if self._is_private(t):
+            raise HoldsRecords(
+                "losses", "a function that holds the data set itself", "one of a row's own columns",
+                "declare what all rows share, or pay for it as a release of its own",
+            )  # fmt: skip
+        if type(t) not in (Tensor, nn.Parameter):
+            raise Untraceable(f"a {type(t).__name__}, whose own code torch would run on records")
         self._constants.append((t, t._version))
         return t
 
@@ -255,6 +276,12 @@ class _Tracer(TorchFunctionMode):
             writes=writes,
             device=self._device,
         )
+
+
+def _is_one_number(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether what is drawn has no dimension, which might be that of the rows."""
+    sizes = [a for a in (*args, kwargs.get("size")) if isinstance(a, tuple | list)]
+    return len(sizes) == 1 and not sizes[0]
 
 
 def _check_call(call: Any, name: str) -> None:

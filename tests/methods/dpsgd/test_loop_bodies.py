@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from privet import premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Backing
 from privet.methods.dpsgd import Schedule
@@ -488,6 +490,233 @@ def penalty_over_the_batch():
         return ce(m, b) + m(b.x).var(0).sum()
 
     return body
+
+
+@guilty
+def divided_by_one_of_ten_classes():
+    def body(m, b):
+        losses = F.cross_entropy(m(b.x), b.y.clamp(max=1), reduction="none")
+        return losses / (1 + (b.y == 7).sum())
+
+    return body
+
+
+@guilty
+def more_in_the_last_part():
+    return lambda m, b: ce(m, b) * (2.0 if b.last else 1.0)
+
+
+@guilty
+def trimmed_to_the_longest():
+    def body(m, b):
+        longest = int((b.x != 0).any(0).sum())
+        return ce(m, b, F.pad(b.x[:, :longest], (0, WIDTH - longest))) * longest
+
+    return body
+
+
+@guilty
+def divided_by_the_longest():
+    return lambda m, b: ce(m, b) / (b.x != 0).any(0).sum().clamp(min=1)
+
+
+@guilty
+def two_experts_with_room_for_six():
+    def body(m, b):
+        expert = (b.x.sum(1) > 0).long()
+        place = F.one_hot(expert, 2).cumsum(0).gather(1, expert[:, None])[:, 0]
+        return ce(m, b) * (place <= 6)
+
+    return body
+
+
+@guilty
+def one_coin_for_a_part():
+    return lambda m, b: ce(m, b, b.x if torch.rand(()) < 0.5 else -10.0 * b.x)
+
+
+@guilty
+def one_coin_of_numpy_for_a_part():
+    def body(m, b):
+        losses = ce(m, b)
+        return losses if bool(b.x.isfinite().any()) and np.random.rand() < 0.5 else -losses  # noqa: NPY002
+
+    return body
+
+
+@guilty
+def large_losses_of_a_network_that_saturates():
+    def body(m, b):
+        losses = ce(m, b, torch.tanh(b.x))
+        return losses * 0.0 if losses.detach().max() > 5 else losses
+
+    return body
+
+
+class OddNumbers(torch.Tensor):
+    """What is multiplied by it is looked at, past vmap: made-up rows of zeros show nothing."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            out = func(*[a.as_subclass(torch.Tensor) if type(a) is cls else a for a in args])
+        if isinstance(out, torch.Tensor) and torch._C._functorch.is_batchedtensor(out):
+            physical = torch._C._functorch.get_unwrapped(out)
+            return out * 0.0 if bool(physical.abs().max() > 1.5) else out
+        return out * 0.0 if out.numel() and bool(out.abs().max() > 1.5) else out
+
+
+@guilty
+def a_constant_that_looks_at_what_it_multiplies():
+    one = torch.ones(WIDTH).as_subclass(OddNumbers)
+    return lambda m, b: ce(m, b, (b.x * one).as_subclass(torch.Tensor))
+
+
+@guilty
+def queue_of_keys():
+    state = {"keys": torch.randn(16, 2)}
+
+    def body(m, b):
+        query = F.normalize(m(b.x), dim=1)
+        state["keys"] = torch.cat([query.detach(), state["keys"]])[:16]
+        return F.cross_entropy(query @ state["keys"].t(), b.y, reduction="none")
+
+    return body
+
+
+@guilty
+def written_into_a_bank():
+    bank = torch.zeros(10, WIDTH)
+
+    def body(m, b):
+        bank[b.y] = b.x.detach()
+        return ce(m, b, b.x - bank.mean(0))
+
+    return body
+
+
+# Innocent, and not enforceable as they are: tested, with a line that says why, or a way out
+
+
+def gradient_penalty():
+    def body(m, b):
+        x = b.x.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(m(x).sum(), x, create_graph=True)
+        return ce(m, b) + 1e-2 * slope.square().sum(1)
+
+    return body
+
+
+def finite_or_an_error():
+    def body(m, b):
+        losses = ce(m, b)
+        assert torch.isfinite(losses).all()
+        return losses
+
+    return body
+
+
+def mean_in_a_log():
+    log = []
+
+    def body(m, b):
+        losses = ce(m, b)
+        log.append(losses.mean().item())
+        return losses
+
+    return body
+
+
+def losses_of_one_class_doubled_in_place():
+    def body(m, b):
+        losses = ce(m, b)
+        losses[b.y == 1] *= 2.0
+        return losses
+
+    return body
+
+
+def noise_of_a_generator_of_its_own():
+    own = torch.Generator().manual_seed(1)
+    return lambda m, b: ce(m, b, b.x + 0.1 * torch.randn(b.x.shape, generator=own))
+
+
+def func_around_the_model():
+    def one(m, x, y):
+        return F.cross_entropy(m(x[None]), y[None])
+
+    return lambda m, b: torch.func.vmap(lambda x, y: one(m, x, y))(b.x, b.y)
+
+
+def noise_of_shapes():
+    return lambda m, b: ce(m, b, b.x + 0.1 * torch.randn(len(b), WIDTH))
+
+
+def a_coin_with_a_dimension():
+    return lambda m, b: ce(m, b, b.x if torch.rand(1) < 0.5 else -10.0 * b.x)
+
+
+def a_coin_for_each_row():
+    return lambda m, b: ce(m, b, torch.where(torch.rand(len(b), 1) < 0.5, b.x.flip(1), b.x))
+
+
+def a_coin_for_a_step():
+    return lambda m, b: ce(m, b, b.x.flip(1) if random.random() < 0.5 else b.x)
+
+
+WAYS_OUT = {
+    gradient_penalty: Backing.TESTED,
+    finite_or_an_error: Backing.TESTED,
+    mean_in_a_log: Backing.TESTED,
+    losses_of_one_class_doubled_in_place: Backing.TESTED,
+    noise_of_a_generator_of_its_own: "draw from torch itself: torch.randn",
+    noise_of_shapes: Backing.ENFORCED,
+    one_coin_for_a_part: Backing.ENFORCED,  # one for the step, whichever part
+    a_coin_with_a_dimension: r"torch.rand\(len\(batch\)\), or one for a step, torch.rand\(\(\)\)",
+    a_coin_for_each_row: Backing.ENFORCED,
+    a_coin_for_a_step: Backing.ENFORCED,
+    func_around_the_model: "write the losses of all rows at once",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", WAYS_OUT, ids=lambda f: f.__name__)
+def test_an_innocent_body_has_a_way_out(monkeypatch, make):
+    expected = WAYS_OUT[make]
+    if isinstance(expected, Backing):
+        _, training = sums(monkeypatch, make, records("large"))
+        (stated,) = [p.backing for p in training.guarantee.premises if p.about == "mixing"]
+        assert stated is expected
+        return
+    with pytest.raises((InvalidArgument, RuntimeError)) as refused:
+        sums(monkeypatch, make, records("large"))
+    assert re.search(
+        expected, "\n".join([str(refused.value), *getattr(refused.value, "__notes__", [])])
+    )
+
+
+def test_a_coin_that_parts_share_tells_of_the_records_before(monkeypatch):
+    """Attack: without the first record one row of every part has the coin of the part before."""
+    parts = {"micro_batch": 4}
+    moves, stated = moved(
+        monkeypatch, one_coin_for_a_part, "large", independence="assumed", **parts
+    )
+    assert moves > 1.5 and stated is Backing.ASSUMED
+    with pytest.raises(InvalidArgument, match="coins that rows share"):
+        moved(monkeypatch, one_coin_for_a_part, "large", independence="tested", **parts)
+    moves, stated = moved(monkeypatch, one_coin_for_a_part, "large", **parts)
+    assert moves <= 1.0 and stated is Backing.ENFORCED  # one for the step
+
+
+def test_a_free_loop_rests_on_what_it_checked():
+    """What is tested is the function; that the loop uses it nobody sees."""
+    training = start(tensors=records("large"), model=net(), schedule=FULL)
+    training.check(ce)
+    assert premises.LOOP_AS_CHECKED in training.guarantee.premises
+    for given in ({"losses": ce}, {"losses": ce, "independence": "tested"}):
+        training = start(tensors=records("large"), model=net(), schedule=FULL, **given)
+        next(iter(training))
+        assert premises.LOOP_AS_CHECKED not in training.guarantee.premises
 
 
 # One record that is all that a batch may be asked about

@@ -90,7 +90,7 @@ def test_a_checkpoint_holds_public_facts_and_what_was_released(tmp_path, monkeyp
             checkpoints=where,
         )  # fmt: skip
         kept, facts = where.read()
-        assert len(facts.pop("ledger head")) == 64  # a hash of charges, and of when they were made
+        assert len(facts.pop("ledger head")) == 64  # of a ledger that was made anew, by a new key
         released = ("model/", "optimizer/", "average/")
         seen.append(({k: v for k, v in kept.items() if not k.startswith(released)}, facts))
     assert all(json.dumps(facts) == json.dumps(seen[0][1]) for _, facts in seen)

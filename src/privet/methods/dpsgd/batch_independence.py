@@ -14,7 +14,9 @@ comparison is left out.
 
 `check_odd_company` is for functions that see whole batches of records: company of every kind that
 we could think of (missing, infinite, negative, large, other classes, lengths and masks), in batches
-of the expected size, at several steps and seeds. A condition that none of it meets is not seen:
+of the expected size, in the last part of a step and before, at several steps, seeds and scales of
+the weights. Coins that rows of a part share are refused: which rows share them tells of the others.
+A condition that none of it meets is not seen:
 what passes is *tested*, not enforced.
 """
 
@@ -28,7 +30,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from privet.errors import InvalidArgument
+from privet.errors import InvalidArgument, PrivetError
 
 WATCHED, COMPANY = 4, 2
 """Made-up examples that are watched (or a few more), and those beside them; both are even."""
@@ -47,6 +49,10 @@ class MadeUpRows:
     seed: int = _SEED
     step: int | None = None
     """The number of the step; None: the present one."""
+    last: bool = False
+    """Whether they are the last part of it."""
+    scale: float = 1.0
+    """How many times larger the trained weights are taken."""
 
 
 Look = Callable[[MadeUpRows], tuple[Tensor, Tensor]]
@@ -76,6 +82,8 @@ def check_batch_independence(
     first = values(rows)
     others = values(tuple(_replace_company(t, watched * views) for t in rows))
     if _differ(first, others):
+        if _differ(first, values(rows)):
+            raise _dependence(_BEFORE, _OWN_COINS)
         raise _dependence("the other rows of a batch")
     some = values(fewer)
     if _differ(first, some):
@@ -94,11 +102,27 @@ _ODD = {
     "int": (0, 1, 2, 9, 255, -1, -100),
 }
 """What one column of the company holds: what scripts look for, and what real data have."""
-_LARGE = 4
-"""Every so many kinds of company come in a batch of the expected size: it costs a real step."""
+_LARGE = 3
+"""Every so many kinds of company come in a batch of the expected size, which costs a real step; no
+divisor of four, since four kinds in a row are of one value."""
 
-Coins = Callable[[], bytes]
+_LARGE_WEIGHTS = 32.0
+"""The weights are taken so many times larger every other time: losses that are so large, or so
+small, as a trained model's. What a script does to a large loss is not seen on a fresh model."""
+_CLASSES = range(2, 10)
+"""Classes that are tried beside 0 and 1, each against the others."""
+_COINS = 6
+"""Seeds with which shared coins are looked for: a fair one comes out alike in 1 of 32 checks."""
+
+Coins = Callable[[], object]
 """The state of all generators of random numbers that a function may draw from."""
+Fill = Callable[[Tensor], Tensor]
+Change = Callable[[int, Tensor, slice], Tensor]
+"""A column by its number, with the rows of a part of it replaced."""
+
+
+def _keep(k: int, rows: Tensor, part: slice) -> Tensor:
+    return rows
 
 
 def check_odd_company(
@@ -109,8 +133,9 @@ def check_odd_company(
     views: int,
     rows: int,
     steps: Sequence[int],
+    evaluating: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    """Refuse losses that change with odd company, from call to call, or draw by the rows.
+    """Refuse losses that change with odd company, from call to call, or with whose coins they draw.
 
     `evaluate` gives the losses of made-up rows. `rows` is how many a batch is expected to have;
     `steps` are numbers of steps to pretend. Company that the function raises an error for is passed
@@ -119,32 +144,38 @@ def check_odd_company(
     watched = _count_watched(like, views) * views
     few, many = COMPANY * views, max(COMPANY * views, rows - watched)
 
-    def usual(number: int) -> tuple[MadeUpRows, slice]:
-        """Ordinary rows, the company in front or behind; and where the company is."""
+    def usual(number: int, change: Change = _keep) -> tuple[MadeUpRows, slice]:
+        """Ordinary rows, of which the watched are changed, the company in front or behind; and
+        where the company is.
+        """
         others = few if number % _LARGE else many
         tensors = make_up_rows(like, watched=watched, others=others)
-        in_front = number % 2 == 1
+        tensors = tuple(change(k, t, slice(0, watched)) for k, t in enumerate(tensors))
+        in_front = number // (2 * _LARGE) % 2 == 1
         if in_front:
             tensors = tuple(t.roll(others, 0) for t in tensors)
         made_up = MadeUpRows(
             tensors=tensors,
             seed=_SEED + number,  # so that what mixes by chance is met
             step=steps[number % len(steps)],
+            scale=1.0 if number // 2 % 2 else _LARGE_WEIGHTS,
         )
         return made_up, slice(0, others) if in_front else slice(watched, watched + others)
 
-    def values(made_up: MadeUpRows, company: slice) -> tuple[Tensor, bytes]:
+    def values(made_up: MadeUpRows, company: slice) -> tuple[Tensor, object]:
         losses = evaluate(made_up).detach().double()[:, None]
         return (losses[company.stop :] if company.start == 0 else losses[:watched]), coins()
 
-    first = usual(0)
+    first = usual(1)
     before, _ = values(*first)
-    for number, change in enumerate(_odd_companies(like)):
-        made_up, company = usual(number)
-        expected, drawn = values(made_up, company)
-        odd = tuple(change(k, t, company) for k, t in enumerate(made_up.tensors))
+    for number, trial in enumerate(_trials(like)):
+        made_up, company = usual(number, trial.watched)
+        odd = tuple(trial.company(k, t, company) for k, t in enumerate(made_up.tensors))
         try:
-            found, drawn_then = values(replace(made_up, tensors=odd), company)
+            expected, drawn = values(made_up, company)
+            found, drawn_then = values(replace(made_up, tensors=odd, last=True), company)
+        except PrivetError:
+            raise
         except Exception:  # of whatever the function says to such rows
             continue
         if _differ(expected, found):
@@ -153,16 +184,32 @@ def check_odd_company(
             raise _dependence("coins whose number the other rows decide")
     again, _ = values(*first)
     if not torch.equal(before.nan_to_num(), again.nan_to_num()):
-        raise _dependence("what was computed before, or on coins of a generator of its own")
+        raise _dependence(_BEFORE, _OWN_COINS)
+    alike = MadeUpRows(tensors=tuple(t[:1].expand_as(t) for t in first[0].tensors))
+    with evaluating():
+        drawn_each = [evaluate(replace(alike, seed=_SEED + k)).detach() for k in range(_COINS)]
+    if any(map(_differ, drawn_each[1:], drawn_each)) and not any(
+        _differ(losses, losses[:1].expand_as(losses)) for losses in drawn_each
+    ):
+        raise _dependence(
+            "coins that rows share",
+            "a batch comes in parts, and which rows share one tells of the others: draw for each "
+            "row, torch.rand(len(batch)), or one for a step, torch.rand(()), in losses=",
+        )
 
 
-Fill = Callable[[Tensor], Tensor]
-Change = Callable[[int, Tensor, slice], Tensor]
-"""A column by its number, with the company in it replaced."""
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """What is done to the watched rows, and then to their company."""
+
+    watched: Change = _keep
+    company: Change
 
 
-def _odd_companies(like: tuple[Tensor, ...]) -> Iterator[Change]:
-    """Changes of the company in one column: all of it or one row alone, of class 0 or 1."""
+def _trials(like: tuple[Tensor, ...]) -> Iterator[_Trial]:
+    """Odd company in one column (all of it or one row alone, of class 0 or 1), then other classes
+    and lengths of everybody.
+    """
     for column, t in enumerate(like):
         if t.is_floating_point() or t.is_complex():
             fills = [_filled_with(value) for value in _ODD["float"]]
@@ -172,8 +219,42 @@ def _odd_companies(like: tuple[Tensor, ...]) -> Iterator[Change]:
                 fills += [_prefix(n) for n in (1, t.shape[-1] // 2)]
         for fill in fills:
             for others in (0, 1) if t.is_floating_point() else (0,):
-                yield _changer(column, fill, others, alone=True)
-                yield _changer(column, fill, others, alone=False)
+                for alone in (True, False):
+                    yield _Trial(company=_changer(column, fill, others, alone=alone))
+        if not t.is_floating_point() and t.dim() == 1:
+            for label in (k for k in _CLASSES if _holds(t.dtype, k + 1)):
+                other = _changer(column, _filled_with(label), 0, alone=False)
+                yield _Trial(company=other)
+                yield _Trial(watched=_raiser(column, label), company=other)
+    if any(t.dim() > 1 for t in like):
+        yield _Trial(watched=_halved, company=_halved)
+        yield _Trial(watched=_halved, company=_whole)
+
+
+def _raiser(column: int, by: int) -> Change:
+    def change(k: int, rows: Tensor, part: slice) -> Tensor:
+        out = rows.clone()
+        if k == column:
+            out[part] += by
+        return out
+
+    return change
+
+
+def _halved(k: int, rows: Tensor, part: slice) -> Tensor:
+    """The second half of every sequence is padding."""
+    out = rows.clone()
+    if rows.dim() > 1:
+        out[part, (rows.shape[1] + 1) // 2 :] = 0
+    return out
+
+
+def _whole(k: int, rows: Tensor, part: slice) -> Tensor:
+    """Sequences and masks without padding."""
+    out = rows.clone()
+    if rows.dim() > 1 and not rows.is_floating_point():
+        out[part] = 1
+    return out
 
 
 def _changer(column: int, fill: Fill, others: int, *, alone: bool) -> Change:
@@ -217,12 +298,14 @@ def _differ(first: Tensor, other: Tensor) -> bool:
     return not bool((same | ((first - other).abs() <= _TOLERANCE * size)).all())
 
 
-def _dependence(what: str) -> InvalidArgument:
+_BEFORE = "what was computed before, or on coins of a generator of its own"
+_OWN_COINS = "keep nothing from call to call, and draw from torch itself: torch.randn(x.shape)"
+_STATISTICS = "look for means, medians, counts or norms over the batch (seen on made-up rows)"
+
+
+def _dependence(what: str, hint: str = _STATISTICS) -> InvalidArgument:
     return InvalidArgument(
-        "losses",
-        f"values that depend on {what}",
-        "those of each example by itself",
-        "look for means, medians, counts or norms over the batch (seen on made-up rows)",
+        "losses", f"values that depend on {what}", "those of each example by itself", hint
     )
 
 

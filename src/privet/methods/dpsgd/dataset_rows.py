@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
+from privet.methods.dpsgd import coins
 from privet.methods.dpsgd.prefetch import Ask, rows_ahead
 from privet.noise import Source
 
@@ -88,6 +89,10 @@ class DatasetRows(ABC):
         """The rows of a step; `source` is for what is drawn among them."""
         return self.take(indices)
 
+    def holds(self, t: Tensor) -> bool:
+        """Whether a tensor lies in the memory of these records."""
+        return False
+
     def rows_ahead(self) -> Ask | None:
         """What asks for rows ahead of their use, where reading them ahead helps."""
         return None
@@ -99,15 +104,14 @@ class DatasetRows(ABC):
 
 @final
 class TensorRows(DatasetRows):
-    """Tensors (or arrays) of equal length; full batches are views, not copies.
+    """Tensors (or arrays) of equal length; files mapped into memory are read where they lie.
 
-    Arrays that must not be written to, such as files mapped into memory, are read where they lie;
-    their batches are always copies.
+    Batches are copies: what a loop writes into one must not change a record, the less so as only
+    neighbours that are drawn together would lie in one piece of memory.
     """
 
     def __init__(self, tensors: Sequence[Any], names: tuple[str, ...] = ()) -> None:
         self.tensors = tuple(as_tensor(t) for t in tensors)
-        self._fixed = [isinstance(t, np.ndarray) and not t.flags.writeable for t in tensors]
         self._given = tuple(tensors)
         self.names = names
         lengths = {len(t) for t in self.tensors}
@@ -125,11 +129,13 @@ class TensorRows(DatasetRows):
             return tuple(t[:0] for t in self.tensors)
         first, last = int(indices[0]), int(indices[-1])
         if last - first + 1 == count:
-            parts = [t[first : last + 1] for t in self.tensors]
-            pairs = zip(parts, self._fixed, strict=True)
-            return tuple(t.clone() if fixed else t for t, fixed in pairs)
+            return tuple(t[first : last + 1].clone() for t in self.tensors)
         rows = torch.from_numpy(indices)
         return tuple(t.index_select(0, rows.to(t.device)) for t in self.tensors)
+
+    def holds(self, t: Tensor) -> bool:
+        where = t.untyped_storage().data_ptr()
+        return where != 0 and any(where == own.untyped_storage().data_ptr() for own in self.tensors)
 
     def rows_ahead(self) -> Ask | None:
         return rows_ahead(self._given)
@@ -145,16 +151,28 @@ class MapStyleRows(DatasetRows):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self._length = len(dataset)
-        first = dataset[0] if self._length else None
+        with coins.kept():
+            first = dataset[0] if self._length else None
         self.names = tuple(first) if isinstance(first, Mapping) else ()
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
+        with coins.kept():
+            rows = [self.dataset[int(i)] for i in (indices if len(indices) else [0])]
+        return tuple(t[: len(indices)] for t in self._collate(rows))
+
+    def draw(self, indices: NDArray[np.int64], source: Source) -> tuple[Tensor, ...]:
+        """The rows of a step; what the data set draws for a row is drawn by coins of that row."""
         if len(indices) == 0:
-            return tuple(t[:0] for t in self._collate([self.dataset[0]]))
-        return self._collate([self.dataset[int(i)] for i in indices])
+            return self.take(indices)
+        rows = []
+        with coins.kept():
+            for i in map(int, indices):
+                coins.seed_all(coins.HOST, int(source.child(i).uint64(1)[0] >> np.uint64(1)))
+                rows.append(self.dataset[i])
+        return self._collate(rows)
 
     def _collate(self, rows: list[Any]) -> tuple[Tensor, ...]:
         try:
@@ -261,11 +279,15 @@ def make_views(
     if augment is None or len(tensors[0]) == 0:
         return tensors
     generator, out = torch.Generator(), []
-    for row, seed in zip(tensors[0].split(1), source.uint64(len(tensors[0])), strict=True):
-        changed = augment(row, generator.manual_seed(int(seed >> np.uint64(1))))
-        if len(changed) != 1:
-            raise InvalidArgument("augment", f"{len(changed)} rows", "one row for the one it got")
-        out.append(changed)
+    with coins.kept():
+        for row, word in zip(tensors[0].split(1), source.uint64(len(tensors[0])), strict=True):
+            seed = int(word >> np.uint64(1))
+            coins.seed_all(coins.HOST, seed)  # for those that do not use the generator
+            changed = augment(row, generator.manual_seed(seed))
+            if len(changed) != 1:
+                given = f"{len(changed)} rows"
+                raise InvalidArgument("augment", given, "one row for the one it got")
+            out.append(changed)
     return (torch.cat(out), *tensors[1:])
 
 

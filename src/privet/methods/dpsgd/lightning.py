@@ -22,7 +22,7 @@ from privet.methods.dpsgd.schedule import Schedule
 class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     """Your module in private steps: `trainer.fit(PrivateModule(module, dataset, schedule, ...))`.
 
-    `module.training_step(batch, index)` returns the losses of the rows, one each, and
+    `module.training_step(batch, step)` returns the losses of the rows, one each, and
     `module.configure_optimizers()` one optimiser, perhaps with one scheduler, which is stepped
     after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`, for the
     schedule says when to stop. `settings` go to `private`. Validation during `fit` needs
@@ -57,15 +57,15 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     def on_train_start(self) -> None:
         """Try the module's losses on made-up rows, before anything is charged."""
         if self._check and self.training_run.steps_done < self.training_run.schedule.steps:
-            self.training_run.check(lambda _, batch: self.module.training_step(batch, 0))
+            self.training_run.check(lambda _, batch: self.module.training_step(batch, batch.step))
 
     def on_train_end(self) -> None:
         """Leave the private loop, which may have been stopped early."""
         self._batches.close()
 
     def training_step(self, batch: Batch, index: int) -> None:
-        """One part of a private step."""
-        self.training_run.step(self.module.training_step(batch, index))
+        """One part of a private step; how many parts there were tells of the records."""
+        self.training_run.step(self.module.training_step(batch, batch.step))
 
     def on_validation_start(self) -> None:
         """Refuse an evaluation during training of which nobody said what its records are."""

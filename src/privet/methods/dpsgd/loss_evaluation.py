@@ -6,7 +6,6 @@ hands them to `Training.step`. Both are recorded and guarded here.
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,9 @@ from privet import premises
 from privet.errors import InvalidArgument, PrivetError
 from privet.gradients import ClippedSum, Clipping, PerExampleGradients, device
 from privet.gradients.row_program import RowProgram
+from privet.gradients.row_tracing import HoldsRecords
 from privet.guarantee import Backing, Premise
+from privet.methods.dpsgd import coins
 from privet.methods.dpsgd.batch_independence import (
     MadeUpRows,
     check_batch_independence,
@@ -123,7 +124,9 @@ class LossEvaluation:
         self.guard.begin_part()
         try:
             self.program = self.engine.trace(
-                lambda columns: losses(model, records.batch(columns, step=step, last=True)), row
+                lambda columns: losses(model, records.batch(columns, step=step, last=True)),
+                row,
+                is_private=records.holds,
             )
         finally:
             self.guard.check_part()
@@ -267,12 +270,12 @@ class LossEvaluation:
         def run(rows: MadeUpRows, *, record: bool, traced: bool = False) -> Tensor:
             self.guard.begin_step()
             number = step if rows.step is None else rows.step
-            _seed_all(self.engine.device, rows.seed)
+            coins.seed_all(self.engine.device, rows.seed)
             if traced:
                 self.trace(losses, records, step=number)
-                _seed_all(self.engine.device, rows.seed)
+                coins.seed_all(self.engine.device, rows.seed)
             fresh = tuple(t.clone() for t in rows.tensors)  # a function may write into them
-            batch = records.batch(self.arrange(fresh), step=number, last=False)
+            batch = records.batch(self.arrange(fresh), step=number, last=rows.last)
             self.begin(batch, record=record)
             try:
                 _, found = self.end(self.evaluate(losses, batch))
@@ -318,6 +321,8 @@ class LossEvaluation:
                 try:
                     for _ in range(2):  # what the first call holds back is used in the second
                         by_engine(some)
+                except HoldsRecords:
+                    raise
                 except Exception as error:  # of the function, or of torch, for a row without values
                     self.guard.check_part()
                     self.untraceable = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -332,13 +337,20 @@ class LossEvaluation:
                 return Backing.ENFORCED
             if self._processes.spread:
                 return Backing.TESTED  # a pass without gradients would leave parts gathered
+            parameters = [p for p in model.parameters() if p.requires_grad]
+
+            def losses_of(rows: MadeUpRows) -> Tensor:
+                with _scaled(parameters, rows.scale):
+                    return run(rows, record=False)
+
             check_odd_company(
-                lambda some: run(some, record=False),
-                lambda: _coins(self.engine.device),
+                losses_of,
+                coins.place,
                 like,
                 views=self._views,
                 rows=min(round(expected * self._views), _LARGEST_MADE_UP),
                 steps=steps,
+                evaluating=lambda: evaluating(model),
             )
             return Backing.TESTED
 
@@ -347,19 +359,17 @@ _LARGEST_MADE_UP = 32
 """Rows of a made-up batch at most: the check of a transformer takes seconds even so."""
 
 
-def _seed_all(where: torch.device, seed: int) -> None:
-    """Seed every generator that a function can reach without making one."""
-    device.seed(where, seed)
-    np.random.seed(seed)  # noqa: NPY002
-    random.seed(seed)
-
-
-def _coins(where: torch.device) -> bytes:
-    """How far these generators are."""
-    state = np.random.get_state()  # noqa: NPY002
-    return repr(
-        (torch.get_rng_state().tolist(), [str(s) for s in state], random.getstate())
-    ).encode()
+@contextmanager
+def _scaled(parameters: Sequence[nn.Parameter], scale: float) -> Iterator[None]:
+    """Parameters so many times larger inside, and to the bit as they were afterwards."""
+    before = [p.detach().clone() for p in parameters] if scale != 1.0 else []
+    try:
+        for p in parameters if before else ():
+            p.data.mul_(scale)
+        yield
+    finally:
+        for p, value in zip(parameters, before, strict=False):
+            p.data.copy_(value)
 
 
 @contextmanager
@@ -371,17 +381,14 @@ def _state_put_back(model: nn.Module) -> Iterator[None]:
         for name, t in module._buffers.items()
         if t is not None
     ]
-    coins = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        torch.set_rng_state(coins[0])
-        np.random.set_state(coins[1])  # noqa: NPY002
-        random.setstate(coins[2])
-        for module, name, t, value in buffers:
-            module._buffers[name] = t
-            if not torch.equal(t, value):
-                t.data.copy_(value)
+    with coins.kept():
+        try:
+            yield
+        finally:
+            for module, name, t, value in buffers:
+                module._buffers[name] = t
+                if not torch.equal(t, value):
+                    t.data.copy_(value)
 
 
 _VIEWS = "the forward pass fails in channels-last layout (.flatten or .reshape in place of .view)"
@@ -402,6 +409,11 @@ def _explain_made_up_rows() -> Iterator[None]:
     except PrivetError:
         raise
     except Exception as error:
+        if "functorch" in str(error) or "atching rule" in str(error):
+            error.add_note(
+                "torch.func and vmap around the model are not recorded: write the losses of all "
+                "rows at once, gradients by torch.autograd.grad(..., create_graph=True)"
+            )
         error.add_note(
             "seen before the first step, on made-up rows in the shapes and types of the data "
             "(numbers in [0, 1.5], integers 0 and 1); only if real rows would pass, "

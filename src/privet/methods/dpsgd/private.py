@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -21,11 +20,12 @@ from privet.accounting import Gaussian, PrivacyLoss, SampledGaussian
 from privet.accounting.closed_form import closed_form_claim
 from privet.data.records import UnprotectedDiagnostic
 from privet.errors import InvalidArgument
-from privet.gradients import ClippedSum, PerExampleGradients, device, float64_sums
+from privet.gradients import ClippedSum, PerExampleGradients, float64_sums
 from privet.gradients.clipping_rules import is_builtin_clipping
 from privet.gradients.fsdp_gradients import ShardedGradients
 from privet.guarantee import Adjacency, Backing, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
+from privet.methods.dpsgd import coins
 from privet.methods.dpsgd.checkpoints import Checkpoints, RunIdentity
 from privet.methods.dpsgd.dataset_rows import Batch, DatasetRows, as_rows, make_views
 from privet.methods.dpsgd.distributed import (
@@ -385,6 +385,7 @@ class Training:
         Done by itself where `private` was given `losses`. No record is read and nothing is charged.
 
         **Guarantee**: that examples do not mix is then stated as tested, otherwise as assumed.
+        **Assumes** that the loop takes its losses from this function.
         """
         self._try_losses(losses, enforce=False)
 
@@ -425,35 +426,35 @@ class Training:
     def _iterate_steps(self, losses: Losses) -> Iterator[Step]:
         if self.steps_done < self.schedule.steps:
             self._choose_route(losses)
-        coins: Tensor | None = torch.get_rng_state()
+        given: coins.States | None = coins.states()
         try:
             for batch in self._batches(losses):
                 bound = self.bound
                 self.step(self._evaluation.evaluate(losses, batch))
                 if not batch.last:
                     continue
-                assert coins is not None
-                torch.set_rng_state(coins)  # ours counts the rows of the sample
-                coins = None
+                assert given is not None
+                coins.put_back(given)  # ours count the rows of the sample
+                given = None
                 yield Step(
                     number=self.steps_done,
                     sample_rate=float(self.schedule.rates[batch.step]),
                     noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
                     clipping_bound=bound,
                 )
-                coins = torch.get_rng_state()
+                given = coins.states()
         finally:
-            if coins is not None:
-                torch.set_rng_state(coins)
+            if given is not None:
+                coins.put_back(given)
 
     def _iterate_batches(self) -> Iterator[Batch]:
-        state, Training._iterating = torch.get_rng_state(), (mine := object())
+        given, Training._iterating = coins.states(), (mine := object())
         self._evaluation.try_layout(self._records)
         try:
             yield from self._batches()
         finally:
             if Training._iterating is mine:  # else it belongs to a run begun since
-                torch.set_rng_state(state)  # ours counts the rows of the last sample
+                coins.put_back(given)  # ours count the rows of the last sample
 
     def _choose_route(self, losses: Losses) -> None:
         """Decide, by made-up rows alone, how the losses of this run are evaluated."""
@@ -505,8 +506,9 @@ class Training:
         self._evaluation.begin(batch)
         return batch
 
-    def _seed(self, coins: Source) -> None:
-        device.seed(self._evaluation.engine.device, int(coins.uint64(1)[0] >> np.uint64(1)))
+    def _seed(self, source: Source) -> None:
+        """Seed what the function of the losses may draw from."""
+        coins.seed_all(self._evaluation.engine.device, int(source.uint64(1)[0] >> np.uint64(1)))
 
     def _parts(self) -> Iterator[StepPart]:
         """The parts of all steps to come that this process has to do."""
@@ -599,10 +601,12 @@ class Training:
         )
         n = sampler.expected_batch(0) / max(float(sampler.rates[0]), 1e-300)
         large = (premises.large_delta(self.delta, round(n)),) if self.delta * n >= 1.0 else ()
+        mixing = self._evaluation.premise
+        free = self._losses is None and mixing.backing is not Backing.ASSUMED
+        loop = (premises.LOOP_AS_CHECKED,) if free else ()
         stated = (
-            *self._user_parts, *owners, *PREMISES, *self.summation.premises,
-            self._evaluation.premise, *end, *self._premises, premises.OWN_MAP, *large,
-            self._rng.premise,
+            *self._user_parts, *owners, *PREMISES, *self.summation.premises, mixing, *loop, *end,
+            *self._premises, premises.OWN_MAP, *large, self._rng.premise,
         )  # fmt: skip
         return replace(
             proved, adjacency=sampler.stated_adjacency, unit=sampler.unit, premises=stated

@@ -63,7 +63,7 @@ class UserRows(DatasetRows):
             places.append(np.resize(own, k))  # what is repeated weighs nothing
         flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         unique, back = np.unique(flat, return_inverse=True)
-        tensors = self.rows.take(unique)
+        tensors = self.rows.draw(unique, source.child("rows"))
         if len(flat):
             again = torch.from_numpy(back)
             tensors = tuple(t.index_select(0, again.to(t.device)) for t in tensors)
@@ -75,6 +75,9 @@ class UserRows(DatasetRows):
             raise InvalidArgument("indices", len(indices), "none: rows of users are drawn")
         nothing = self.rows.take(indices)
         return (*nothing, torch.zeros(0, device=nothing[0].device))
+
+    def holds(self, t: Tensor) -> bool:
+        return self.rows.holds(t)
 
     def batch(self, tensors: tuple[Tensor, ...], *, step: int, last: bool) -> Batch:
         *rows, weights = tensors
