@@ -139,6 +139,11 @@ class Explanation:
         )
 
     @property
+    def asked(self) -> tuple[float, ...]:
+        """The beliefs and rates that the bounds are about."""
+        return tuple(at for at, _ in (*self.beliefs, *self.found, *self.guesses))
+
+    @property
     def bounds(self) -> tuple[float, ...]:
         """Every number that bounds an attacker, the larger the weaker the promise."""
         pairs = (*self.beliefs, *self.found, *self.guesses)
