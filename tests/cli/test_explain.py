@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from privet._formatting import chance
 from privet.accounting.schedule_file import load_phases
 from privet.cli.main import main
 from privet.guarantee import Unit
-from privet._formatting import chance
 from privet.report.explanation import LITTLE, TWICE, explain, posterior
 
 SCHEDULE = "sample_rate,noise_multiplier,steps\n0.02,1.5,1000\n0.04,1.0,500\n0.01,2.0,170\n"
@@ -73,6 +73,16 @@ def test_delta_is_not_the_chance_of_a_larger_belief(mu: float, delta: float) -> 
     said = explain(loss.trade_off(), epsilon=epsilon, delta=delta).sentences[0]
     assert "does not hold" not in said
     assert f"a chance of at most {chance(2.0 * delta)}." in said
+
+
+@pytest.mark.parametrize(("asked", "words"), [(4.0, "says little"), (8.0, "next to nothing")])
+def test_a_run_is_warned_of_as_the_budget_that_it_was_given(asked: float, words: str) -> None:
+    """It spends a little less than it was given, and is shown as that number."""
+    from privet.accounting.trade_off import trade_off_of_statement
+
+    spent = asked * (1.0 - 1e-9)
+    said = explain(trade_off_of_statement(spent, 1e-5), epsilon=spent, delta=1e-5)
+    assert said.warning is not None and words in said.warning
 
 
 def test_every_unit_and_size_has_sentences() -> None:

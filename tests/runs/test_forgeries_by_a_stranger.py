@@ -356,7 +356,7 @@ def test_a_signature_by_a_namesake(house: Path, tmp_path: Path) -> None:
 
 def test_a_signature_older_than_its_record(house: Path, tmp_path: Path) -> None:
     """Whoever signs cannot have read what was written later."""
-    key, public = keys(tmp_path)
+    key, _ = keys(tmp_path)
     folder = copied(house, "paid", tmp_path)
     record = read_record(folder)
     record["date"] = "2031-01-01T00:00:00+00:00"

@@ -26,7 +26,7 @@ LITTLE = 4.0
 NOTHING = 8.0
 """From this epsilon on one in a hundred may become 97%: by itself it promises next to nothing."""
 TWICE = 2.0
-"""A factor on e^epsilon beyond which odds grow with a chance of at most TWICE / (TWICE - 1) delta."""
+"""A factor on e^epsilon that odds exceed with a chance of at most TWICE / (TWICE - 1) deltas."""
 CERTAIN = 0.9995
 """A share that would be written as 100 in 100."""
 _PEOPLE = {
@@ -68,11 +68,13 @@ class Explanation:
     @property
     def warning(self) -> str | None:
         """What has to be said of a large epsilon; None where nothing has."""
-        if self.epsilon < LITTLE:
+        # a run asked for 8 spends 7.99999999, and reads as 8
+        epsilon = float(f"{self.epsilon:.3g}")
+        if epsilon < LITTLE:
             return None
         if math.isinf(self.epsilon):
             return "Nothing is promised: no bound could be proved."
-        if self.epsilon < NOTHING:
+        if epsilon < NOTHING:
             return (
                 f"An epsilon of {number(self.epsilon)} says little by itself: it does not rule out "
                 "that an attacker becomes nearly certain about somebody. Ask what attacks reached."
@@ -110,9 +112,9 @@ class Explanation:
             f"Somebody who wonders whether {used} used may become surer of it, from {beliefs} at "
             f"most, whatever else they know.{but}",
             f"Somebody who looks for those {_whose(self.unit)} used may find {finds}.",
-            f"Taken over all that may come out, who guesses between two equally likely cases, used "
-            f"or not, may be right {_at_most(0.5 * (1.0 + self.advantage))}; a coin is right 50 times "
-            "in 100.",
+            "Taken over all that may come out, who guesses between two equally likely cases, used "
+            f"or not, may be right {_at_most(0.5 * (1.0 + self.advantage))}; a coin is right "
+            "50 times in 100.",
             f"A secret about somebody: {secrets}.",
         ]
         return told if self.warning is None else [*told, self.warning]

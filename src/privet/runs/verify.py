@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, final
 
 from privet._canonical_json import sha256_hex
-from privet.errors import InvalidArgument, PrivetError
 from privet.accounting.trade_off import RATES
+from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import EXPERIMENT, Guarantee
 from privet.ledger import CuratorKey
 from privet.ledger.curator_key import key_path, read_key
@@ -344,9 +344,11 @@ def _later(
         if later.get("adds_to") != first["digest"]:
             wrong.append(f"{name} does not add to the record in {GUARANTEE}")
         apart = ("evidence", "adds_to", "files", "digest", "signature")
-        for field_name in sorted({*first, *later} - set(apart)):
-            if later.get(field_name) != first.get(field_name):
-                wrong.append(f"{name} says something else than {GUARANTEE} about {field_name}")
+        wrong += [
+            f"{name} says something else than {GUARANTEE} about {field_name}"
+            for field_name in sorted({*first, *later} - set(apart))
+            if later.get(field_name) != first.get(field_name)
+        ]
         due = {**first["files"], dated(CARD, date): "", dated(PAGE, date): ""}
         wrong += [
             f"{name} does not say what {file} is"
