@@ -152,16 +152,19 @@ def _origin(
 ) -> dict[str, Any]:
     """What ties a model to one training: `verify` holds the record against it.
 
-    Names that are drawn `by_lot` stay out of a seeded model, which is the same every time.
+    Names that are drawn `by_lot` stay out of a seeded model, which is the same every time, and so
+    does the name of the data, which changes with every record.
     """
     declared = folder / DECLARATION
     digest = sha256_hex(declared.read_bytes()) if declared.exists() else None
-    origin = {"made_by": made_by(), "fingerprint": fingerprint, "declaration": digest}
+    origin = {"made_by": made_by(), "declaration": digest}
     if not by_lot:
         return origin
     account = trained.account
-    drawn = {"run": trained.run, "ledger": account["identity"], "head": account["head"]}
-    return origin | drawn
+    return origin | {
+        "fingerprint": fingerprint, "run": trained.run,
+        "ledger": account["identity"], "head": account["head"],
+    }  # fmt: skip
 
 
 def write_private(folder: Path, contents: Mapping[str, Any]) -> None:
