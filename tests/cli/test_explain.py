@@ -30,7 +30,7 @@ def test_two_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "explain", "--epsilon", "1", "8", "--delta", "1e-5")
     small, large = out.split("epsilon 8")
     assert "from 50% to 73%, and from 1% to 2.7%" in small and "WARNING" not in small
-    assert "0.27% when 1 in 1,000" in small and "1 in 100,000" in small
+    assert "0.27% of them when 1 in 1,000" in small and "1 in 100,000" in small
     assert "WARNING: An epsilon of 8 promises next to nothing" in large
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from privet.cli.main import main
 from privet.guarantee import Guarantee
 from privet.report.explanation import explain
 from privet.runs import verify
-from privet.runs.guarantee_record import consequences, read_record
+from privet.runs.guarantee_record import consequences, made_by, read_record
 from privet.runs.run_folder import (
     CARD,
     CONFIG,
@@ -92,6 +93,20 @@ def test_they_are_honest_before(house: Path) -> None:
     for name in ("paid", "unpaid", "seeded", "laplace"):
         found = verify(house / name)
         assert found.ok and not any("does not name" in line for line in found.not_checked)
+
+
+@pytest.mark.parametrize("other", [{"python": "3.13.0"}, {"commit": "1" * 40, "privet": "0.2"}])
+def test_they_are_honest_on_another_machine(
+    house: Path, monkeypatch: pytest.MonkeyPatch, other: Record
+) -> None:
+    """Another Python, or a later privet: less is compared, and what was not is said."""
+    here = made_by() | other
+    for module in ("verify", "statement_check"):
+        monkeypatch.setattr(sys.modules[f"privet.runs.{module}"], "made_by", lambda: here)
+    for name in ("paid", "seeded", "laplace"):
+        found = verify(house / name, ledger=house / "clinic.ledger")
+        assert found.ok, found.problems
+        assert any("card and page" in line for line in found.not_checked)
 
 
 # 1. The same epsilon from a loss with a better curve

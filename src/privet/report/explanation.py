@@ -197,7 +197,7 @@ def _whose(unit: Unit) -> str:
 
 
 def _most(share: float) -> str:
-    return "all of them" if share > CERTAIN else f"at most {percent(share)}"
+    return "all of them" if share > CERTAIN else f"at most {percent(share)} of them"
 
 
 def _at_most(share: float) -> str:

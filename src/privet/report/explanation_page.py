@@ -15,7 +15,7 @@ def explanation_page(
     told: Sequence[tuple[Explanation, TradeOff]], *, basis: str, mark: str = ""
 ) -> str:
     """One HTML file that needs no network; `mark` is that of an experiment, empty otherwise."""
-    names = ", ".join(number(said.epsilon) for said, _ in told)
+    names = " and ".join(number(said.epsilon) for said, _ in told)
     left_out = " or ".join(dict.fromkeys(chance(said.delta) for said, _ in told))
     alt = f"What an attack finds and what somebody may come to believe, at most, at epsilon {names}"
     figure = plots.trade_offs([(said.epsilon, curve) for said, curve in told])
@@ -26,7 +26,7 @@ def explanation_page(
     )
     return render_html(
         "explain.html.j2",
-        title=f"What epsilon {names} means for one person",
+        title=f"What epsilon {names} mean{'s' * (len(told) == 1)} for one person",
         lead=f"A chance of {left_out} is left out. Computed {basis}.",
         mark=mark,
         told=[said for said, _ in told],
