@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import typer
 
 from privet.cli.main import app
+from privet_papers.result_tables import RunRecord
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -55,3 +57,16 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
     assert missing(["privet", "reproduce", "residual", "--crops"]) == ["--crops"]
     assert missing(["privet", "reproduce", "moon"]) == ["moon"]
     assert missing(["privet", "imagine"]) == ["imagine"]
+
+
+def test_kept_results_have_date_command_and_hours() -> None:
+    """Three at least, each by a command that exists and that a page shows."""
+    files = sorted((ROOT / "papers" / "results").glob("*.json"))
+    pages = "".join(p.read_text() for p in (ROOT / "docs" / "papers").glob("*.md"))
+    assert len(files) >= 3
+    for file in files:
+        kept = RunRecord.read(file)
+        assert date.fromisoformat(kept.date) and kept.processor_hours > 0.0 and kept.tables
+        words = shlex.split(kept.command)
+        assert missing(words) == [] and words[words.index("--record") + 1] == file.name
+        assert f"<!-- results: {file.name} -->" in pages

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from privet._formatting import chance
 from privet.accounting.schedule_file import load_phases
 from privet.cli.main import main
 from privet.guarantee import Unit
-from privet.report.explanation import LITTLE, explain, posterior
+from privet.report.explanation import LITTLE, TWICE, explain, posterior
 
 SCHEDULE = "sample_rate,noise_multiplier,steps\n0.02,1.5,1000\n0.04,1.0,500\n0.01,2.0,170\n"
 
@@ -29,7 +30,7 @@ def test_two_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "explain", "--epsilon", "1", "8", "--delta", "1e-5")
     small, large = out.split("epsilon 8")
     assert "from 50% to 73%, and from 1% to 2.7%" in small and "WARNING" not in small
-    assert "0.27% when 1 in 1,000" in small and "1 in 100,000" in small
+    assert "0.27% of them when 1 in 1,000" in small and "1 in 100,000" in small
     assert "WARNING: An epsilon of 8 promises next to nothing" in large
 
 
@@ -55,6 +56,33 @@ def test_posterior_is_bayes() -> None:
     assert posterior(0.2, 1.0) == pytest.approx(0.2 * math.e / (0.2 * math.e + 0.8))
     assert posterior(0.0, 5.0) == 0.0 and posterior(1.0, 5.0) == 1.0
     assert posterior(0.3, 0.0) == pytest.approx(0.3) and posterior(1e-9, math.inf) == 1.0
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(0.5, 1e-5), (2.0, 1e-3), (0.1, 1e-6)])
+def test_delta_is_not_the_chance_of_a_larger_belief(mu: float, delta: float) -> None:
+    """A Gaussian release passes e^epsilon more often than delta, and twice that with 2 delta."""
+    from scipy.stats import norm
+
+    from privet.accounting import Gaussian
+
+    loss = Gaussian(mu=mu)
+    epsilon = loss.epsilon(delta)
+    passes = norm.sf((epsilon - 0.5 * mu**2) / mu)  # the loss is N(mu^2 / 2, mu^2)
+    twice = norm.sf((epsilon + math.log(TWICE) - 0.5 * mu**2) / mu)
+    assert passes > 2.0 * delta > 2.0 * twice
+    said = explain(loss.trade_off(), epsilon=epsilon, delta=delta).sentences[0]
+    assert "does not hold" not in said
+    assert f"a chance of at most {chance(2.0 * delta)}." in said
+
+
+@pytest.mark.parametrize(("asked", "words"), [(4.0, "says little"), (8.0, "next to nothing")])
+def test_a_run_is_warned_of_as_the_budget_that_it_was_given(asked: float, words: str) -> None:
+    """It spends a little less than it was given, and is shown as that number."""
+    from privet.accounting.trade_off import trade_off_of_statement
+
+    spent = asked * (1.0 - 1e-9)
+    said = explain(trade_off_of_statement(spent, 1e-5), epsilon=spent, delta=1e-5)
+    assert said.warning is not None and words in said.warning
 
 
 def test_every_unit_and_size_has_sentences() -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import privet
 from privet.accounting import Gaussian
+from privet.cli.main import main
 from privet.guarantee import EXPERIMENT
 from privet.ledger import Ledger, SubCap
 from privet.report import comparison_page, plots
@@ -291,6 +292,27 @@ def of_a_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def of_budgets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two budgets mean, before training."""
+    path = tmp_path_factory.mktemp("explain") / "budgets.html"
+    with pytest.raises(SystemExit) as left:
+        main(["explain", "--epsilon", "1", "8", "--plot", str(path)])
+    assert not left.value.code
+    return path
+
+
+@pytest.mark.slow
+def test_the_page_of_budgets_is_whole(of_budgets: Path) -> None:
+    text = of_budgets.read_text()
+    checker = Balanced()
+    checker.feed(text)
+    assert checker.open == []
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text) and "http" not in text
+    for words in ("from 50% to 73%", "Warning.", "1 in 100,000", "accuses wrongly"):
+        assert words in text
+
+
 def test_the_page_of_a_ledger_is_whole(of_a_ledger: Path) -> None:
     """The promise stands before the bookkeeping; people, purposes and what is left are on it."""
     text = of_a_ledger.read_text()
@@ -350,7 +372,9 @@ def page_texts(paper: bytes) -> list[str]:
 
 
 @in_a_browser
-@pytest.mark.parametrize(("which", "most"), [("of_one_run", 2), ("of_a_ledger", 4)])
+@pytest.mark.parametrize(
+    ("which", "most"), [("of_one_run", 2), ("of_a_ledger", 4), ("of_budgets", 2)]
+)
 def test_pages_for_signing_in_print(
     which: str, most: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -369,7 +393,7 @@ def test_pages_for_signing_in_print(
 
 
 @in_a_browser
-@pytest.mark.parametrize("which", ["of_one_run", "of_a_ledger"])
+@pytest.mark.parametrize("which", ["of_one_run", "of_a_ledger", "of_budgets"])
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_contrast_and_pictures_for_everybody(
     which: str, scheme: int, request: pytest.FixtureRequest

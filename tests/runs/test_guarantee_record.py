@@ -28,7 +28,14 @@ from privet.report.deployment_registry import UNSAID, entry, to_yaml
 from privet.runs import verify
 from privet.runs.audit_evidence import add_audit
 from privet.runs.guarantee_record import curve, read_record
-from privet.runs.run_folder import later_records, record_digest, render_record, seal, write_record
+from privet.runs.run_folder import (
+    later_records,
+    packed_config,
+    record_digest,
+    render_record,
+    seal,
+    write_record,
+)
 from privet.runs.saved_run import UnsealedRun
 from privet.runs.signature import sign
 
@@ -447,10 +454,23 @@ def test_no_name_becomes_markup_on_the_card(tmp_path: Path) -> None:
 # Other forms
 
 
+def before_origin(folder: Path) -> None:
+    """The model as it was written when records had version 1: it did not name its training."""
+    from safetensors.numpy import load, save
+
+    model, config = folder / "model.safetensors", folder / "config.json"
+    raw = model.read_bytes()
+    header = packed_config(raw)
+    del header["origin"]
+    model.write_bytes(save(load(raw), metadata={"privet": json.dumps(header)}))
+    config.write_text(json.dumps(header | {"run": json.loads(config.read_text())["run"]}))
+
+
 @pytest.mark.slow
 def test_version_1_is_read_and_brought_up_to_date(saved: tuple[Path, Path], capsys: Any) -> None:
     folder, _ = saved
     record = read_record(folder)
+    before_origin(folder)
     old = {k: record[k] for k in ("guarantee", "claim")}
     old["guarantee"] = {k: v for k, v in old["guarantee"].items() if k != "release"}
     (folder / "guarantee.json").write_text(json.dumps(old))
@@ -481,7 +501,11 @@ def test_the_registrys_yaml(saved: tuple[Path, Path], tmp_path: Path) -> None:
     assert not list(checker.iter_errors(told))
     styles = {getattr(token, "style", None) for token in yaml.scan(text)}
     assert styles <= {None, "|", '"', "'"}  # the registry folds no text
-    assert re.fullmatch(r"[a-z0-9_]+", told["url_slug"])
+    # what its tests/test_yaml.py and scripts/update_slug.py compute
+    year = record["date"][:4]
+    assert told["url_slug"] == f"adaptive-laplace-on-records-of-your-own-a-clinic-{year}"
+    assert re.search(r"^url_slug: (.*)", text)[1] == told["url_slug"]  # type: ignore[index]
+    assert not re.search(r"\\\\[^()]", text) and "http" not in text
     assert told["deployment"]["privacy_loss"]["privacy_parameters"] == {
         "epsilon": record["guarantee"]["epsilon"], "delta": 1e-5,
     }  # fmt: skip

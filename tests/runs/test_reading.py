@@ -47,6 +47,6 @@ def test_loading_reads_the_files_of_the_run_and_computes_no_features(
         sys.addaudithook(hook)
         run = privet.load(tmp_path / "run")
         watching = False
-    assert {p.parent for p in opened} <= {tmp_path / "run", tmp_path / "run" / "private"}
+    assert {p.parent for p in opened} == {tmp_path / "run", tmp_path / "run" / "private"}
     assert len(opened) == len(set(opened)), "a file was read twice"
     assert np.array_equal(run.predict_proba(x), clf.predict_proba(x))

@@ -365,6 +365,37 @@ def test_any_task_of_the_decathlon_by_its_folder(tmp_path, capsys, monkeypatch):
         assert stopped.value.code == 2 and "14 volumes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_brain_tumours_through_every_command(tmp_path, capsys, monkeypatch):
+    """Made-up volumes of Task01's layout (four channels, four labels), found by its name."""
+    from privet.cli.main import main
+
+    task_folder(tmp_path / "Task01_BrainTumour", n=9, channels=4, classes=4)
+    monkeypatch.setenv("PRIVET_DATA", str(tmp_path))
+    name, out = "Task01_BrainTumour", str(tmp_path / "out")
+    sizes = {"grid": (16, 16, 16), "patch": (8,), "channels": (4, 8), "teachers": (2,), "shard": (2,),
+             "public": (3,), "test": (2,), "steps": (2,), "plain-epochs": (1,), "jobs": (1,)}  # fmt: skip
+    words = [w for k, v in sizes.items() for n in v for w in (f"--{k}", str(n))]
+    rows = ("mean teacher", "autoencoded PATE", "DP-SGD")
+    for command in (
+        ["reproduce", "pate", *words, *(w for r in rows for w in ("--row", r)), "--out", out],
+        ["train", "pate", "--grid", "16,16,16", "--public", "3", "--teachers", "2", "--epsilon", "8",
+         "--anyway", "--delta", "1e-3", "--seed", "0", "--unet-steps", "2", "--patch", "8", "--out",
+         out + "2"],
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as stopped:
+            main([*command, "--data", name, "--json"])
+        assert stopped.value.code == 0, capsys.readouterr().err
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {r["method"] for r in results["rows"]} >= set(rows)
+    with pytest.raises(SystemExit) as stopped:
+        main(["verify", out + "2"])
+    assert stopped.value.code == 0
+    with pytest.raises(SystemExit) as stopped:
+        main(["data", "list"])
+    assert name in capsys.readouterr().out
+
+
 def test_the_papers_own_scale_is_stated():
     from privet_papers.pate.settings import PAPER
 

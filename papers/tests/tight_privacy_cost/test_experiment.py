@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from privet.accounting.accountant_choice import _solve_cached
 from privet_papers.tight_privacy_cost.experiment import (
     TightPrivacyCostExperiment,
     TightPrivacyCostSettings,
@@ -41,6 +42,17 @@ def test_the_papers_number_and_the_readings(tmp_path: Path) -> None:
     assert all(Path(p).stat().st_size > 1000 for p in results["pictures"])
     other = TightPrivacyCostExperiment(replace(settings, delta=1e-6), tmp_path).run()
     assert other["rows"][0]["printed"] is None
+
+
+@pytest.mark.slow
+def test_what_is_timed_is_computed(tmp_path: Path) -> None:
+    """Each try solves anew: what was kept of the last one was read in "0 milliseconds"."""
+    experiment = TightPrivacyCostExperiment(TightPrivacyCostSettings(), tmp_path)
+    before = _solve_cached.cache_info()
+    (efficiency,) = [c for c in experiment.cells() if c.name == "efficiency"]
+    efficiency.run(lambda *_: None)
+    after = _solve_cached.cache_info()
+    assert (after.hits, after.misses) == (before.hits, before.misses + 3)
 
 
 @pytest.mark.slow

@@ -35,7 +35,11 @@ def explain(
     unit: Annotated[Unit, typer.Option(help="Who is protected as one.")] = Unit.RECORD,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", "--out", help="Draw what attackers find (.png, .svg or .pdf)."),
+        typer.Option(
+            "--plot",
+            "--out",
+            help="Draw what attackers find (.png, .svg, .pdf), or a page to print (.html).",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -45,7 +49,7 @@ def explain(
     """
     leave_out_fortran()
     if plot is not None:
-        check_picture_path(plot)
+        check_picture_path(plot, ".html")
     words = run or []
     basis, mark = STATED, ""
     if epsilon is not None:
@@ -60,9 +64,7 @@ def explain(
             "explain", " ".join(words) or "nothing", "--epsilon and numbers, or the folder of a run"
         )
     if plot is not None:
-        from privet.report import plots
-
-        plots.save(plots.trade_offs([(said.epsilon, curve) for said, curve in told]), plot)
+        _draw(plot, told, basis, mark)
     if as_json:
         explanations = [said.to_dict() for said, _ in told]
         facts = {"basis": basis, "mark": mark or None, "plot": plot and str(plot)}
@@ -76,6 +78,18 @@ def explain(
             typer.echo(f"- {'WARNING: ' if sentence == said.warning else ''}{sentence}")
         typer.echo("")
     typer.echo(f"Computed {basis}." + (f" Picture: {plot}" if plot is not None else ""))
+
+
+def _draw(path: Path, told: list[tuple[Explanation, TradeOff]], basis: str, mark: str) -> None:
+    """The picture, or a page with it."""
+    from privet._atomic_files import write_whole
+    from privet.report import plots
+    from privet.report.explanation_page import explanation_page
+
+    if path.suffix.lower() == ".html":
+        write_whole(path, explanation_page(told, basis=basis, mark=mark))
+    else:
+        plots.save(plots.trade_offs([(said.epsilon, curve) for said, curve in told]), path)
 
 
 def _of_budget(epsilon: float, delta: float, unit: Unit) -> tuple[Explanation, TradeOff]:

@@ -77,6 +77,8 @@ def _lines(found: Verified) -> list[str]:
         verdict = "REFUSED: something does not fit"
     elif found.verified:
         verdict = "verified: signed by the key that you named, and nothing contradicts it"
+        if found.unanswered:
+            verdict += f"; NOT {', '.join(found.unanswered)}, which that key did not sign"
     else:
         verdict = "NOT VERIFIED: nothing contradicts it, but nobody you named answers for it"
     return [

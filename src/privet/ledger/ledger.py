@@ -504,17 +504,31 @@ class Ledger:
             )
         return Verification(count=chain.count, head=chain.head, spent=spent, since=since)
 
-    def statement(self) -> dict[str, Any]:
-        """Which ledger this is and where it stands, JSON-ready: what a record of a run keeps."""
-        terms, chain, releases = self._terms, self._refresh(), self.releases()
+    def statement(self, count: int | None = None) -> dict[str, Any]:
+        """Which ledger this is and where it stands, JSON-ready: what a record of a run keeps.
+
+        `count`: as it stood after so many entries, at least one.
+        """
+        terms, (chain, entries) = self._terms, self._history()
+        deltas = (terms.cap_delta, share_of_delta(terms))
+        if count is None or count >= chain.count:
+            spent, shared = (self._epsilon_of(chain, d) for d in deltas)
+        else:
+            entries = entries[:count]
+            parts = [e.loss_to_compose for e in entries]
+            total = compose(parts, adjacency=self.adjacency.of_losses)
+            spent, shared = (round_epsilon(total.epsilon(d)) for d in deltas)
+        releases = group_releases(entries)
         return {
             "identity": terms.identity,
             "in_memory": not isinstance(self._store, sqlite_store.FileStore),
-            "head": chain.head,
-            "count": chain.count,
+            "head": entries[-1].hash if entries else self._genesis,
+            "count": len(entries),
             "cap": {"epsilon": number_to_json(terms.cap_epsilon), "delta": terms.cap_delta},
-            "spent": number_to_json(self._epsilon_of(chain, terms.cap_delta)),
-            "odometer": number_to_json(self.odometer().epsilon),
+            "spent": number_to_json(spent),
+            "odometer": number_to_json(
+                read_odometer(terms, shared, frozenset(), seeded=chain.seeded).epsilon
+            ),
             "dataset": terms.dataset,
             "releases": [r.to_dict(terms.cap_delta) for r in releases[-MOST:]],
             "earlier_releases": max(0, len(releases) - MOST),

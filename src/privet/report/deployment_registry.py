@@ -27,19 +27,20 @@ def entry(record: Facts) -> dict[str, Any]:
     m, paid = record["mechanism"], record["ledger"]
     commit = "" if made.get("commit") is None else f", commit {made['commit']}"
     defences = record["defences"] or {"floating_point": [], "timing": UNSAID}
+    curator, day = given["curator"] or UNSAID, (record["date"] or UNSAID)[:10]
     return {
-        "url_slug": re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"),
+        "url_slug": _slug(name, curator, day.split("-")[0]),
         "status": "Draft",
         "tier": 3,
         "deployment": {
             "basic": {
                 "name": name,
-                "data_curators": [given["curator"] or UNSAID],
+                "data_curators": [curator],
                 "intended_use": given["purpose"] or UNSAID,
                 "data_product_type": "Machine learning model",
                 "data_product_region": given["region"] or UNSAID,
                 "description": f"A model trained with privet by the method {m['method']}.",
-                "publication_date": (record["date"] or UNSAID)[:10],
+                "publication_date": day,
             },
             "dp_variant": {
                 "variant_name": "Approximate DP" if promise["delta"] else "Pure DP",
@@ -84,9 +85,18 @@ def entry(record: Facts) -> dict[str, Any]:
                 ),
                 "justification": given["justification"] or UNSAID,
             },
-            "administrative": {"registry_authors": [given["curator"] or UNSAID]},
+            "administrative": {"registry_authors": [curator]},
         },
     }  # fmt: skip
+
+
+def _slug(*parts: str) -> str:
+    """The name of an entry, which the registry computes in this way and compares.
+
+    >>> _slug("dpsgd on blobs", "A clinic (Bern)", "2026")
+    'dpsgd-on-blobs-a-clinic-bern--2026'
+    """
+    return "_".join(re.sub(r"\W+", "_", part.lower()) for part in parts).replace("_", "-")
 
 
 def _lines(lines: Any) -> str:
@@ -116,7 +126,8 @@ def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
             block = "".join(f"{pad}  {line}\n" for line in item.splitlines())
             out.append(f"{pad}{key}: |\n{block}")
         else:
-            out.append(f"{pad}{key}: {_scalar(item)}\n")
+            plain = key == "url_slug"  # the registry reads it by a pattern that takes no quotes
+            out.append(f"{pad}{key}: {item if plain else _scalar(item)}\n")
     return "".join(out)
 
 

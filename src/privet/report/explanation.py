@@ -25,6 +25,10 @@ LITTLE = 4.0
 """From this epsilon on a coin's 50% may become 98%: the number by itself says little."""
 NOTHING = 8.0
 """From this epsilon on one in a hundred may become 97%: by itself it promises next to nothing."""
+TWICE = 2.0
+"""A factor on e^epsilon that odds exceed with a chance of at most TWICE / (TWICE - 1) deltas."""
+CERTAIN = 0.9995
+"""A share that would be written as 100 in 100."""
 _PEOPLE = {
     Unit.RECORD: "a person's record was",
     Unit.USER: "a person's records were",
@@ -64,11 +68,13 @@ class Explanation:
     @property
     def warning(self) -> str | None:
         """What has to be said of a large epsilon; None where nothing has."""
-        if self.epsilon < LITTLE:
+        # a run asked for 8 spends 7.99999999, and reads as 8
+        epsilon = float(f"{self.epsilon:.3g}")
+        if epsilon < LITTLE:
             return None
         if math.isinf(self.epsilon):
             return "Nothing is promised: no bound could be proved."
-        if self.epsilon < NOTHING:
+        if epsilon < NOTHING:
             return (
                 f"An epsilon of {number(self.epsilon)} says little by itself: it does not rule out "
                 "that an attacker becomes nearly certain about somebody. Ask what attacks reached."
@@ -85,22 +91,30 @@ class Explanation:
         used = _PEOPLE[self.unit]
         if math.isinf(self.epsilon):
             return [str(self.warning)]
-        but = f" The chance that this does not hold is {chance(self.delta)}." * (self.delta > 0.0)
         beliefs = ", and from ".join(f"{percent(a)} to {percent(b)}" for a, b in self.beliefs)
+        still_surer = " or ".join(
+            percent(posterior(a, self.epsilon + math.log(TWICE))) for a, _ in self.beliefs
+        )
+        but = (
+            f" This leaves out a chance of {chance(self.delta)}; they become surer than "
+            f"{still_surer} with a chance of at most {chance(min(1.0, 2.0 * self.delta))}."
+        ) * (self.delta > 0.0)
         finds = ", and ".join(
             f"{_most(b)} when 1 in {1.0 / a:,.0f} of the others is accused wrongly"
             for a, b in self.found
         )
         secrets = "; ".join(
-            f"one that is guessed right {_times(a)} without it, at most {_times(b)} with it"
+            f"one that is guessed right {_times(a)} before the release may be guessed right "
+            f"{_at_most(b)} after it"
             for a, b in self.guesses
         )
         told = [
             f"Somebody who wonders whether {used} used may become surer of it, from {beliefs} at "
             f"most, whatever else they know.{but}",
-            f"Somebody who looks for those {_whose(self.unit)} used finds at most {finds}.",
-            f"Between two equally likely cases, used or not, they are right at most "
-            f"{_times(0.5 * (1.0 + self.advantage))}; a coin is right 50 times in 100.",
+            f"Somebody who looks for those {_whose(self.unit)} used may find {finds}.",
+            "Taken over all that may come out, who guesses between two equally likely cases, used "
+            f"or not, may be right {_at_most(0.5 * (1.0 + self.advantage))}; a coin is right "
+            "50 times in 100.",
             f"A secret about somebody: {secrets}.",
         ]
         return told if self.warning is None else [*told, self.warning]
@@ -139,6 +153,11 @@ class Explanation:
         )
 
     @property
+    def asked(self) -> tuple[float, ...]:
+        """The beliefs and rates that the bounds are about."""
+        return tuple(at for at, _ in (*self.beliefs, *self.found, *self.guesses))
+
+    @property
     def bounds(self) -> tuple[float, ...]:
         """Every number that bounds an attacker, the larger the weaker the promise."""
         pairs = (*self.beliefs, *self.found, *self.guesses)
@@ -150,14 +169,16 @@ def explain(
 ) -> Explanation:
     """What a promise means for one person; `curve` is what is known of the releases.
 
-    **Guarantee**: every number is at least what any attack reaches if the curve holds. A belief
-    holds but for a chance of `delta`, in which anything may be learned.
+    **Guarantee**: every number is at least what any attack reaches if the curve holds. A belief is
+    where odds grow by e^epsilon. That is exceeded with a chance which `delta` alone does not bound:
+    with L the privacy loss, (1 - e^(epsilon - t)) P[L > t] <= delta, so that odds grow `TWICE` as
+    far with a chance of at most 2 delta.
 
     >>> from privet.accounting.trade_off import trade_off_of_statement
     >>> said = explain(trade_off_of_statement(1.0, 1e-5), epsilon=1.0, delta=1e-5)
     >>> said.sentences[2]
-    'Between two equally likely cases, used or not, they are right at most 73.1 times in 100; a \
-coin is right 50 times in 100.'
+    'Taken over all that may come out, who guesses between two equally likely cases, used or not, \
+may be right at most 73.1 times in 100; a coin is right 50 times in 100.'
     """
     return Explanation(
         epsilon=epsilon,
@@ -176,7 +197,11 @@ def _whose(unit: Unit) -> str:
 
 
 def _most(share: float) -> str:
-    return "all of them" if share > 0.9995 else percent(share)
+    return "all of them" if share > CERTAIN else f"at most {percent(share)} of them"
+
+
+def _at_most(share: float) -> str:
+    return "every time" if share > CERTAIN else f"at most {_times(share)}"
 
 
 def _times(share: float) -> str:

@@ -101,7 +101,7 @@ def _headline(ledger: Ledger, meter: float, spent: float) -> list[tuple[str, str
     cells = [
         (f"ε {number(cap)}", f"is promised at most, per {ledger.unit.value}"),
         (f"ε {number(meter)}", "spent until now, by a bound that holds whenever it is read"),
-        (chance(ledger.cap_delta), "the chance δ that it does not hold"),
+        (chance(ledger.cap_delta), "the chance δ that the promise leaves out"),
     ]
     share = "" if math.isinf(cap) else f", {percent(spent / cap)} of the cap"
     return [*cells, (f"ε {number(spent)}", f"sum of the charges: bookkeeping{share}")]
@@ -166,7 +166,10 @@ def _spending(ledger: Ledger, releases: list[LedgerRelease]) -> dict[str, Any]:
     cap = ledger.cap_epsilon
     if math.isfinite(cap):
         axes.axhline(cap, color=plots.CLAIM, linewidth=1.8, linestyle="--")
-        axes.text(times[0], cap, f" the cap, {number(cap)}", va="bottom", color=plots.INK)
+        axes.annotate(
+            f"the cap, {number(cap)}", (times[0], cap), (0, 5), textcoords="offset points",
+            color=plots.INK,
+        )  # fmt: skip
     axes.set_ylim(0.0, 1.15 * (cap if math.isfinite(cap) else max(spent)))
     hour = 1.0 / 24.0  # at least two hours are shown: the charges of a minute would fill the width
     axes.set_xlim(times[0] - hour, max(times[-1], times[0] + hour) + hour)
@@ -174,10 +177,14 @@ def _spending(ledger: Ledger, releases: list[LedgerRelease]) -> dict[str, Any]:
     axes.xaxis.set_major_locator(locator)
     formatter: Any = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
-    plots.plain(axes, "", x=f"UTC, {releases[0].date} to {releases[-1].date}", y="epsilon spent")
+    first, last = releases[0].date, releases[-1].date
+    plots.plain(
+        axes, "", x=f"UTC, {first}" + f" to {last}" * (first != last), y="epsilon, sum of charges"
+    )
+    when = f"on {first}" if first == last else f"from {first} to {last}"
     alt = (
-        f"Epsilon spent over time: {len(releases)} releases from {releases[0].date} to "
-        f"{releases[-1].date}, {number(spent[-1])} in the end, under a cap of {number(cap)}"
+        f"Epsilon spent over time: {len(releases)} release{'s' * (len(releases) != 1)} {when}, "
+        f"{number(spent[-1])} in the end, under a cap of {number(cap)}"
     )
     return {
         "svg": plots.to_svg(figure, alt), "caption": f"{alt}.", "legend": [], "maps": [],

@@ -35,8 +35,8 @@ from privet.audit.membership import MembershipFinding
 from privet.errors import InvalidArgument
 from privet.report.explanation import posterior
 
-INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
-"""Of text, of what is beside the point, and of grids: on a page they are the page's own."""
+INK, MUTED, GRID = "#22303c", "#66737f", "#dfe5ea"
+"""Of text, of what is beside the point (4.9 to 1 on white), and of grids: on a page, the page's."""
 _PAGE_COLOURS = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 _ON_MAP = "#22303d"
 """Of lines on a light map, which stays light on a dark page: INK but for one bit."""

@@ -107,7 +107,7 @@ def _spending(record: Facts) -> str:
     releases = "This release is the only one" if n == 1 else f"{n} releases with this one"
     text = (
         f"{releases}: epsilon {number(account['spent'])} {limit} "
-        f"(epsilon {number(account['odometer'])} by a bound that holds whenever somebody stops)."
+        f"({number(account['odometer'])}, if somebody may stop or go on after seeing results)."
     )
     if account["earlier_releases"]:
         text += f" The last {len(account['releases'])} are listed."
@@ -144,7 +144,7 @@ def _headline(record: Facts) -> list[tuple[str, str]]:
     standing = standing_of(promise) if promise["release"] else "if all premises were met"
     cells = [
         (f"ε {number(promise['epsilon'])}", f"per {promise['unit']}, {standing}"),
-        (chance(promise["delta"]), "the chance δ that it does not hold"),
+        (chance(promise["delta"]), "the chance δ that the promise leaves out"),
         ("each " + promise["unit"], "is what is covered, not a group of them"),
     ]
     if account is not None:

@@ -18,7 +18,13 @@ from privet.data.table_columns import TableColumns
 from privet.errors import InvalidArgument
 from privet.methods.train_method import TrainingResult
 from privet.report.run_page import card, run_page
-from privet.runs.guarantee_record import GUARANTEE, GuaranteeRecord, Provenance, make_record
+from privet.runs.guarantee_record import (
+    GUARANTEE,
+    GuaranteeRecord,
+    Provenance,
+    made_by,
+    make_record,
+)
 
 FORMAT = 2
 """Of config.json and model.safetensors; 1 was that of privet 0.1."""
@@ -102,10 +108,13 @@ def write_run(
     `data`: the identity of the records under a curator's key, and which key that is.
     """
     arrays, settings = trained.model.state()
+    named = {"fingerprint": None, "curator_key": None} if data is None else dict(data)
+    seeded = premises.SECRET_SEED in trained.guarantee.premises
     whole = {
         "format": FORMAT,
         "privet": version("privet"),
-        "noise": "seeded" if premises.SECRET_SEED in trained.guarantee.premises else "secure",
+        "noise": "seeded" if seeded else "secure",
+        "origin": _origin(folder, trained, named["fingerprint"], by_lot=not seeded),
         **config,
         "plan_inputs": trained.metadata.get("plan_inputs"),
         "stopped_early": trained.steps < trained.metadata.get("steps", 0),
@@ -125,7 +134,7 @@ def write_run(
         data={
             "name": config["data"],
             "records": trained.plan.facts.records,
-            **({"fingerprint": None, "curator_key": None} if data is None else data),
+            **named,
         },
         given=given,
     )
@@ -136,6 +145,26 @@ def write_run(
     promise = {k: record[k] for k in ("guarantee", "claim", "status", "run")}
     return {"method": config["method"], "data": config["data"], **metrics, **promise,
             "out": str(folder)}  # fmt: skip
+
+
+def _origin(
+    folder: Path, trained: TrainingResult, fingerprint: str | None, *, by_lot: bool
+) -> dict[str, Any]:
+    """What ties a model to one training: `verify` holds the record against it.
+
+    Names that are drawn `by_lot` stay out of a seeded model, which is the same every time, and so
+    does the name of the data, which changes with every record.
+    """
+    declared = folder / DECLARATION
+    digest = sha256_hex(declared.read_bytes()) if declared.exists() else None
+    origin = {"made_by": made_by(), "declaration": digest}
+    if not by_lot:
+        return origin
+    account = trained.account
+    return origin | {
+        "fingerprint": fingerprint, "run": trained.run,
+        "ledger": account["identity"], "head": account["head"],
+    }  # fmt: skip
 
 
 def write_private(folder: Path, contents: Mapping[str, Any]) -> None:
@@ -153,7 +182,8 @@ def write_record(folder: Path, record: GuaranteeRecord, *, date: str = "") -> Gu
     """
     for name, text in render_record(record).items():
         write_whole(folder / dated(name, date), text)
-    names = (MODEL, CONFIG, dated(CARD, date), dated(PAGE, date))
+    names = [MODEL, CONFIG, dated(CARD, date), dated(PAGE, date)]
+    names += [DECLARATION] * (folder / DECLARATION).exists()
     record = seal(record, {name: sha256_hex((folder / name).read_bytes()) for name in names})
     write_json(folder / dated(GUARANTEE, date), record)
     return record

@@ -104,6 +104,8 @@ def read_signature(record: Mapping[str, Any], public: Path | None) -> Signature:
     wrong = []
     if (signed_as == RELEASE) != (record["status"] == RELEASE):
         wrong.append(f"the record is {record['status']!r}, and was signed as {signed_as!r}")
+    if record.get("date") and date[:19] < record["date"][:19]:
+        wrong.append(f"the record has the date {record['date']}, and was signed before: {date}")
     if public is not None and raw != public_key(public):
         wrong.append("the record was signed with another key than the one given")
     return Signature(

@@ -20,10 +20,24 @@ from privet.guarantee import WEAKEST_FIRST, Guarantee, Premise, Standing
 from privet.methods.replan import NotReplannable, plan_again
 from privet.methods.train_method import state_guarantee
 from privet.noise import secure, seeded
-from privet.runs.guarantee_record import GUARANTEE, GuaranteeRecord, consequences, loss_of, made_by
+from privet.runs.guarantee_record import (
+    DELTAS,
+    GUARANTEE,
+    GuaranteeRecord,
+    consequences,
+    loss_of,
+    made_by,
+)
+from privet.runs.run_folder import DECLARATION
 
 CLOSE = 1e-9
 """How far a recomputed epsilon may be from the stated one, on another processor."""
+CLOSE_CURVES = 1e-3
+"""How far a curve may lie below another: the same parts are composed in another order, perhaps by
+another version, and far out on the curve accountants give away more or less."""
+CALLED = {"fingerprint": "data", "ledger": "ledger", "head": "ledger head",
+          "declaration": DECLARATION}  # fmt: skip
+"""What an officer calls the names in a model's header."""
 STATED = ("unit", "adjacency", "protects", "standing", "delta", "theorem")
 """What a guarantee says besides its epsilon and its premises."""
 
@@ -52,9 +66,12 @@ def check_statement(
     missing or are called better known than they are count, and not even these where the record is
     `trusted`, signed by a key that the caller named.
     """
-    found.problems += _unknown_fields(record)
+    found.problems += schema_problems(record)
     stated, loss = Guarantee.from_dict(record["guarantee"]), loss_of(record)
+    _check_origin(record, config, found)
     if loss is None:
+        if "origin" in config:
+            found.problems.append(f"{GUARANTEE} has no loss, as in version 1; its model is newer")
         found.not_checked.append("what it cost: the record is of version 1 and has no loss")
         return
     same = is_same_software(record)
@@ -84,11 +101,13 @@ def check_statement(
     (found.not_checked if trusted and not same else found.problems).extend(wrong)
     planned = plan.loss.epsilon(stated.delta)
     cost = loss.epsilon(stated.delta)
-    if cost < planned * (1.0 - 1e-6):  # parts of a schedule may compose in another order
+    # parts of a schedule may compose in another order
+    if cost < planned * (1.0 - 1e-6) or falls_below(loss, plan.loss, record):
         if config.get("stopped_early"):
             found.not_checked.append("how many steps were made: only the ledger tells")
         else:
-            found.differs("a loss of epsilon", cost, planned, "the plan of the method")
+            worse = f"{planned:.6g} and its curve"
+            found.differs("a loss of epsilon", cost, worse, "the plan of the method")
     claim = None if plan.claim is None else plan.claim.to_dict()
     if same and record["claim"] != claim:
         found.differs("claim", record["claim"], claim, "the method")
@@ -98,6 +117,31 @@ def is_same_software(record: GuaranteeRecord) -> bool:
     """Whether the privet that runs here made the record."""
     mine = made_by()
     return all(record["made_by"].get(k) == mine.get(k) for k in ("privet", "commit"))
+
+
+def falls_below(loss: PrivacyLoss, due: PrivacyLoss, record: GuaranteeRecord) -> bool:
+    """Whether a loss promises more than it should anywhere on the curve, not at one delta alone."""
+    if loss.to_dict() == due.to_dict():
+        return False
+    deltas = {*DELTAS, record["guarantee"]["delta"]}
+    return any(loss.epsilon(d) < due.epsilon(d) * (1.0 - CLOSE_CURVES) for d in deltas)
+
+
+def _check_origin(record: GuaranteeRecord, config: Mapping[str, Any], found: Findings) -> None:
+    """Run, data, ledger and software against the names in the model's header."""
+    origin = config.get("origin")
+    if origin is None:
+        found.not_checked.append("which training made this model: its header does not say")
+        return
+    account = record["ledger"] or {}
+    mine = {
+        "made_by": record["made_by"], "fingerprint": record["data"]["fingerprint"],
+        "declaration": record["files"].get(DECLARATION),
+        "run": record["run"], "ledger": account.get("identity"), "head": account.get("head"),
+    }  # fmt: skip
+    for name, value in origin.items():
+        if mine[name] != value:
+            found.differs(CALLED.get(name, name), mine[name], value, "the model")
 
 
 def _is_seeded(config: Mapping[str, Any]) -> bool:
@@ -172,11 +216,15 @@ def _against_vocabulary(stated: Guarantee, *, by_method: bool) -> Iterator[str]:
     What all methods rest on must be there, where one `by_method` was trained; what a method words
     for itself is not known here.
     """
-    known = _vocabulary()
+    known, best = _vocabulary(), dict[str, Premise]()
+    for due in known.values():
+        better = best.setdefault(due.about, due)
+        if WEAKEST_FIRST.index(due.backing) > WEAKEST_FIRST.index(better.backing):
+            best[due.about] = due
     for p in stated.premises:
-        due = known.get(p.text)
-        if due is not None and WEAKEST_FIRST.index(p.backing) > WEAKEST_FIRST.index(due.backing):
-            yield f"{GUARANTEE} calls the premise about {p.about} {_how(p)}, it is {_how(due)}"
+        own = known.get(p.text, best.get(p.about))  # in other words it is known no better
+        if own is not None and WEAKEST_FIRST.index(p.backing) > WEAKEST_FIRST.index(own.backing):
+            yield f"{GUARANTEE} calls the premise about {p.about} {_how(p)}, it is {_how(own)}"
     for about in ("noise key", "settings", "preparation", "people", "rows") if by_method else ():
         if stated.standing is Standing.PROVED and all(p.about != about for p in stated.premises):
             yield f"{GUARANTEE} lacks a premise about {about}, on which every guarantee rests"
@@ -187,13 +235,31 @@ def _vocabulary() -> dict[str, Premise]:
     return {p.text: p for p in vars(premises).values() if isinstance(p, Premise)}
 
 
-def _unknown_fields(record: GuaranteeRecord) -> Iterator[str]:
-    """Fields that no record has: whoever reads the JSON could take them for a part of it."""
+def schema_problems(record: GuaranteeRecord) -> Iterator[str]:
+    """Fields and words that no record has: whoever reads the JSON could take them for its own."""
     schema = files("privet.report").joinpath("guarantee.schema.json").read_text(encoding="utf-8")
-    known = json.loads(schema)["properties"]
-    for name in record:
-        if name not in known:
-            yield f"{GUARANTEE} has a field {name!r} that no record has"
+    whole = json.loads(schema)
+    return _unknown(record, whole, whole["$defs"], "")
+
+
+def _unknown(value: Any, schema: Any, shared: Any, where: str) -> Iterator[str]:
+    """What the schema does not name, in objects whose fields it lists, and in lists of words."""
+    if "$ref" in schema:
+        schema = shared[schema["$ref"].rsplit("/", 1)[-1]]
+    for option in schema.get("oneOf", ()):
+        if "properties" in option and isinstance(value, dict):
+            schema = option
+    if isinstance(value, dict) and "properties" in schema:
+        for name, part in value.items():
+            if name in schema["properties"]:
+                yield from _unknown(part, schema["properties"][name], shared, f"{where}{name}.")
+            elif not schema.get("additionalProperties"):
+                yield f"{GUARANTEE} has a field {where + name!r} that no record has"
+    elif isinstance(value, list):
+        for part in value:
+            yield from _unknown(part, schema.get("items", {}), shared, where)
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{GUARANTEE} says {where[:-1]} {_brief(value)!r}, which no record says"
 
 
 def _how(premise: Premise) -> str:

@@ -11,16 +11,19 @@ import hmac
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, final
 
 from privet._canonical_json import sha256_hex
+from privet.accounting.trade_off import RATES
 from privet.errors import InvalidArgument, PrivetError
 from privet.guarantee import EXPERIMENT, Guarantee
 from privet.ledger import CuratorKey
 from privet.ledger.curator_key import key_path, read_key
 from privet.report.explanation import Explanation, explain
 from privet.runs.guarantee_record import (
+    DELTAS,
     GUARANTEE,
     GuaranteeRecord,
     loss_of,
@@ -32,24 +35,37 @@ from privet.runs.ledger_check import check_ledger
 from privet.runs.run_folder import (
     CARD,
     CONFIG,
+    DECLARATION,
     MODEL,
     PAGE,
+    WHERE,
+    dated,
     later_records,
     packed_config,
     record_digest,
     render_record,
 )
 from privet.runs.signature import UNSIGNED, Signature, read_signature
-from privet.runs.statement_check import CLOSE, Findings, check_statement, is_same_software
+from privet.runs.statement_check import (
+    CLOSE,
+    Findings,
+    check_statement,
+    is_same_software,
+    schema_problems,
+)
 
-KEPT = (CONFIG,)
+KEPT = (CONFIG, DECLARATION)
 """What may be left out: who is given the rest can verify that."""
+OWN = ("checkpoint.safetensors", "run.ledger")
+"""What a training leaves besides: how the names of these files begin."""
 UNSEALED = (
     f"{GUARANTEE} is of version 1, which ties nothing together; "
     "`privet record migrate FOLDER` seals it as it is now"
 )
 _BROKEN = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 """What reading a record, or a file beside it, raises that is not what `privet` writes."""
+A_DAY = timedelta(days=1)
+"""By how much the clocks of two machines may differ."""
 CLOSE_RATES = 5e-3
 """How far a rate may lie below the one computed here, relative to it: the accountant chooses where
 to compute by what it finds, so that another machine gives away a little more or less (0.2%)."""
@@ -66,6 +82,8 @@ class Verified:
     problems: tuple[str, ...]
     not_checked: tuple[str, ...] = ()
     signature: Signature = UNSIGNED
+    unanswered: tuple[str, ...] = ()
+    """Later records that the key which the caller named did not sign."""
 
     @property
     def ok(self) -> bool:
@@ -85,7 +103,7 @@ class Verified:
             "status": self.record["status"],
             **{k: promise.get(k) for k in ("epsilon", "delta", "unit", "adjacency", "protects",
                                            "standing")},
-            "signed": self.signature.to_dict(),
+            "signed": self.signature.to_dict(), "not_verified": list(self.unanswered),
             "checked": list(self.checked), "problems": list(self.problems),
             "not_checked": list(self.not_checked),
         }  # fmt: skip
@@ -116,6 +134,7 @@ def verify(
         found.problems += _files(folder, record)
         if (folder / MODEL).exists():
             config = packed_config((folder / MODEL).read_bytes())
+            found.problems += _config(folder, config)
             check_statement(record, config, found, trusted=signature.by_named_key)
             checked.append("statement of the method")
     except _BROKEN as e:
@@ -130,9 +149,17 @@ def verify(
     if signature.public_key or key is not None:
         checked.append("signature")
     found.problems += [p for p in signature.problems if p not in found.problems]
+    unanswered = []
     for later in later_records(folder):
         checked.append(later.name)
-        found.problems += _later(folder, later.name, record)
+        wrong, by = _later(folder, later.name, record, key)
+        found.problems += wrong
+        if not by.by_named_key:
+            unanswered.append(later.name)
+            why = f"signed by {by.public_key}" if by.public_key else "it is not signed"
+            found.not_checked.append(f"who wrote {later.name}: {why}")
+    if strange := _strange(folder, record):
+        found.not_checked.append(f"files that the record does not name: {', '.join(strange)}")
     own = folder / "run.ledger"
     path = own if ledger is None and own.exists() else ledger
     if path is not None:
@@ -144,7 +171,7 @@ def verify(
     found.not_checked += _left_open(record, signature, ledger=path is not None, data=data)
     return Verified(
         folder=folder, record=record, checked=tuple(checked), problems=tuple(found.problems),
-        not_checked=tuple(found.not_checked), signature=signature,
+        not_checked=tuple(found.not_checked), signature=signature, unanswered=tuple(unanswered),
     )  # fmt: skip
 
 
@@ -226,7 +253,8 @@ def statement_problems(record: GuaranteeRecord) -> Iterator[str]:
     ):  # fmt: skip
         yield f"{GUARANTEE} is marked {record['status']!r}, and its premises make it {status!r}"
     text = record["guarantee"].get("text", str(stated))
-    if text != str(stated) and record["made_by"] == made_by():
+    figures = str(stated).split(",")[:2]  # other versions may word the rest otherwise
+    if text != str(stated) and (text.split(",")[:2] != figures or is_same_software(record)):
         yield f"{GUARANTEE} says in words {text!r}, and its figures and premises {str(stated)!r}"
 
 
@@ -234,10 +262,23 @@ def _own(record: GuaranteeRecord) -> Iterator[str]:
     """The record by itself: its seal, what it states, its curve and what follows from it."""
     yield from seal_problems(record)
     yield from statement_problems(record)
-    loss = loss_of(record)
+    loss, same = loss_of(record), is_same_software(record)
+    stated = Guarantee.from_dict(record["guarantee"])
+    if loss is not None and record["ledger"] is None:
+        yield f"{GUARANTEE} names no ledger: nothing was charged"
+    if (date := record["date"]) and datetime.fromisoformat(date) > datetime.now(UTC) + A_DAY:
+        yield f"{GUARANTEE} has a date that is still to come: {date}"
+    order = [p["about"] for p in record["guarantee"]["premises"] if "about" in p]
+    if same and order != [p.about for p in stated.premises]:
+        yield f"{GUARANTEE} lists its premises in another order than the weakest first"
     points = [(float(p["epsilon"]), float(p["delta"])) for p in record["curve"]["points"]]
     if loss is not None and any(loss.epsilon(d) > e * (1.0 + CLOSE) for e, d in points):
         yield f"{GUARANTEE} has a curve below what its loss costs"
+    told_at = [d for _, d in points]
+    if loss is not None and same and told_at != sorted({*DELTAS, stated.delta}):
+        yield f"{GUARANTEE} leaves points of its curve out"
+    if same and [a["false_positive_rate"] for a in record["attacker"]] != list(RATES):
+        yield f"{GUARANTEE}: attacker is not told at the rates {RATES}"
     attacks = trade_off_of(record)
     for a in record["attacker"]:
         most = attacks.tpr(a["false_positive_rate"])[1]
@@ -247,13 +288,14 @@ def _own(record: GuaranteeRecord) -> Iterator[str]:
         if loss is not None:
             yield f"{GUARANTEE} lacks its explanation, with its warnings"
         return
-    stated = Guarantee.from_dict(record["guarantee"])
     said = Explanation.from_dict(told)
     due = explain(attacks, epsilon=stated.epsilon, delta=stated.delta, unit=stated.unit)
     low = any(a < b * (1.0 - CLOSE_RATES) for a, b in zip(said.bounds, due.bounds, strict=True))
+    if said.asked != due.asked:
+        yield f"{GUARANTEE}: explanation speaks of other rates of false alarms, or other beliefs"
     if low or (said.epsilon, said.delta, said.unit) != (due.epsilon, due.delta, due.unit):
         yield f"{GUARANTEE}: explanation promises a weaker attacker than its curve does"
-    if is_same_software(record) and told != said.to_dict():
+    if same and told != said.to_dict():
         yield f"{GUARANTEE}: explanation says in words something else than in numbers"
 
 
@@ -273,31 +315,81 @@ def _files(folder: Path, record: GuaranteeRecord) -> Iterator[str]:
             yield from file_problems(record, {name: path.read_bytes()})
         elif name not in KEPT:
             yield f"{name} is missing"
-    if record["made_by"] != made_by():
-        return  # another version may tell the same in other words
-    for name, text in render_record(record).items():
-        path = folder / name
-        if path.exists() and path.read_bytes() != text.encode():
-            yield f"{name} does not say what the record says: it was edited by hand"
+    yield from _told(folder, record, "")
 
 
-def _later(folder: Path, name: str, first: GuaranteeRecord) -> Iterator[str]:
+def _told(folder: Path, record: GuaranteeRecord, date: str) -> Iterator[str]:
+    """Card and page against what would be written from the record; of another version, the mark."""
+    same = record["made_by"] == made_by()  # another version may tell the same in other words
+    for name, text in render_record(record).items() if same else ((CARD, ""), (PAGE, "")):
+        path = folder / dated(name, date)
+        if not path.exists():
+            continue
+        said = path.read_bytes()
+        if same and said != text.encode():
+            yield f"{path.name} does not say what the record says: it was edited by hand"
+        elif record["status"] == EXPERIMENT and EXPERIMENT.encode() not in said:
+            yield f"{path.name} does not say {EXPERIMENT}, as the record does"
+
+
+def _later(
+    folder: Path, name: str, first: GuaranteeRecord, key: Path | None
+) -> tuple[list[str], Signature]:
     """A record that evidence was added to: it must say the same as the signed one otherwise."""
+    date = name.split(".", 1)[1].rsplit(".", 1)[0]
     try:
         later = read_record(folder, name)
-        yield from (problem.replace(GUARANTEE, name) for problem in seal_problems(later))
+        wrong = [problem.replace(GUARANTEE, name) for problem in seal_problems(later)]
         if later.get("adds_to") != first["digest"]:
-            yield f"{name} does not add to the record in {GUARANTEE}"
+            wrong.append(f"{name} does not add to the record in {GUARANTEE}")
         apart = ("evidence", "adds_to", "files", "digest", "signature")
-        for field_name in sorted({*first, *later} - set(apart)):
-            if later.get(field_name) != first.get(field_name):
-                yield f"{name} says something else than {GUARANTEE} about {field_name}"
+        wrong += [
+            f"{name} says something else than {GUARANTEE} about {field_name}"
+            for field_name in sorted({*first, *later} - set(apart))
+            if later.get(field_name) != first.get(field_name)
+        ]
+        due = {**first["files"], dated(CARD, date): "", dated(PAGE, date): ""}
+        wrong += [
+            f"{name} does not say what {file} is"
+            for file in sorted({*due} - {CARD, PAGE, *later["files"]})
+        ]
         for file in later["files"]:
             if (folder / file).exists():
                 content = {file: (folder / file).read_bytes()}
-                yield from (p.replace(GUARANTEE, name) for p in file_problems(later, content))
+                wrong += [p.replace(GUARANTEE, name) for p in file_problems(later, content)]
+        wrong += _told(folder, later, date)
+        wrong += [p.replace(GUARANTEE, name) for p in schema_problems(later)]
+        by = read_signature(later, None if "signature" not in later else key)
+        return wrong + [p for p in by.problems if p not in wrong], by
     except (*_BROKEN, PrivetError) as e:
-        yield f"{name} is not the whole record of a run: {type(e).__name__}, {e}"
+        return [f"{name} is not the whole record of a run: {type(e).__name__}, {e}"], UNSIGNED
+
+
+def _config(folder: Path, header: Mapping[str, Any]) -> Iterator[str]:
+    """config.json against what the model has of it; `load` reads classes and ranges from there."""
+    path = folder / CONFIG
+    if not path.exists():
+        return
+    told = dict(json.loads(path.read_text()))
+    told.pop("run", None)
+    names = {*header, *told} if "origin" in header else {*header}  # older ones said more beside it
+    for name in sorted(names):
+        if name not in header or told.get(name) != header[name]:
+            yield f"{CONFIG} says otherwise than the model about {name}"
+
+
+def _strange(folder: Path, record: GuaranteeRecord) -> list[str]:
+    """Files of which no record says what they are: nobody answers for them."""
+    named = {*record["files"], GUARANTEE}
+    for later in later_records(folder):
+        parts = later.name.split(".", 1)[1].rsplit(".", 1)[0]
+        named |= {later.name, dated(CARD, parts), dated(PAGE, parts)}
+    private = Path(WHERE).parts[0]
+    return sorted(
+        p.name
+        for p in folder.iterdir()
+        if p.name not in named and p.name != private and not p.name.startswith(OWN)
+    )
 
 
 def _data(record: GuaranteeRecord, fingerprint: str, key: CuratorKey) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -123,13 +124,18 @@ class TightPrivacyCostExperiment(Experiment[TightPrivacyCostSettings]):
         """Seconds of the closed form and of the 32 moments that Abadi et al. compute."""
 
         def run() -> Row:
-            loss = SampledGaussian(sample_rate=0.01, noise_multiplier=4.0, steps=10_000)
-            delta = self.settings.delta
+            delta, tries = self.settings.delta, count(1)
+
+            def fresh() -> SampledGaussian:
+                # what was solved is kept: with a hair more noise it is solved anew
+                noise = 4.0 * (1.0 + 1e-9 * next(tries))
+                return SampledGaussian(sample_rate=0.01, noise_multiplier=noise, steps=10_000)
+
             return {
                 "efficiency_of": "q .01, z 4, 10,000 steps",
-                "closed_form_seconds": seconds_of(lambda: closed_form_claim(loss, delta)),
-                "moments_seconds": seconds_of(lambda: moments_guarantee(loss, delta)),
-                "exact_seconds": seconds_of(lambda: loss.epsilon(delta)),
+                "closed_form_seconds": seconds_of(lambda: closed_form_claim(fresh(), delta)),
+                "moments_seconds": seconds_of(lambda: moments_guarantee(fresh(), delta)),
+                "exact_seconds": seconds_of(lambda: fresh().epsilon(delta)),
             }
 
         return self.kept("efficiency", run)
