@@ -103,7 +103,8 @@ def compare(
             chosen, out, epsilons=epsilons, delta=delta,
             participants=(*_participants(), *own.values()),
             methods=names and [own[n].name if n in own else n for n in names], splits=splits,
-            seeds=seeds, reference=reference, references=references, jobs=jobs, backend=backend, cache=cache, progress=progress,
+            seeds=seeds, reference=reference, references=references, jobs=jobs, backend=backend,
+            cache=cache, progress=progress,
         )  # fmt: skip
     write_json(out / "results.json", results)
     write_whole(out / "runs.csv", to_csv(results["runs"]))
@@ -177,7 +178,7 @@ def table(results: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         caption="audited: of the method in small, whatever the data", caption_justify="left",
     )  # fmt: skip
     shown.add_column("method", no_wrap=True)
-    versus = f"- {rows[0]['reference']}"
+    versus = f"vs {rows[0]['reference']}"
     for name in ("accuracy", versus, "claimed", "proved", "audited", "AUC", "TPR@1%", "seconds"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("verdict", no_wrap=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from privet._atomic_files import write_json, write_whole
 from privet._formatting import number
@@ -61,15 +59,16 @@ def latex(rows: Sequence[Row]) -> str:
     Several budgets have a column each; one alone has epsilons and verdicts beside it.
 
     >>> row = {"method": "a_b", "system": "S", "accuracy": 0.9, "accuracy_interval": [0.88, 0.92],
-    ...        "learned": True}
-    >>> print(latex([row | {"epsilon": 1.0}, row | {"epsilon": 2.0, "learned": False}]))
+    ...        "learned": False}
+    >>> print(latex([row | {"epsilon": 1.0}, row | {"method": "c", "epsilon": 2.0}]))
     % \usepackage{booktabs}; accuracy in % [95% interval]; $^\dagger$: no better than guessing
     \begin{tabular}{lrr}
     \toprule
     method & $\varepsilon = 1$ & $\varepsilon = 2$ \\
     \midrule
     \multicolumn{3}{l}{\emph{S}} \\
-    \quad a\_b & $90.0$ {\scriptsize $[88.0, 92.0]$} & $90.0^\dagger$ {\scriptsize $[88.0, 92.0]$} \\
+    \quad a\_b & $90.0^\dagger$ {\scriptsize $[88.0, 92.0]$} & -- \\
+    \quad c & -- & $90.0^\dagger$ {\scriptsize $[88.0, 92.0]$} \\
     \bottomrule
     \end{tabular}
     <BLANKLINE>
@@ -79,12 +78,10 @@ def latex(rows: Sequence[Row]) -> str:
     head = ["method", *(rf"$\varepsilon = {e:g}$" for e in epsilons), *beside]
     head += ["verdict"] if beside else []
     at = {(row["method"], row["epsilon"]): row for row in rows}
-    first = {row["method"]: row for row in reversed(rows)}
-    ordered = sorted(reversed(first.values()), key=_systems_in_order(rows))
     lines = []
-    for system, members in groupby(ordered, key=lambda row: row["system"]):
+    for system in dict.fromkeys(row["system"] for row in rows):
         lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\emph{{{_escape(system)}}}}}")
-        for row in members:
+        for row in {r["method"]: r for r in rows if r["system"] == system}.values():
             cells = [_cell(at.get((row["method"], e))) for e in epsilons]
             cells += [_epsilon(row[f"{kind}_epsilon"]) for kind in beside]
             cells += [row["verdict"]] if beside else []
@@ -104,12 +101,6 @@ def latex(rows: Sequence[Row]) -> str:
             "",
         ]
     )
-
-
-def _systems_in_order(rows: Sequence[Row]) -> Any:
-    """A sorting key: systems as they come first among `rows`."""
-    order = {row["system"]: i for i, row in reversed(list(enumerate(rows)))}
-    return lambda row: order[row["system"]]
 
 
 def _cell(row: Row | None) -> str:

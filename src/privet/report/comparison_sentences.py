@@ -37,28 +37,29 @@ def _best_alone(budgets: Budgets) -> str:
         f"{best['accuracy']:.1%} right ({low:.1%} to {high:.1%})"
     )
     if best["to_limit"] is not None:
-        said += f", {_apart(best['to_limit'])} no privacy"
+        said += f", {_apart(best['to_limit'])}"
     equals = _equals(rows)
     return said + (f"; {names(equals)} cannot be told apart from it." if equals else ".")
 
 
 def _apart(difference: Row) -> str:
-    """How far below or above, in points, with the interval.
+    """How far from the model without privacy, in points, with the interval.
 
     >>> _apart({"mean": -0.083, "low": -0.1, "high": -0.06})
-    '8.3 points (6.0 to 10.0) below'
+    '8.3 points (6.0 to 10.0) below no privacy'
     >>> _apart({"mean": -0.01, "low": -0.03, "high": 0.01})
-    'which cannot be told apart from (-3.0 to +1.0 points)'
+    'not told apart from no privacy (-3.0 to +1.0 points)'
     """
     mean, low, high = (100 * difference[k] for k in ("mean", "low", "high"))
     if low <= 0.0 <= high:
-        return f"which cannot be told apart from ({low:+.1f} to {high:+.1f} points)"
+        return f"not told apart from no privacy ({low:+.1f} to {high:+.1f} points)"
     least, most = sorted((abs(low), abs(high)))
-    return f"{abs(mean):.1f} points ({least:.1f} to {most:.1f}) {'below' if mean < 0 else 'above'}"
+    side = "below" if mean < 0 else "above"
+    return f"{abs(mean):.1f} points ({least:.1f} to {most:.1f}) {side} no privacy"
 
 
 def _best_at_each(budgets: Budgets) -> str:
-    parts = []
+    parts, before = [], None
     for epsilon, rows in budgets.items():
         best = _best(rows)
         if best is None:
@@ -66,9 +67,11 @@ def _best_at_each(budgets: Budgets) -> str:
             continue
         equals = len(_equals(rows))
         told = f", not told apart from {equals} other{'s' if equals > 1 else ''}" if equals else ""
-        parts.append(f"{best['method']} at {epsilon:g} ({best['accuracy']:.1%}{told})")
-    limit = max((r["accuracy"] for r in list(budgets.values())[-1] if not r["private"]), default=None)
-    reached = "" if limit is None else f"; without privacy {limit:.1%} is reached"
+        name = "" if best["method"] == before else f"{best['method']} "
+        before = best["method"]
+        parts.append(f"{name}at {epsilon:g} ({best['accuracy']:.1%}{told})")
+    free = [row["accuracy"] for rows in budgets.values() for row in rows if not row["private"]]
+    reached = f"; without privacy {max(free):.1%} is reached" if free else ""
     return f"The most accurate method with a proof, by epsilon: {', '.join(parts)}{reached}."
 
 
@@ -86,16 +89,22 @@ def _equals(rows: Sequence[Row]) -> list[str]:
 
 
 def _learning(budgets: Budgets) -> str:
+    """Who did not learn; a list that is the same at each epsilon is told once."""
     failed = {e: [r["method"] for r in rows if not r["learned"]] for e, rows in budgets.items()}
-    guess = f"guessing ({next(iter(budgets.values()))[0]['guessing']:.1%})"
+    first = next(iter(budgets.values()))
+    guess = f"guessing ({first[0]['guessing']:.1%})"
     if not any(failed.values()):
-        return f"Every method learned: none is within doubt of {guess}."
-    total = len(next(reversed(budgets.values())))
-    if len(budgets) == 1:
-        (found,) = failed.values()
-        return f"{len(found)} of {total} did not learn, no better than {guess}: {names(found)}."
+        return f"Every method learned: all are told apart from {guess}."
+    lists = {tuple(found) for found in failed.values()}
+    if len(lists) == 1:
+        (found,) = lists
+        where = " at any epsilon" if len(budgets) > 1 else ""
+        return (
+            f"{len(found)} of {len(first)} did not learn{where}, not told apart from {guess}: "
+            f"{names(found)}."
+        )
     parts = [f"{names(found)} at {e:g}" for e, found in failed.items() if found]
-    return f"Did not learn, no better than {guess}: {'; '.join(parts)}."
+    return f"Did not learn, not told apart from {guess}: {'; '.join(parts)}."
 
 
 def _refuted(budgets: Budgets) -> str:

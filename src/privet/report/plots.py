@@ -234,9 +234,7 @@ def _draw_budget(
     return float(exact[-1]), float(claim[-1])
 
 
-def _label_ends(
-    axes: Axes, ends: list[tuple[str, float, str]], *, form: str = "{:.3g}"
-) -> None:
+def _label_ends(axes: Axes, ends: list[tuple[str, float, str]], *, form: str = "{:.3g}") -> None:
     """Names beside the curves' ends, within the picture and moved apart where they would touch."""
     (bottom, top), gap = axes.get_ylim(), 0.06
     ordered = sorted(ends, key=lambda e: e[1])
@@ -512,8 +510,11 @@ def accuracy_dots(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes.grid(False, axis="y")
     names = [row["method"] + ("" if row["learned"] else " (did not learn)") for row in ordered]
     axes.set_yticks(range(len(ordered)), names, fontsize=8.5)
-    height = figure.get_size_inches()[1]
-    figure.subplots_adjust(left=0.42, right=0.98, top=1.0 - 0.05 / height, bottom=0.75 / height)
+    width, height = figure.get_size_inches()
+    left = (14.0 + 4.9 * max(map(len, names))) / (72.0 * width)  # points of a letter of this size
+    figure.subplots_adjust(
+        left=min(left, 0.5), right=0.95, top=1.0 - 0.05 / height, bottom=0.75 / height
+    )
     _legend_of_kinds(figure, [_kind_of(row) for row in rows])
     return figure
 
