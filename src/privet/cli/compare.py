@@ -175,7 +175,7 @@ def table(results: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     )
     shown = Table(
         title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1),
-        caption="audited: of the method in small, whatever the data", caption_justify="left",
+        caption="audited: of the method in small, on made-up neighbours", caption_justify="left",
     )  # fmt: skip
     shown.add_column("method", no_wrap=True)
     versus = f"vs {rows[0]['reference']}"

@@ -559,10 +559,15 @@ def accuracy_curves(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         axes.plot(x, y, "o-" if proved else "o:", color=colour, linewidth=2.0, markersize=4.5,
                   markerfacecolor=colour if proved else "#ffffff")  # fmt: skip
         ends.append((name, y[-1], colour))
-    shown = [row for own in rows.values() for row in own if row["learned"]]
-    shown = shown or [row for own in rows.values() for row in own]
-    floor = min(row["accuracy_interval"][0] for row in shown)
-    top = max(row["accuracy_interval"][1] for row in shown)
+    every = [row for own in rows.values() for row in own]
+    inside = []
+    for epsilon in epsilons:  # private methods set the scale: the limit is the same everywhere
+        here = [row for row in every if row["epsilon"] == epsilon]
+        private = [row["accuracy"] for row in here if row["private"]] or [here[0]["accuracy"]]
+        least = zoom(private, here[0]["guessing"])
+        inside += [row for row in here if row["accuracy"] >= least]
+    floor = min(row["accuracy_interval"][0] for row in inside)
+    top = max(row["accuracy_interval"][1] for row in every)
     space = 0.04 * max(top - floor, 0.01)
     axes.set_ylim(floor - space, min(top + space, 1.003))
     axes.set_xlim(epsilons[0] / 1.1, epsilons[-1] * 1.1)
