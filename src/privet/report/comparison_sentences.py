@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 Budgets = Mapping[float, Sequence[Row]]
 """The rows of each epsilon."""
 _NAMED = 4

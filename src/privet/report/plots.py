@@ -21,7 +21,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from privet.accounting import PrivacyLoss, SampledGaussian
@@ -122,6 +122,9 @@ def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
     axes.tick_params(colors=MUTED, which="both", length=0, pad=8)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
+
+
+_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.4g}%")
 
 
 def _page_figure(*, right: float = 0.97) -> tuple[Figure, Axes]:
@@ -245,12 +248,14 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float, str]], *, form: str = "
     for i in range(len(places) - 2, -1, -1):
         places[i] = min(places[i], places[i + 1] - gap)
     for (name, value, colour), at in zip(ordered, places, strict=True):
+        axes.plot([1.025], [at], "s", color=colour, transform=axes.transAxes, clip_on=False,
+                  markersize=5)  # fmt: skip
         axes.annotate(
             f"{name} {form.format(value)}"
             + (" (above)" if value > top else " (below)" if value < bottom else ""),
-            (1.015, at),
+            (1.05, at),
             xycoords="axes fraction",
-            color=colour,
+            color=INK,  # the colours are lines: as letters they would be too pale
             va="center",
             fontsize=9,
             fontweight="bold" if name == "exact" else "normal",
@@ -467,14 +472,14 @@ def roc_curves(
 def zoom(accuracies: Sequence[float], guessing: float) -> float:
     """The accuracy above which methods are compared; the few below would squeeze the others.
 
-    Two thirds of the way from guessing to the best: a method that gets no further is out of the
-    running, and is told as a number at the edge.
+    Half the way from guessing to the best: a method that gets no further is out of the running,
+    and is told as a number at the edge.
 
-    >>> round(zoom([0.2, 0.82, 0.97], 0.1), 2)
-    0.68
+    >>> round(zoom([0.2, 0.82, 0.9], 0.1), 2)
+    0.5
     """
     best = max(accuracies)
-    return min(best, guessing + 2.0 / 3.0 * (best - guessing))
+    return min(best, guessing + 0.5 * (best - guessing))
 
 
 def accuracy_dots(rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -496,7 +501,7 @@ def accuracy_dots(rows: Sequence[Mapping[str, Any]]) -> Figure:
         if row["accuracy"] < least:
             edge = f"◂ {row['accuracy']:.1%}"
             axes.annotate(edge, (0.005, place), xycoords=("axes fraction", "data"), va="center",
-                          fontsize=8, color=colour)  # fmt: skip
+                          fontsize=8, color=INK)  # fmt: skip
             continue
         axes.plot(ends, [place, place], color=colour, linewidth=5.0, alpha=0.3,
                   solid_capstyle="butt")  # fmt: skip
@@ -505,7 +510,7 @@ def accuracy_dots(rows: Sequence[Mapping[str, Any]]) -> Figure:
     for row in rows:
         if not row["private"] and row["accuracy"] == max(r["accuracy"] for r in rows):
             axes.axvline(row["accuracy"], color=MUTED, linewidth=0.9, linestyle=":")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.xaxis.set_major_formatter(_PERCENT)
     plain(axes, "", x="accuracy", y="")
     axes.grid(False, axis="y")
     names = [row["method"] + ("" if row["learned"] else " (did not learn)") for row in ordered]
@@ -573,7 +578,7 @@ def accuracy_curves(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes.set_xlim(epsilons[0] / 1.1, epsilons[-1] * 1.1)
     axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.yaxis.set_major_formatter(_PERCENT)
     plain(axes, "", x="epsilon", y="accuracy")
     _label_ends(axes, ends, form="{:.1%}")
     return figure
