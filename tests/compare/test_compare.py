@@ -389,6 +389,21 @@ def test_who_did_not_learn_is_told(tmp_path: Path) -> None:
     assert found["rows"][1]["difference"] == large[1]["to_limit"]
 
 
+@pytest.mark.slow
+def test_a_class_that_a_split_lacks_is_no_mistake(tmp_path: Path) -> None:
+    """Two records of a rare class among 120: some splits train without them."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([0, 1, 2], [60, 58, 2]))
+    x = np.clip(0.5 + 0.2 * np.eye(3, 4)[y] + 0.1 * rng.normal(size=(120, 4)), 0.0, 1.0)
+    data = Dataset(name="rare", about="", classes=("a", "b", "c"), low=0.0, high=1.0,
+                   x_train=x[:80], y_train=y[:80], x_test=x[80:], y_test=y[80:])  # fmt: skip
+    splits = [ComparisonData(dataset=data, epsilon=8.0, delta=1e-5, split=k) for k in range(8)]
+    assert any((split.train(View.COLUMNS)[1] == 2).sum() == 0 for split in splits)
+    found = compare(data, tmp_path, epsilon=8.0, delta=1e-5, methods=["adaptive-laplace"],
+                    splits=8, references=0, jobs=1)  # fmt: skip
+    assert all(0.5 < row["accuracy"] < 1.0 for row in found["rows"])
+
+
 def test_people_with_several_records_are_not_split_anew(tmp_path: Path) -> None:
     data = dataclasses.replace(load("blobs").subset(60), groups=np.arange(60) // 2, user="who")
     with pytest.raises(InvalidArgument, match="1 where people have several records"):
