@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,28 +19,31 @@ import numpy as np
 import pytest
 
 from privet.cli.main import main
-from privet.compare import LIMIT, Participant, catalogue_participants, compare, sweep
+from privet.compare import LIMIT, Participant, catalogue_participants, compare, export, sweep
+from privet.compare.comparison import SPLITS
 from privet.compare.comparison_cells import ComparisonCell
 from privet.compare.comparison_data import ComparisonData, View
+from privet.compare.table_export import latex
 from privet.data import Dataset, load
 from privet.errors import InvalidArgument, LedgerError
 from privet.estimators import PrivateClassifier
 from privet.jobs import cached_json
 from privet.ledger import Ledger
+from privet.report.comparison_page import html, save_figure
 from privet_papers import participants
 
 PARTICIPANTS = (LIMIT, *catalogue_participants(), *participants.PARTICIPANTS)
 
 ROW = {
     "method", "accuracy", "claimed_epsilon", "proved_epsilon", "audited_epsilon", "verdict",
-    "attack_auc", "attack_tpr_at_1pct_fpr", "time_ratio",
+    "attack_auc", "attack_tpr_at_1pct_fpr", "time_ratio", "accuracy_interval", "difference", "learned",
 }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load("blobs").subset(400)
-    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"]}
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "splits": 2}
     told: list[tuple[int, int]] = []
     first = compare(
         data, tmp_path, **settings, jobs=1, backend="sequential",
@@ -48,10 +54,17 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert limit["proved_epsilon"] == "inf" and limit["verdict"] == "no promise"
     assert ours["proved_epsilon"] <= 1.0 and ours["accuracy"] > 0.6
     assert ours["verdict"] in ("consistent", "uninformative")
-    assert told[0] == (0, 3) and told[-1] == (3, 3)
+    assert told[0] == (0, 5) and told[-1] == (5, 5)
     assert [account["account"] for account in first["ledgers"]] == [
         "adaptive-laplace: train, seed 0",
+        "adaptive-laplace: train, split 1, seed 0",
     ]  # the audit is on made-up neighbours
+    assert first["reference"] == "adaptive-laplace" and ours["difference"] is None
+    runs = [(run["method"], run["split"]) for run in first["runs"]]
+    assert runs == [(m, k) for k in (0, 1) for m in ("not private", "adaptive-laplace")]
+    mine = [run for run in first["runs"] if run["method"] == "adaptive-laplace"]
+    assert ours["accuracy"] == pytest.approx(np.mean([run["accuracy"] for run in mine]))
+    assert mine[0]["attack_auc"] == ours["attack_auc"] and mine[1]["attack_auc"] is None
     for account in first["ledgers"]:
         ledger = Ledger.open(tmp_path / "ledgers" / account["file"])
         assert ledger.head == account["head"] and 0.9 < ledger.spent() <= 1.0
@@ -73,7 +86,8 @@ def test_an_attempt_that_died_is_charged_and_told(
 ) -> None:
     """Killed after the charge, before the cell was written: the account has both attempts."""
     data = load("blobs").subset(400)
-    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1}
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["adaptive-laplace"], "jobs": 1,
+                "splits": 1}  # fmt: skip
 
     def dies(*args: object, **told: object) -> None:
         raise KeyboardInterrupt
@@ -227,6 +241,8 @@ def test_half_a_cell_is_no_cell(tmp_path: Path) -> None:
         (("--data", "digist"), "one of digits"),
         (("--data", "missing.csv"), "no such file"),
         (("--seeds", "0"), "seeds must be"),
+        (("--splits", "0"), "splits must be"),
+        (("--reference", "nobody"), "one that takes part"),
         (("--backend", "lokky"), "backend must be loky, threading, ray or dask"),
         (("--out", "/proc/nowhere"), "a folder that can be made"),
     ],
@@ -252,7 +268,8 @@ def test_an_unknown_method_in_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["dask", "ray"])
 def test_other_backends_find_the_same(backend: str, tmp_path: Path) -> None:
     data = load("blobs").subset(200)
-    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["pate-by-votes"], "jobs": 2}
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["pate-by-votes"], "jobs": 2,
+                "splits": 2}  # fmt: skip
     here, there = (
         compare(data, tmp_path / name, **settings, backend=name)["rows"]
         for name in ("sequential", backend)
@@ -272,7 +289,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "privet.cli.main", "compare", "--data", "blobs", "--records", "300",
         "--method", "adaptive-laplace", "--method", "autoencoder", "--method", "dpsgd-network",
-        "--jobs", "1", "--backend", "sequential", "--out", str(tmp_path), "--json",
+        "--splits", "1", "--jobs", "1", "--backend", "sequential", "--out", str(tmp_path), "--json",
     ]  # fmt: skip
     rng, seen, heads = random.Random(0), {}, {}
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -312,39 +329,101 @@ def test_killed_twenty_times_it_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_seeds_that_answer_the_same_questions_are_not_more_evidence(tmp_path: Path) -> None:
     """Logistic regression is the same with every seed: so is the interval of its accuracy."""
-    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["not private"], "jobs": 1}
+    settings = {"epsilon": 1.0, "delta": 1e-5, "methods": ["not private"], "jobs": 1,
+                "splits": 1}  # fmt: skip
     data = load("blobs").subset(100)
     one, three = (
         compare(data, tmp_path, **settings, seeds=n, backend="sequential")["rows"][0]
         for n in (1, 3)
     )
     assert three["accuracy"] == one["accuracy"]
-    assert three["accuracy_interval"] == one["accuracy_interval"]
+    assert three["accuracy_interval"] == pytest.approx(one["accuracy_interval"])
 
 
 @pytest.mark.slow
 def test_another_budget_keeps_the_old_one(tmp_path: Path) -> None:
     """Curves have every budget of the folder; features of pictures are gone at the end."""
-    from privet.compare import export
-
-    how = {"delta": 1e-5, "methods": ["adaptive-laplace"], "seeds": 2, "jobs": 1}
+    how = {"delta": 1e-5, "methods": ["adaptive-laplace"], "splits": 2, "jobs": 1}
     first = sweep(load("blobs").subset(300), tmp_path, epsilons=[2.0], **how)
     before = (tmp_path / "budgets" / "2-1e-05.json").read_text()
     both = sweep(load("blobs").subset(300), tmp_path, epsilons=[8.0], **how)
     assert (tmp_path / "budgets" / "2-1e-05.json").read_text() == before
     mine = [r for r in both["curves"] if r["method"] == "adaptive-laplace"]
-    assert [r["epsilon"] for r in mine] == [2.0, 8.0] and all(r["seeds"] == 2 for r in mine)
+    assert [r["epsilon"] for r in mine] == [2.0, 8.0] and all(r["splits"] == 2 for r in mine)
     assert mine[0] == next(r for r in first["curves"] if r["method"] == "adaptive-laplace")
-    for row in mine:
-        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
-    told = export(both["curves"], tmp_path / "c.csv").read_text().splitlines()
-    assert len(told) == 1 + 4 and told[0].startswith("method,epsilon,delta,seeds,accuracy")
+    told = list(csv.DictReader(export(both["curves"], tmp_path / "c.csv").read_text().splitlines()))
+    assert len(told) == 4
+    page = html(both)
+    for row in both["curves"]:  # the table for a paper and the page say the same
+        (line,) = [t for t in told if t["method"] == row["method"]
+                   and float(t["epsilon"]) == row["epsilon"]]  # fmt: skip
+        low, high = (float(line[f"accuracy_{end}"]) for end in ("low", "high"))
+        assert [low, high] == row["accuracy_interval"] and low < row["accuracy"] < high
+        assert f"{100 * low:.1f} to {100 * high:.1f}" in page
+        assert f"[{100 * low:.1f}, {100 * high:.1f}]" in latex(both["curves"])
     assert r"$\varepsilon = 8$" in export(both["curves"], tmp_path / "c.tex").read_text()
     with pytest.raises(InvalidArgument, match=r"ends in \.csv"):
         export(both["curves"], tmp_path / "c.xls")
-    from privet.report.comparison_page import html
+    assert "At epsilon 2</h2>" in page and "At epsilon 8</h2>" in page
+    assert "At epsilon 2</h2>" not in html(first)
+    for name in ("accuracy.pdf", "accuracy.svg"):
+        assert save_figure(both, tmp_path / name).stat().st_size > 2000
 
-    assert "accuracy over epsilon" in html(both) and "accuracy over epsilon" not in html(first)
+
+@pytest.mark.slow
+def test_who_did_not_learn_is_told(tmp_path: Path) -> None:
+    """A method at a tiny budget, on classes of which one is frequent; the others are compared."""
+    rng = np.random.default_rng(0)
+    y = (rng.uniform(size=900) < 0.3).astype(np.int64)
+    x = np.clip(0.5 + 0.25 * (2 * y - 1)[:, None] + 0.1 * rng.normal(size=(900, 4)), 0.0, 1.0)
+    data = Dataset(name="lopsided", about="", classes=("no", "yes"), low=0.0, high=1.0,
+                   x_train=x[:600], y_train=y[:600], x_test=x[600:], y_test=y[600:])  # fmt: skip
+    how = {"delta": 1e-5, "methods": ["adaptive-laplace"], "references": 0, "jobs": 1}
+    small, large = (
+        compare(data, tmp_path, epsilon=epsilon, **how)["rows"] for epsilon in (1e-3, 8.0)
+    )
+    assert [row["learned"] for row in (*small, *large)] == [True, False, True, True]
+    assert small[0]["splits"] == SPLITS and 0.65 < small[0]["guessing"] < 0.75
+    assert small[1]["to_limit"]["high"] < 0.0 < large[1]["to_limit"]["high"] + 0.05
+    found = compare(data, tmp_path, epsilon=8.0, reference="not private", **how)
+    assert found["rows"][1]["difference"] == large[1]["to_limit"]
+
+
+@pytest.mark.slow
+def test_a_class_that_a_split_lacks_is_no_mistake(tmp_path: Path) -> None:
+    """Two records of a rare class among 120: some splits train without them."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([0, 1, 2], [60, 58, 2]))
+    x = np.clip(0.5 + 0.2 * np.eye(3, 4)[y] + 0.1 * rng.normal(size=(120, 4)), 0.0, 1.0)
+    data = Dataset(name="rare", about="", classes=("a", "b", "c"), low=0.0, high=1.0,
+                   x_train=x[:80], y_train=y[:80], x_test=x[80:], y_test=y[80:])  # fmt: skip
+    splits = [ComparisonData(dataset=data, epsilon=8.0, delta=1e-5, split=k) for k in range(8)]
+    assert any((split.train(View.COLUMNS)[1] == 2).sum() == 0 for split in splits)
+    found = compare(data, tmp_path, epsilon=8.0, delta=1e-5, methods=["adaptive-laplace"],
+                    splits=8, references=0, jobs=1)  # fmt: skip
+    assert all(0.5 < row["accuracy"] < 1.0 for row in found["rows"])
+
+
+def test_people_with_several_records_are_not_split_anew(tmp_path: Path) -> None:
+    data = dataclasses.replace(load("blobs").subset(60), groups=np.arange(60) // 2, user="who")
+    with pytest.raises(InvalidArgument, match="1 where people have several records"):
+        compare(data, tmp_path, epsilon=1.0, delta=1e-5, splits=3)
+
+
+@pytest.mark.slow
+def test_a_log_is_alive_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a redirected comparison: what it is at, how far, and the time that is left."""
+    monkeypatch.setattr("privet.cli.console.FIRST_LINE", 0.01)
+    monkeypatch.setattr(ComparisonCell, "run", lambda cell, tell: time.sleep(0.03))
+    monkeypatch.setattr(ComparisonCell, "result", lambda cell: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["compare", "--data", "blobs", "--records", "300", "--method", "adaptive-laplace",
+              "--jobs", "1", "--out", str(tmp_path / "out")])  # fmt: skip
+    lines = capsys.readouterr().err.splitlines()
+    alive = re.compile(r"adaptive-laplace: .*\(\d+ of 11, about \d+ s left\)")
+    assert any(alive.search(line) for line in lines), lines
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from privet.guarantee import EXPERIMENT
 
 ROW = {
     "method": "a <method>", "accuracy": 0.9, "claimed_epsilon": None, "proved_epsilon": "inf",
-    "audited_epsilon": 0.5, "verdict": "consistent",
+    "audited_epsilon": 0.5, "verdict": "consistent", "learned": True,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privet import _check
-from privet._atomic_files import write_json
+from privet._atomic_files import write_json, write_whole
 from privet.cli import _output_folder
 from privet.cli.console import Json, one_line_errors, print_json, show_progress
 from privet.cli.data_options import Bounds, Folder, Label
@@ -38,7 +38,18 @@ def compare(
             help="Only these; repeated, or with commas. Your own as FILE.py:CLASS or MODULE:CLASS.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 1,
+    splits: Annotated[
+        int | None,
+        typer.Option(
+            help="Splits into training and test records, each with noise of its own.",
+            show_default="5 up to 10,000 records, else 1",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of each method on each split.")] = 1,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="The method that others are compared with; else the first private one."),
+    ] = None,
     references: Annotated[
         int, typer.Option(help="Reference models of membership attacks: 0, or 2 and more.")
     ] = 8,
@@ -46,9 +57,6 @@ def compare(
     backend: Annotated[str, typer.Option(help="loky, ray, dask or threading.")] = "loky",
     records: Annotated[int | None, typer.Option(help="The first so many records only.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of results and the page.")] = Path("compare"),
-    export: Annotated[
-        Path | None, typer.Option(help="Curves as a table too: a .csv, .tex or .json file.")
-    ] = None,
     cache: Annotated[
         bool, typer.Option("--cache", help="Keep features of pictures in OUT, unprotected.")
     ] = False,
@@ -56,22 +64,26 @@ def compare(
     allow_vacuous: Annotated[
         bool, typer.Option("--anyway", help="Compare even where noise outweighs all records.")
     ] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train, attack and audit every method (and the non-private limit) on the same split.
+    """Train, attack and audit every method (and the non-private limit) on the same splits.
 
     The same command goes on after an interruption: finished cells are kept in OUT/cells. What was
-    found at other budgets in the same folder stays, and is in the curves.
+    found at other budgets in the same folder stays, and is in the curves. OUT has the page
+    (report.html), its picture for a paper (accuracy.pdf, accuracy.svg), the tables (table.csv,
+    table.tex) and every training (runs.csv).
     """
     from privet import compare as comparison
-    from privet.compare.table_export import EXPORTS
+    from privet.compare.table_export import latex as latex_table
+    from privet.compare.table_export import to_csv
     from privet.data import load
     from privet.methods.feasibility import Signal, check_enough, linear_numbers
-    from privet.report import comparison_page
+    from privet.report import comparison_page, comparison_sentences
 
     epsilons = _budgets(epsilon)
-    if export is not None and export.suffix not in EXPORTS:
-        raise InvalidArgument("--export", str(export), f"a file ending in {', '.join(EXPORTS)}")
     chosen = load(data, folder, label=label, declaration=bounds)
     if chosen.target_bounds is not None:
         raise InvalidArgument(
@@ -90,19 +102,27 @@ def compare(
         results = comparison.sweep(
             chosen, out, epsilons=epsilons, delta=delta,
             participants=(*_participants(), *own.values()),
-            methods=names and [own[n].name if n in own else n for n in names], seeds=seeds,
-            references=references, jobs=jobs, backend=backend, cache=cache, progress=progress,
+            methods=names and [own[n].name if n in own else n for n in names], splits=splits,
+            seeds=seeds, reference=reference, references=references, jobs=jobs, backend=backend,
+            cache=cache, progress=progress,
         )  # fmt: skip
     write_json(out / "results.json", results)
+    write_whole(out / "runs.csv", to_csv(results["runs"]))
+    for name in ("table.csv", "table.tex"):
+        comparison.export(results["curves"], out / name)
     results["page"] = str(comparison_page.write(results, out / "report.html"))
-    if export is not None:
-        comparison.export(results["curves"], export)
+    for name in ("accuracy.pdf", "accuracy.svg"):
+        comparison_page.save_figure(results, out / name)
     if as_json:
         print_json(results)
         return
-    table(results)
-    if len(epsilons) > 1:
-        _curves(results["curves"])
+    if latex:
+        typer.echo(latex_table(results["curves"]), nl=False)
+        return
+    for rows in comparison_sentences.by_budget(results).values():
+        table(results, rows)
+    for sentence in comparison_sentences.conclusions(results):
+        typer.echo(sentence)
     typer.echo(f"page: {results['page']}")
 
 
@@ -135,70 +155,51 @@ def participant_from_path(name: str) -> Participant:
     return method_participant(kind)
 
 
-def _curves(rows: list[dict[str, Any]]) -> None:
-    """Mean accuracy and its spread, a column a budget."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    epsilons = sorted({row["epsilon"] for row in rows})
-    at = {(row["method"], row["epsilon"]): row for row in rows}
-    shown = Table(box=box.SIMPLE_HEAD, title="accuracy over epsilon, mean and sd of seeds",
-                  title_justify="left", title_style="bold")  # fmt: skip
-    shown.add_column("method", no_wrap=True)
-    for e in epsilons:
-        shown.add_column(f"{e:g}", justify="right", no_wrap=True)
-    for method in dict.fromkeys(row["method"] for row in rows):
-        cells = [at.get((method, e)) for e in epsilons]
-        shown.add_row(method, *("-" if c is None else _spread(c) for c in cells))
-    needed = Console(width=1000).measure(shown).maximum
-    Console(width=max(Console().width, needed)).print(shown)
-
-
-def _spread(row: dict[str, Any]) -> str:
-    spread = "" if row["accuracy_sd"] is None else f" ±{100 * row['accuracy_sd']:.1f}"
-    return f"{100 * row['accuracy']:.1f}{spread}"
-
-
 def _names(options: list[str] | None) -> list[str] | None:
     """--method a --method b and --methods a,b are the same."""
     return None if not options else [name.strip() for part in options for name in part.split(",")]
 
 
-def table(results: dict[str, Any]) -> None:
-    """The results in the terminal."""
+def table(results: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """The rows of one budget in the terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from privet._formatting import number
 
-    facts = results["data"]
+    facts, splits = results["data"], rows[0]["splits"]
     title = (
-        f"{facts['name']}: {facts['records']:,} private records, "
-        f"epsilon {results['epsilon']:g}, delta {results['delta']:g}"
+        f"{facts['name']}: {facts['records']:,} private records, epsilon {rows[0]['epsilon']:g}, "
+        f"delta {rows[0]['delta']:g}; {splits} split{'s' if splits > 1 else ''}, 95% intervals"
     )
     shown = Table(
-        title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1)
-    )
+        title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1),
+        caption="audited: of the method in small, on made-up neighbours", caption_justify="left",
+    )  # fmt: skip
     shown.add_column("method", no_wrap=True)
-    for name in ("accuracy", "balanced", "claimed", "proved", "audited", "AUC", "TPR@1%", "time"):
+    versus = f"vs {rows[0]['reference']}"
+    for name in ("accuracy", versus, "claimed", "proved", "audited", "AUC", "TPR@1%", "seconds"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("verdict", no_wrap=True)
-    for row in results["rows"]:
+    for row in rows:
         low, high = row["accuracy_interval"]
+        accuracy = f"{100 * row['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
         shown.add_row(
             row["method"],
-            f"{100 * row['accuracy']:.1f} [{100 * low:.0f}, {100 * high:.0f}]",
-            f"{100 * row['balanced_accuracy']:.1f}",
+            accuracy if row["learned"] else f"did not learn: {accuracy}",
+            _difference(row["difference"]),
             *(number(row[f"{k}_epsilon"]) for k in ("claimed", "proved", "audited")),
             f"{row['attack_auc']:.3f}",
             f"{row['attack_tpr_at_1pct_fpr']:.3f}",
-            f"{row['time_ratio']:.1f}x",
+            f"{number(row['seconds'])} ({number(row['time_ratio'])}x)",
             row["verdict"],
         )
     needed = Console(width=1000).measure(shown).maximum
     Console(width=max(Console().width, needed)).print(shown)  # numbers are never cut off
-    for row in results["rows"]:
-        if row["in_words"] is not None:
-            typer.echo(f"{row['method']}: {row['in_words']}")
+
+
+def _difference(found: dict[str, float] | None) -> str:
+    if found is None:
+        return ""
+    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * found[k] for k in ("mean", "low", "high")))

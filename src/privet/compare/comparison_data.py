@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -57,12 +58,14 @@ class ComparisonData:
     """A data set cut in three: private records, public unlabelled ones, and a test set.
 
     The public part is a third of the test set without its labels: PATE's student needs inputs, the
-    other methods do not look at it.
+    other methods do not look at it. Split 0 is the data set's own; every other one deals all its
+    records anew into parts of the same sizes.
     """
 
     dataset: Dataset
     epsilon: float
     delta: float
+    split: int = 0
     features_folder: Path | None = None
     """Where features are kept for other processes; None: made anew whenever they are asked for."""
 
@@ -108,20 +111,55 @@ class ComparisonData:
         """How many of the test records are used as public, unlabelled ones."""
         return len(self.dataset.y_test) // 3
 
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Which of all records, training records first, stands where in this split.
+
+        By a keyed hash of what each one holds, so that copies of a record stand side by side.
+        """
+        data, key = self.dataset, self.split.to_bytes(8, "little")
+        if self.split == 0:
+            return np.arange(len(data.y_train) + len(data.y_test))
+        places = [
+            hashlib.blake2b(row.tobytes(), digest_size=8, key=key).digest()
+            for part in (data.x_train, data.x_test)
+            for row in part
+        ]
+        return np.argsort(np.array([int.from_bytes(p, "big") for p in places], dtype=np.uint64))
+
+    @property
+    def tested(self) -> NDArray[np.int64]:
+        """The numbers of the records on which accuracy is measured, among all of them."""
+        return self._order[self.records + self.cut :]
+
+    @property
+    def tested_labels(self) -> NDArray[np.int64]:
+        """Their classes."""
+        labels: NDArray[np.int64] = np.concatenate([self.dataset.y_train, self.dataset.y_test])
+        return labels[self.tested]
+
     def train(self, view: View) -> tuple[FloatRows, NDArray[np.int64]]:
         """The private records."""
-        return self._rows(self.dataset.train_rows(), view), self.dataset.y_train
+        return self._side(view, private=True)
 
     def public(self, view: View) -> FloatRows:
         """Unlabelled records that anybody may see."""
-        return self._rows(self.dataset.test_rows(), view)[: self.cut]
+        return self._side(view, private=False)[0][: self.cut]
 
     def test(self, view: View) -> tuple[FloatRows, NDArray[np.int64]]:
         """The test records and their classes, on which accuracy is measured."""
-        return (
-            self._rows(self.dataset.test_rows(), view)[self.cut :],
-            self.dataset.y_test[self.cut :],
-        )
+        rows, labels = self._side(view, private=False)
+        return rows[self.cut :], labels[self.cut :]
+
+    def _side(self, view: View, *, private: bool) -> tuple[FloatRows, NDArray[np.int64]]:
+        """The private records of this split, or all others; features are made once for all."""
+        data = self.dataset
+        if self.split == 0:
+            rows = data.train_rows() if private else data.test_rows()
+            return self._rows(rows, view), data.y_train if private else data.y_test
+        both = [self._rows(rows, view) for rows in (data.train_rows(), data.test_rows())]
+        wanted = self._order[: self.records] if private else self._order[self.records :]
+        return np.concatenate(both)[wanted], np.concatenate([data.y_train, data.y_test])[wanted]
 
     def prepare(self) -> None:
         """Make the public features now, so that workers find them."""

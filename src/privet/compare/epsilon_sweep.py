@@ -1,4 +1,4 @@
-"""A comparison at several budgets: curves of accuracy over epsilon, with their spread over seeds.
+"""A comparison at several budgets: curves of accuracy over epsilon, with their intervals.
 
 What was found at a budget is kept in OUT/budgets: another budget in the same folder adds a point to
 the curves, and takes none away.
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privet._atomic_files import write_json
 from privet.compare.comparison import compare
-from privet.compare.comparison_cells import Row
-from privet.compare.table_export import FIELDS
+from privet.compare.comparison_cells import VERSION, Row
 from privet.data import Dataset
 from privet.errors import InvalidArgument
 from privet.jobs import Progress, no_progress
+
+_LONG = ("guarantee", "claim", "audit", "attack", "attacks", "relevance")
+"""What a row of one budget holds, and a point of a curve does not."""
 
 
 def sweep(
@@ -33,8 +33,8 @@ def sweep(
 ) -> dict[str, Any]:
     """Compare at each budget; returns what was found at the last, with `curves` over all of them.
 
-    Arguments as for `compare`. The curves have every budget that was ever compared in this folder
-    on these data, this call's and earlier ones.
+    Arguments as for `compare`. Curves and `runs` have every budget that was ever compared in this
+    folder on these data, this call's and earlier ones.
     """
     if not epsilons:
         raise InvalidArgument("epsilon", epsilons, "at least one budget")
@@ -46,27 +46,31 @@ def sweep(
 
         results = compare(dataset, out, epsilon=epsilon, delta=delta, progress=tell, **how)
         write_json(out / "budgets" / f"{epsilon:g}-{delta:g}.json", results)
-    return results | {"curves": curves(out, results["data"]["fingerprint"])}
+    kept = _kept(out, results["data"]["fingerprint"])
+    runs = [run for found in kept for run in found["runs"]]
+    return results | {"curves": _points(kept), "runs": runs}
 
 
 def curves(out: Path, fingerprint: str) -> list[Row]:
     """One row for each method at each budget that was compared in this folder on these data."""
-    found = [json.loads(path.read_text()) for path in sorted((out / "budgets").glob("*.json"))]
-    rows = [
-        _point(results, row)
+    return _points(_kept(out, fingerprint))
+
+
+def _kept(out: Path, fingerprint: str) -> list[Row]:
+    """What was found at each budget, by this version."""
+    found = [json.loads(path.read_text()) for path in (out / "budgets").glob("*.json")]
+    mine = [
+        results
         for results in found
-        if results["data"]["fingerprint"] == fingerprint
-        for row in results["rows"]
+        if results["data"]["fingerprint"] == fingerprint and results.get("version") == VERSION
     ]
+    return sorted(mine, key=lambda results: (results["delta"], results["epsilon"]))
+
+
+def _points(kept: Sequence[Row]) -> list[Row]:
+    rows = [row for results in kept for row in results["rows"]]
     order = {row["method"]: i for i, row in reversed(list(enumerate(rows)))}
-    return sorted(rows, key=lambda row: (order[row["method"]], row["delta"], row["epsilon"]))
-
-
-def _point(results: Row, row: Row) -> Row:
-    seeds = row["accuracy_by_seed"]
-    spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
-    return {
-        "epsilon": results["epsilon"], "delta": results["delta"], "seeds": len(seeds),
-        "accuracy_sd": spread, "accuracy_low": min(seeds), "accuracy_high": max(seeds),
-        **{name: row[name] for name in FIELDS if name in row},
-    }  # fmt: skip
+    return [
+        {name: value for name, value in row.items() if name not in _LONG}
+        for row in sorted(rows, key=lambda row: order[row["method"]])
+    ]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, final
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privet.audit import Finding
 from privet.compare.comparison_data import ComparisonData, View
@@ -115,11 +118,33 @@ def _participants(kinds: tuple[type[Method[Any]], ...]) -> tuple[Participant, ..
     return tuple(method_participant(kind) for kind in kinds if kind.in_comparison)
 
 
-def _limit(data: ComparisonData, seed: int, ledger: Ledger | None) -> Any:
-    """The non-private limit: logistic regression."""
-    from sklearn.linear_model import LogisticRegression
+@final
+class _LogisticRegression:
+    """The non-private limit; a class without a training record in a split has chance 0 there."""
 
-    return LogisticRegression(C=10.0, max_iter=300, random_state=seed)
+    def __init__(self, classes: int, seed: int) -> None:
+        self.classes, self.seed = classes, seed
+
+    def fit(self, x: NDArray[Any], y: NDArray[Any]) -> Self:
+        """Train on all of them."""
+        from sklearn.linear_model import LogisticRegression
+
+        self.model = LogisticRegression(C=10.0, max_iter=300, random_state=self.seed).fit(x, y)
+        return self
+
+    def predict(self, x: NDArray[Any]) -> NDArray[Any]:
+        """The most probable class."""
+        return np.asarray(self.model.predict(x))
+
+    def predict_proba(self, x: NDArray[Any]) -> NDArray[Any]:
+        """A column for each declared class."""
+        chances = np.zeros((len(x), self.classes))
+        chances[:, self.model.classes_] = self.model.predict_proba(x)
+        return chances
+
+
+def _limit(data: ComparisonData, seed: int, ledger: Ledger | None) -> Any:
+    return _LogisticRegression(data.dataset.n_classes, seed)
 
 
 LIMIT = Participant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +18,7 @@ from privet.accounting.accountant_comparison import validity_map
 from privet.errors import InvalidArgument
 from privet.guarantee import EXPERIMENT
 from privet.report import plots
+from privet.report.comparison_sentences import by_budget, conclusions
 from privet.report.rendering import render_html
 
 Row = dict[str, Any]
@@ -41,16 +43,87 @@ def write(results: Results, path: Path) -> Path:
 
 def html(results: Results) -> str:
     """The page as text."""
+    budgets = by_budget(results)
+    last = list(budgets.values())[-1]
     return render_html(
         "comparison.html.j2",
-        title=f"privet: {results['data']['name']} at epsilon {results['epsilon']:g}",
+        title=f"privet: {results['data']['name']} at epsilon {_list(budgets)}",
+        epsilons=_list(budgets),
         date=f"{date.today():%-d %B %Y}",
         experiment=EXPERIMENT,
         odds=odds(results["epsilon"]),
+        lead=_lead(results),
+        sentences=conclusions(results),
+        budgets={epsilon: _by_system(rows) for epsilon, rows in budgets.items()},
+        interval=_interval_in_words(last[0]),
+        verdicts=_verdicts(last),
         figures=_pictures(results),
+        attacks=list(dict.fromkeys(a["attack"] for r in results["rows"] for a in r["attacks"])),
+        accounts=_accounts(results["ledgers"]),
         versions=_versions(),
-        **{k: results[k] for k in ("data", "epsilon", "delta", "seeds", "rows", "ledgers")},
+        **{k: results[k] for k in ("data", "epsilon", "delta", "reference", "rows")},
     )
+
+
+def save_figure(results: Results, path: Path) -> Path:
+    """Write the page's first picture for a paper: a .pdf or .svg file by its name."""
+    return plots.save(_lead_figure(by_budget(results))[0], path)
+
+
+def _list(budgets: Iterable[float]) -> str:
+    """Epsilons in a heading.
+
+    >>> _list([1.0]), _list([0.25, 1.0, 4.0])
+    ('1', '0.25, 1 and 4')
+    """
+    *most, last = (f"{epsilon:g}" for epsilon in budgets)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _by_system(rows: list[Row]) -> dict[str, list[Row]]:
+    """Rows under what they belong to, in the order in which these come first."""
+    return {
+        system: [row for row in rows if row["system"] == system]
+        for system in dict.fromkeys(row["system"] for row in rows)
+    }
+
+
+def _interval_in_words(row: Row) -> str:
+    """What the intervals of a table cover."""
+    splits, seeds = row["splits"], row["seeds"]
+    if splits > 1:
+        each = f", {seeds} trainings on each" if seeds > 1 else ""
+        return (
+            f"95% intervals from {splits} splits{each}: they cover which records were trained on, "
+            "the noise, and the finite number of test records"
+        )
+    noise = " and the noise" if seeds > 1 else "; of one split and one draw of the noise"
+    return f"95% intervals, which cover the finite number of test records{noise}"
+
+
+def _verdicts(rows: list[Row]) -> list[tuple[str, str, str]]:
+    """What the audit says of those that it falsified, or could say nothing of."""
+    told = []
+    for verdict in ("falsified", "uninformative"):
+        told += [(r["method"], verdict, r["in_words"]) for r in rows if r["verdict"] == verdict]
+    return told
+
+
+def _accounts(ledgers: list[Row]) -> list[Row]:
+    """The accounts of each method's trainings, together: a page has no room for hundreds."""
+    grouped: dict[str, list[Row]] = {}
+    for account in ledgers:
+        grouped.setdefault(account["account"].partition(":")[0], []).append(account)
+    return [
+        {
+            "method": method,
+            "accounts": len(own),
+            "spent": max((a["spent"] for a in own), key=float),
+            "charged": list(dict.fromkeys(e["what"] for a in own for e in a["entries"])),
+            "interrupted": sum(e["interrupted"] for a in own for e in a["entries"]),
+        }
+        for method, own in grouped.items()
+    ]
 
 
 def _versions() -> list[str]:
@@ -63,12 +136,36 @@ def _versions() -> list[str]:
     return installed
 
 
+def _lead(results: Results) -> Picture:
+    """The picture of the first screen: accuracy against epsilon, from where methods are on."""
+    figure, caption = _lead_figure(by_budget(results))
+    return _picture(figure, "accuracy against epsilon, with intervals", caption)
+
+
+def _lead_figure(budgets: dict[float, list[Row]]) -> tuple[Any, str]:
+    """Curves with bands; of one budget, a dot with an interval for each method."""
+    last = list(budgets.values())[-1]
+    interval = _interval_in_words(last[0])
+    if len(budgets) == 1:
+        caption = f"Accuracy: {interval}. ◂: methods too far below to be drawn."
+        return plots.accuracy_dots(last), caption
+    methods = dict.fromkeys(row["method"] for rows in budgets.values() for row in rows)
+    own = {m: [r for rows in budgets.values() for r in rows if r["method"] == m] for m in methods}
+    best = sorted(own, key=lambda m: -float(np.mean([row["accuracy"] for row in own[m]])))
+    proved = [m for m in best if all(row["within_budget"] for row in own[m])]
+    rest = [m for m in best if m not in proved]  # one without privacy, then proofs before others
+    limit = [m for m in rest if not own[m][0]["private"]][:1]
+    chosen = [*limit, *proved, *(m for m in rest if m not in limit)][: plots.MOST_CURVES]
+    more = f" {len(chosen)} of {len(methods)} methods." if len(methods) > len(chosen) else ""
+    dotted = ", dotted where no proof at that epsilon is known" if set(chosen) - set(proved) else ""
+    caption = f"Accuracy against epsilon{dotted}. Bands: {interval}.{more}"
+    return plots.accuracy_curves({m: own[m] for m in best if m in chosen}), caption
+
+
 def _pictures(results: Results) -> list[Picture]:
     rows, delta = results["rows"], results["delta"]
     colours = plots.colours_of(list(dict.fromkeys(row["system"] for row in rows)))
-    pictures = [accuracy_picture(rows, colours), roc_picture(rows, colours)]
-    if len({row["epsilon"] for row in results.get("curves", ())}) > 1:
-        pictures.insert(0, curves_picture(results["curves"]))
+    pictures = [roc_picture(rows, colours)]
     pictures += [relevance_picture(r, results["data"]) for r in rows if r["relevance"] is not None]
     if results["run"] is not None:
         run = SampledGaussian(**results["run"])
@@ -80,28 +177,6 @@ def _picture(figure: Any, alt: str, caption: str, legend: Any = ()) -> Picture:
     return {
         "svg": plots.to_svg(figure, alt), "caption": caption, "legend": list(legend), "maps": [],
     }  # fmt: skip
-
-
-def accuracy_picture(rows: list[Row], colours: dict[str, str]) -> Picture:
-    """Accuracy against epsilon: proved in full, claimed hollow."""
-    marks = [
-        plots.Mark(
-            x=float(row[f"{kind}_epsilon"]),
-            y=row["accuracy"],
-            text=str(k),
-            colour=colours[row["system"]],
-            hollow=kind == "claimed",
-        )
-        for kind in ("proved", "claimed")
-        for k, row in enumerate(rows, 1)
-        if row[f"{kind}_epsilon"] is not None
-    ]
-    caption = (
-        "Accuracy against epsilon: full proved, hollow only claimed. Marks that would hide each "
-        "other stand side by side; a dot is where each belongs."
-    )
-    legend = [(str(k), row["method"], colours[row["system"]]) for k, row in enumerate(rows, 1)]
-    return _picture(plots.accuracy_marks(marks), "accuracy against epsilon", caption, legend)
 
 
 def roc_picture(rows: list[Row], colours: dict[str, str]) -> Picture:
@@ -179,22 +254,3 @@ def relevance_picture(row: Row, facts: Row) -> Picture:
     return _picture(
         figure, "relevance of columns", f"{why} Shares of the absolute relevance.{rest}"
     )
-
-
-def curves_picture(rows: list[Row]) -> Picture:
-    """Accuracy over epsilon of the methods with the best mean; others are in the table."""
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    mean = {
-        m: float(np.mean([row["accuracy"] for row in rows if row["method"] == m])) for m in methods
-    }
-    shown = sorted(methods, key=lambda m: -mean[m])[: plots.MOST_CURVES]
-    figure = plots.accuracy_curves({m: [r for r in rows if r["method"] == m] for m in shown})
-    caption = (
-        "Accuracy over epsilon: means over seeds; upright lines from the worst seed to the best."
-    )
-    if len(methods) > plots.MOST_CURVES:
-        caption += f" The {plots.MOST_CURVES} best of {len(methods)} methods."
-    legend = [
-        (str(k), m, plots.PALETTE[(k - 1) % len(plots.PALETTE)]) for k, m in enumerate(shown, 1)
-    ]
-    return _picture(figure, "accuracy over epsilon", caption, legend)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from privet.accounting import PrivacyLoss, SampledGaussian
@@ -45,7 +44,7 @@ PALETTE = ("#6b7a89", "#2f7fc1", "#3c9a4e", "#8e63c7", "#d1495b", "#c9780e", "#1
 """Mid-tones: each stands out from a white page and from a black one."""
 FOR, AGAINST = (209, 73, 91), (47, 127, 193)
 """Red and blue of signed maps, both readable on white and on black."""
-MOST_CURVES = 12
+MOST_CURVES = len(PALETTE)
 """Methods that have a curve: more cannot be distinguished."""
 SMALLEST_DELTA = 1e-10
 """The lower end of drawn deltas: below, no promise is stated."""
@@ -53,15 +52,14 @@ _PAGE_SIZE = (6.4, 4.0)
 """Inches of a picture on a page: with letters of 11 points they can be read on a phone."""
 _MOST_PHASES = 40
 """Of a schedule whose ends are all drawn: a picture has no room for more corners."""
-_MARK = 8.0
-"""Radius of a numbered mark in points: two digits fit in."""
 
 
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure; the kind of file follows from its name."""
     path = Path(path)
     try:
-        figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
+        with mpl.rc_context({"pdf.fonttype": 42}):  # journals refuse matplotlib's own Type 3
+            figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
     except (OSError, ValueError) as e:
         raise InvalidArgument("picture", str(path), "a file that can be written", str(e)) from None
     return path
@@ -124,6 +122,9 @@ def plain(axes: Axes, title: str, *, x: str, y: str) -> None:
     axes.tick_params(colors=MUTED, which="both", length=0, pad=8)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
+
+
+_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.4g}%")
 
 
 def _page_figure(*, right: float = 0.97) -> tuple[Figure, Axes]:
@@ -236,22 +237,25 @@ def _draw_budget(
     return float(exact[-1]), float(claim[-1])
 
 
-def _label_ends(axes: Axes, ends: list[tuple[str, float, str]]) -> None:
+def _label_ends(axes: Axes, ends: list[tuple[str, float, str]], *, form: str = "{:.3g}") -> None:
     """Names beside the curves' ends, within the picture and moved apart where they would touch."""
-    top, gap = axes.get_ylim()[1], 0.06
+    (bottom, top), gap = axes.get_ylim(), 0.06
     ordered = sorted(ends, key=lambda e: e[1])
-    places = [min(value / top, 1.0) for _, value, _ in ordered]
+    places = [min(max((value - bottom) / (top - bottom), 0.0), 1.0) for _, value, _ in ordered]
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)
     places[-1] = min(places[-1], 1.0)
     for i in range(len(places) - 2, -1, -1):
         places[i] = min(places[i], places[i + 1] - gap)
     for (name, value, colour), at in zip(ordered, places, strict=True):
+        axes.plot([1.025], [at], "s", color=colour, transform=axes.transAxes, clip_on=False,
+                  markersize=5)  # fmt: skip
         axes.annotate(
-            f"{name} {value:.3g}" + (" (above)" if value > top else ""),
-            (1.015, at),
+            f"{name} {form.format(value)}"
+            + (" (above)" if value > top else " (below)" if value < bottom else ""),
+            (1.05, at),
             xycoords="axes fraction",
-            color=colour,
+            color=INK,  # the colours are lines: as letters they would be too pale
             va="center",
             fontsize=9,
             fontweight="bold" if name == "exact" else "normal",
@@ -465,104 +469,118 @@ def roc_curves(
     return figure
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A point with a number in it; hollow for what is only claimed."""
+def zoom(accuracies: Sequence[float], guessing: float) -> float:
+    """The accuracy above which methods are compared; the few below would squeeze the others.
 
-    x: float
-    y: float
-    text: str
-    colour: str
-    hollow: bool = False
+    Half the way from guessing to the best: a method that gets no further is out of the running,
+    and is told as a number at the edge.
+
+    >>> round(zoom([0.2, 0.82, 0.9], 0.1), 2)
+    0.5
+    """
+    best = max(accuracies)
+    return min(best, guessing + 0.5 * (best - guessing))
 
 
-def accuracy_marks(marks: Sequence[Mark]) -> Figure:
-    """Accuracy against epsilon, a numbered mark for each method; the right edge has no bound."""
-    figure, axes = _page_figure()
-    low, high = 0.05, 1e6
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.set_ylim(0.0, 1.0)
-    ticks = [10.0**k for k in range(-1, 7)]
-    axes.set_xticks(ticks, [*(f"{t:,.10g}" for t in ticks[:-1]), "∞"])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    plain(axes, "", x="epsilon (right edge: no bound)", y="accuracy")
-    box = axes.get_position()
-    width, height = 72 * box.width * _PAGE_SIZE[0], 72 * box.height * _PAGE_SIZE[1]
-    at = [min(max(m.x, low), high) for m in marks]
-    points = [
-        (math.log(x / low) / math.log(high / low) * width, m.y * height)
-        for x, m in zip(at, marks, strict=True)
-    ]
-    moves = spread_apart(points, radius=_MARK, width=width)
-    for mark, x, move in zip(marks, at, moves, strict=True):
-        _draw_mark(axes, mark, x, move)
+def accuracy_dots(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Accuracy of each method with its interval, the best on top, from where methods are on."""
+    ordered = sorted(rows, key=lambda row: row["accuracy"])
+    figure = Figure(figsize=(_PAGE_SIZE[0], 1.0 + 0.185 * len(rows)))
+    axes = figure.subplots()
+    least = zoom([row["accuracy"] for row in rows], rows[0]["guessing"])
+    inside = [row for row in rows if row["accuracy"] >= least]
+    low = min(row["accuracy_interval"][0] for row in inside)
+    high = max(row["accuracy_interval"][1] for row in inside)
+    space = 0.06 * max(high - low, 0.01)
+    outside = len(inside) < len(rows)
+    axes.set_xlim(low - (4.0 if outside else 1.0) * space, min(high + space, 1.003))
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    for place, row in enumerate(ordered):
+        colour, hollow = _kind_of(row)
+        ends = row["accuracy_interval"]
+        if row["accuracy"] < least:
+            edge = f"◂ {row['accuracy']:.1%}"
+            axes.annotate(edge, (0.005, place), xycoords=("axes fraction", "data"), va="center",
+                          fontsize=8, color=INK)  # fmt: skip
+            continue
+        axes.plot(ends, [place, place], color=colour, linewidth=5.0, alpha=0.3,
+                  solid_capstyle="butt")  # fmt: skip
+        axes.plot([row["accuracy"]], [place], "o", color=colour, markersize=5.5,
+                  markerfacecolor="#ffffff" if hollow else colour)  # fmt: skip
+    for row in rows:
+        if not row["private"] and row["accuracy"] == max(r["accuracy"] for r in rows):
+            axes.axvline(row["accuracy"], color=MUTED, linewidth=0.9, linestyle=":")
+    axes.xaxis.set_major_formatter(_PERCENT)
+    plain(axes, "", x="accuracy", y="")
+    axes.grid(False, axis="y")
+    names = [row["method"] + ("" if row["learned"] else " (did not learn)") for row in ordered]
+    axes.set_yticks(range(len(ordered)), names, fontsize=8.5)
+    width, height = figure.get_size_inches()
+    left = (14.0 + 4.9 * max(map(len, names))) / (72.0 * width)  # points of a letter of this size
+    figure.subplots_adjust(
+        left=min(left, 0.5), right=0.95, top=1.0 - 0.05 / height, bottom=0.75 / height
+    )
+    _legend_of_kinds(figure, [_kind_of(row) for row in rows])
     return figure
 
 
-def _draw_mark(axes: Axes, mark: Mark, x: float, move: float = 0.0) -> None:
-    """A number in a circle, `move` points aside of where it belongs, which then has a dot."""
-    dot = {"arrowstyle": "-", "color": mark.colour, "shrinkA": 0, "shrinkB": 0}
-    if move:
-        axes.plot([x], [mark.y], "o", color=mark.colour, markersize=4, clip_on=False)
-    axes.annotate(
-        mark.text, (x, mark.y), xytext=(move, 0.0), textcoords="offset points", ha="center",
-        va="center", fontsize=8, fontweight="bold", annotation_clip=False,
-        color=mark.colour if mark.hollow else "#ffffff", arrowprops=dot if move else None,
-        bbox={
-            "boxstyle": f"circle,pad={0.25 if len(mark.text) > 1 else 0.4}", "linewidth": 1.6,
-            "edgecolor": mark.colour, "facecolor": "none" if mark.hollow else mark.colour,
-        },
-    )  # fmt: skip
+_PROVED, _STATED, _NOTHING = (EXACT, False), (CLAIM, True), (MUTED, True)
+_KINDS = {_PROVED: "proved at this epsilon", _STATED: "not proved at it", _NOTHING: "no promise"}
+"""How a method's mark looks, colour and whether it is hollow, and what that means."""
 
 
-def spread_apart(
-    points: Sequence[tuple[float, float]], *, radius: float, width: float
-) -> list[float]:
-    """How far marks move sideways so that none hides another, no further than they must.
+def _kind_of(row: Mapping[str, Any]) -> tuple[str, bool]:
+    if row["within_budget"]:
+        return _PROVED
+    return _STATED if row["private"] else _NOTHING
 
-    >>> spread_apart([(5.0, 0.0), (5.0, 0.0)], radius=2.0, width=20.0)
-    [0.0, 4.0]
-    """
-    placed: list[tuple[float, float]] = []
-    moves = []
-    for x, y in points:
-        tries = (sign * float(step) for step in range(int(width) + 1) for sign in (1, -1))
-        free = (
-            move
-            for move in tries
-            if radius <= x + move <= width or move == 0.0
-            if all(math.hypot(x + move - a, y - b) >= 1.9 * radius for a, b in placed)
-        )
-        move = next(free, 0.0)
-        moves.append(move)
-        placed.append((x + move, y))
-    return moves
+
+def _legend_of_kinds(figure: Figure, shown: Sequence[tuple[str, bool]]) -> None:
+    marks = [
+        Line2D([], [], marker="o", linestyle="", color=colour, label=name,
+               markerfacecolor="#ffffff" if hollow else colour)
+        for (colour, hollow), name in _KINDS.items()
+        if (colour, hollow) in shown
+    ]  # fmt: skip
+    figure.legend(handles=marks, loc="lower center", ncols=3, frameon=False, labelcolor=INK,
+                  fontsize=9, handletextpad=0.2)  # fmt: skip
 
 
 def accuracy_curves(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Mean accuracy over epsilon, a numbered line for each method, from worst to best seed."""
-    figure, axes = _page_figure()
+    """Accuracy over epsilon with a band for its interval, a named line for each method.
+
+    Drawn through where the promise is proved at that epsilon, dotted and hollow where not.
+    """
+    figure, axes = _page_figure(right=0.66)  # room for the names beside the ends
     axes.set_xscale("log")
     epsilons = sorted({row["epsilon"] for own in rows.values() for row in own})
-    for k, own in enumerate(rows.values(), 1):
-        colour = PALETTE[(k - 1) % len(PALETTE)]
+    ends = []
+    for k, (name, own) in enumerate(rows.items()):
+        colour = PALETTE[k % len(PALETTE)]
         x, y = [row["epsilon"] for row in own], [row["accuracy"] for row in own]
-        style = "--" if k > len(PALETTE) else "-"
-        axes.plot(x, y, style, color=colour, linewidth=2.2)
-        aside = 1.012 ** (k - (len(rows) + 1) / 2)  # spreads of one budget stand side by side
-        low, high = ([row[f"accuracy_{end}"] for row in own] for end in ("low", "high"))
-        axes.vlines([aside * e for e in x], low, high, color=colour, linewidth=1.2)
-        _draw_mark(axes, Mark(x=x[-1], y=y[-1], text=str(k), colour=colour), x[-1])
-    floor = min(row["accuracy_low"] for own in rows.values() for row in own)
-    axes.set_xlim(epsilons[0] / 1.15, epsilons[-1] * 1.15)
-    axes.set_ylim(max(0, math.floor(10 * floor - 0.3)) / 10, 1.0)
+        low, high = zip(*(row["accuracy_interval"] for row in own), strict=True)
+        proved = all(row["within_budget"] for row in own)
+        axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0)
+        axes.plot(x, y, "o-" if proved else "o:", color=colour, linewidth=2.0, markersize=4.5,
+                  markerfacecolor=colour if proved else "#ffffff")  # fmt: skip
+        ends.append((name, y[-1], colour))
+    every = [row for own in rows.values() for row in own]
+    inside = []
+    for epsilon in epsilons:  # private methods set the scale: the limit is the same everywhere
+        here = [row for row in every if row["epsilon"] == epsilon]
+        private = [row["accuracy"] for row in here if row["private"]] or [here[0]["accuracy"]]
+        least = zoom(private, here[0]["guessing"])
+        inside += [row for row in here if row["accuracy"] >= least]
+    floor = min(row["accuracy_interval"][0] for row in inside)
+    top = max(row["accuracy_interval"][1] for row in every)
+    space = 0.04 * max(top - floor, 0.01)
+    axes.set_ylim(floor - space, min(top + space, 1.003))
+    axes.set_xlim(epsilons[0] / 1.1, epsilons[-1] * 1.1)
     axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(_PERCENT)
     plain(axes, "", x="epsilon", y="accuracy")
+    _label_ends(axes, ends, form="{:.1%}")
     return figure
 
 
