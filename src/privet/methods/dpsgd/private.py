@@ -50,6 +50,7 @@ from privet.methods.dpsgd.samplers import (
 )
 from privet.methods.dpsgd.schedule import Schedule, values
 from privet.methods.dpsgd.settings_and_plan import PREMISES, clipping_premises
+from privet.methods.dpsgd.side_effects import watch_loop_body
 from privet.methods.dpsgd.user_rows import UserRows
 from privet.noise import Source
 
@@ -435,16 +436,28 @@ class Training:
                 assert coins is not None
                 torch.set_rng_state(coins)  # ours counts the rows of the sample
                 coins = None
-                yield Step(
-                    number=self.steps_done,
-                    sample_rate=float(self.schedule.rates[batch.step]),
-                    noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
-                    clipping_bound=bound,
-                )
+                with watch_loop_body(self.model, self.optimizer, self._note_evaluation):
+                    yield Step(
+                        number=self.steps_done,
+                        sample_rate=float(self.schedule.rates[batch.step]),
+                        noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
+                        clipping_bound=bound,
+                    )
                 coins = torch.get_rng_state()
         finally:
             if coins is not None:
                 torch.set_rng_state(coins)
+
+    def _note_evaluation(self) -> None:
+        """The model was run between two steps: say so where nobody declared on which records."""
+        if not self._premises:
+            self._premises = (premises.PUBLIC_EVALUATION,)
+            warnings.warn(
+                "the model was run inside the loop: the guarantee assumes that it was on public "
+                "records; charging=Charging(evaluation='public') declares it, 'unprotected' others",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _iterate_batches(self) -> Iterator[Batch]:
         state, Training._iterating = torch.get_rng_state(), (mine := object())
