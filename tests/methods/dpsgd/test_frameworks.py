@@ -3,12 +3,14 @@
 import gc
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from privet.dpsgd import Charging, Schedule, StepOptions, private
 from privet.guarantee import Guarantee
+from privet.methods.dpsgd.dataset_rows import as_rows
 from privet.noise import seeded
 from tests.methods.dpsgd.helpers import grouped
 
@@ -246,7 +248,7 @@ def test_lightning_must_be_told_what_it_validates_on():
 
 def trained(folder, callbacks=(), stop=False, **given):
     gc.collect()  # what earlier tests left must not touch torch's generator in the middle of a run
-    model = bert()
+    model = given.pop("model", None) or bert()
     from transformers import EarlyStoppingCallback, TrainingArguments
 
     from privet.methods.dpsgd.transformers_trainer import PrivateTrainer
@@ -381,6 +383,49 @@ def test_a_trainer_collates_and_pads_each_record_by_itself(tmp_path):
 
 
 @quietly
+@pytest.mark.parametrize("kind", ["words", "several labels", "numbers", "permuted words", "spans"])
+def test_the_losses_are_those_of_the_model_itself(tmp_path, kind):
+    """GPT-2 says nothing of its loss, and was trained to copy its input; several labels as numbers."""
+    bert()
+    import transformers as T
+
+    from privet.errors import InvalidArgument
+
+    tiny = {"vocab_size": WORDS, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 8}
+    torch.manual_seed(0)
+    bert_config = T.BertConfig(
+        vocab_size=WORDS, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=8, num_labels={"numbers": 1, "spans": 2}.get(kind, 3),
+    )  # fmt: skip
+    ids = [row["input_ids"] for row in rows()]
+    made, targets = {
+        "words": (lambda: T.GPT2LMHeadModel(T.GPT2Config(**tiny)), ids),
+        "several labels": (lambda: T.BertForSequenceClassification(bert_config), [[1.0, 0.0, 1.0]] * 16),
+        "numbers": (lambda: T.BertForSequenceClassification(bert_config), [0.5] * 16),
+        "permuted words": (
+            lambda: T.XLNetLMHeadModel(T.XLNetConfig(vocab_size=WORDS, d_model=8, n_layer=1, n_head=1, d_inner=8)),
+            ids,
+        ),
+        "spans": (lambda: T.BertForQuestionAnswering(bert_config), [1] * 16),
+    }[kind]  # fmt: skip
+    name = "start_positions" if kind == "spans" else "labels"
+    data = [{"input_ids": i, name: t} for i, t in zip(ids, targets, strict=True)]
+    if kind in ("permuted words", "spans"):
+        with pytest.raises(InvalidArgument, match="override example_losses"):
+            trained(tmp_path, save_strategy="no", data=data, model=made())
+        return
+    trainer = trained(tmp_path, save_strategy="no", data=data, model=made())
+    model = trainer.model.eval()
+    records = as_rows({n: torch.tensor([row[n] for row in data[:6]]) for n in data[0]})
+    batch = records.batch(records.take(np.arange(6)), step=0, last=True)
+    with torch.no_grad():
+        own = torch.stack([
+            model(**{n: c[i : i + 1] for n, c in batch.items()}).loss for i in range(6)
+        ])  # fmt: skip
+        torch.testing.assert_close(trainer.example_losses(model, batch), own)
+
+
+@quietly
 def test_a_trainer_with_a_loss_for_a_batch_is_refused(tmp_path):
     from privet.errors import InvalidArgument
 
@@ -448,3 +493,21 @@ def test_accelerate(tmp_path):
     assert (tmp_path / "model.safetensors").exists()
     told = json.loads((tmp_path / "guarantee.json").read_text())
     assert told == training.guarantee.to_dict()
+
+
+def test_an_attention_mask_can_be_traced():
+    """transformers looks whether a mask is all ones, unless it is told that a trace is made."""
+    ids = torch.tensor([row["input_ids"] for row in rows()])
+    data = {"input_ids": ids, "attention_mask": (ids > 3).long(), "labels": torch.arange(16) % 2}
+    model = bert().eval()
+
+    def losses(model, batch):
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        return nn.functional.cross_entropy(logits, batch["labels"], reduction="none")
+
+    with private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), data, SCHEDULE, losses=losses,
+        rng=seeded(0), delta=1e-5, step=StepOptions(independence="enforced"),
+    ) as training:  # fmt: skip
+        assert len(list(training)) == 3
+    assert not torch.jit.is_tracing()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import Trainer, TrainerControl, default_data_collator
@@ -14,7 +15,9 @@ from transformers.trainer_utils import TrainOutput
 
 from privet import _check
 from privet.errors import InvalidArgument
-from privet.methods.dpsgd.dataset_rows import Batch, CollatedRows
+from privet.gradients import device
+from privet.methods.dpsgd.batch_independence import make_up_rows
+from privet.methods.dpsgd.dataset_rows import Batch, CollatedRows, as_rows
 from privet.methods.dpsgd.private import Training, private
 from privet.methods.dpsgd.private_options import Charging, StepOptions
 from privet.methods.dpsgd.schedule import Schedule
@@ -105,8 +108,10 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         settings = dict(self.private_settings)
         step = replace(settings.pop("step", StepOptions()), scheduler=self.lr_scheduler)
         charging = replace(settings.pop("charging", Charging()), evaluation=self.evaluation)
+        rows = self._rows()
+        self._check_losses(rows)
         with private(
-            self.model, self.optimizer, self._rows(), self.schedule, losses=self._losses,
+            self.model, self.optimizer, rows, self.schedule, losses=self._losses,
             step=step, charging=charging, **settings,
         ) as training:  # fmt: skip
             self.training = training
@@ -166,19 +171,60 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     def example_losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """One loss a row, of labels that are classes, numbers or words (-100: none)."""
         inputs = {name: batch[name] for name in batch.keys()}  # noqa: SIM118
-        labels = inputs.pop("labels")
+        labels = inputs.pop("labels", None)
+        if labels is None:
+            raise InvalidArgument(
+                "the columns of train_dataset", [*inputs], "with 'labels'",
+                "for other targets override example_losses(model, batch): one loss a row",
+            )  # fmt: skip
         more = {"labels": labels} if self.model.config.is_encoder_decoder else {}
         logits = model(**inputs, **more).logits
         if labels.is_floating_point():
-            squares: Tensor = (logits.view_as(labels) - labels).square()
-            return squares if labels.dim() == 1 else squares.flatten(1).mean(1)
+            return self._losses_of_numbers(logits.view_as(labels), labels)
         how: Any = {"reduction": "none", "label_smoothing": self.args.label_smoothing_factor}
         if labels.dim() == 1:
             return nn.functional.cross_entropy(logits, labels, **how)
-        if getattr(self.model, "loss_type", "") == "ForCausalLM":
+        if not more and getattr(self.model, "loss_type", None) in (None, "ForCausalLM"):
             logits, labels = logits[:, :-1], labels[:, 1:]
         each: Tensor = nn.functional.cross_entropy(logits.transpose(1, 2), labels, **how)
         return each.sum(1) / (labels != -100).sum(1).clamp(min=1)
+
+    def _losses_of_numbers(self, found: Tensor, labels: Tensor) -> Tensor:
+        """Squares; for several labels of 0 and 1 cross entropies, as transformers takes them."""
+        if labels.dim() == 1:
+            return (found - labels).square()
+        kind = self.model.config.problem_type
+        if kind == "multi_label_classification" or (kind is None and self.model.num_labels > 1):
+            each = nn.functional.binary_cross_entropy_with_logits(found, labels, reduction="none")
+        else:
+            each = (found - labels).square()
+        return each.flatten(1).mean(1)
+
+    def _check_losses(self, rows: Any) -> None:
+        """Refuse where `example_losses` is not what the model itself makes of its labels.
+
+        Tried on a made-up row; a model without a loss of its own, or an overridden method, is
+        believed.
+        """
+        records = as_rows(rows)
+        own = type(self).example_losses is not PrivateTrainer.example_losses
+        if own or self.args.label_smoothing_factor or not records.names:
+            return
+        columns = make_up_rows(records.take(np.zeros(0, dtype=np.int64)), watched=1, others=0)
+        batch = records.batch(device.move(columns, self.args.device), step=0, last=True)
+        training, _ = self.model.training, self.model.eval()
+        try:
+            with torch.no_grad():
+                theirs = getattr(self.model(**batch), "loss", None)
+                ours = None if theirs is None else self.example_losses(self.model, batch).mean()
+        finally:
+            self.model.train(training)
+        if ours is not None and not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
+            raise InvalidArgument(
+                "example_losses", f"{ours:.4g} for a made-up row",
+                f"{theirs:.4g}, which is the model's own loss of it",
+                "override example_losses(model, batch), which returns one loss a row",
+            )  # fmt: skip
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """The model, and what is promised for it."""
