@@ -265,3 +265,13 @@ def test_rows_as_people_have_them_are_one_and_the_same():
     assert torch.equal(a, x[[1, 4]]) and n.tolist() == [1, 1]  # one record at a time
     with pytest.raises(InvalidArgument, match=r"frame\[columns\].to_numpy"):
         as_rows(pandas.DataFrame({"a": [1.0]}))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_text_beside_a_picture_is_refused_in_one_line(named):
+    rows = [(torch.ones(2), 1, "case1.png"), (torch.ones(2), 0, "case2.png")]
+    if named:
+        rows = [dict(zip(("x", "y", "file"), row, strict=True)) for row in rows]
+    with pytest.raises(InvalidArgument, match=r"column ('file'|number 2)") as error:
+        as_rows(rows).take(np.arange(2))
+    assert "\n" not in str(error.value)

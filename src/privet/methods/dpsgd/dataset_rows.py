@@ -176,8 +176,17 @@ class MapStyleRows(DatasetRows):
                 "pad or cut every record to one public length beforehand",
             ) from error  # fmt: skip
         if isinstance(parts, Mapping):
-            return tuple(parts[name] for name in self.names)
-        return (parts,) if isinstance(parts, Tensor) else tuple(parts)
+            parts = [parts[name] for name in self.names]
+        columns = (parts,) if isinstance(parts, Tensor) else tuple(parts)
+        for k, column in enumerate(columns):
+            if not isinstance(column, Tensor):
+                name = repr(self.names[k]) if self.names else f"number {k}"
+                raise InvalidArgument(
+                    "dataset", f"another kind of value in column {name}",
+                    "numbers, tensors or arrays in every column",
+                    "leave text and nested values out of what dataset[i] gives",
+                )  # fmt: skip
+        return columns
 
     def fingerprint(self, key: bytes) -> str:
         # reading every row could take as long as training
