@@ -86,11 +86,12 @@ def trace(
 @contextmanager
 def _say_tracing() -> Iterator[None]:
     """Inside, `torch.jit.is_tracing()` is true: transformers then does not look into masks."""
-    said, torch.jit.is_tracing = torch.jit.is_tracing, lambda: True
+    jit: Any = torch.jit
+    said, jit.is_tracing = jit.is_tracing, lambda: True
     try:
         yield
     finally:
-        torch.jit.is_tracing = said
+        jit.is_tracing = said
 
 
 @final

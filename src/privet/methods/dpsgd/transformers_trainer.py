@@ -215,11 +215,13 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         training, _ = self.model.training, self.model.eval()
         try:
             with torch.no_grad():
-                theirs = getattr(self.model(**batch), "loss", None)
-                ours = None if theirs is None else self.example_losses(self.model, batch).mean()
+                theirs: Tensor | None = getattr(self.model(**batch), "loss", None)
+                if theirs is None:
+                    return
+                ours = self.example_losses(self.model, batch).mean()
         finally:
             self.model.train(training)
-        if ours is not None and not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
+        if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
             raise InvalidArgument(
                 "example_losses", f"{ours:.4g} for a made-up row",
                 f"{theirs:.4g}, which is the model's own loss of it",
