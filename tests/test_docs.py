@@ -96,7 +96,7 @@ def blocks(page: Path) -> list[Block]:
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
     """Pages that train a model or draw a map take their time."""
-    slow = "methods" in page.parts or page.name in (
+    slow = {"methods", "tutorials"} & {*page.parts} or page.name in (
         "README.md",
         "from_opacus.md",
         "command_line.md",

@@ -25,6 +25,7 @@ DECLARED = {
     "ignore": ["id"],
 }
 METHODS = ("dpsgd", "adaptive-laplace", "residual", "pate", "autoencoder")
+OTHERS = ("dpsgd-network", "adaptive-laplace-network", "local-records", "pate-by-votes")
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def run(*words: str) -> int:
 def train(method: str, *more: str) -> int:
     options = ["--data", "patients.csv", "--label", "outcome", "--bounds", "bounds.json",
                "--epsilon", "4", "--out", "run", "--seed", "0"]  # fmt: skip
-    asked = ["--public", "60"] if method == "pate" else []
+    asked = ["--public", "60"] if method.startswith("pate") else []
     return run("train", method, *options, *asked, *more)
 
 
@@ -105,7 +106,7 @@ def test_train_leaves_a_whole_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *OTHERS])
 def test_predict_without_the_training_file(
     method: str, clinic: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

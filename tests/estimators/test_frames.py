@@ -10,6 +10,7 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import privet
+from privet.data.declarations import load_declared
 from privet.errors import InvalidArgument, PrivetError
 from privet.features import RandomProjection
 from privet.guarantee import Unit
@@ -229,6 +230,26 @@ def test_text_that_was_not_declared_is_named() -> None:
     clf = privet.DPSGDClassifier(**KNOWN | {"ignore": []}, classes=["ill", "well"])
     with pytest.raises(InvalidArgument, match="also 'patient'"):
         clf.fit(pandas.DataFrame(WARD), ILL)
+
+
+@pytest.mark.parametrize("dtype", ["string", "object", "category", "boolean"])
+def test_a_record_without_a_label_is_told_how_to_be_left_out(dtype: str) -> None:
+    """pandas.NA raised TypeError, None could not be sorted."""
+    y = pandas.Series([True, False] * 20 if dtype == "boolean" else ["a", "b"] * 20, dtype=dtype)
+    y.iloc[3] = None
+    clf = privet.DPSGDClassifier(bounds=(0, 1), classes=sorted(set(y.dropna())), random_state=0)
+    with pytest.raises(InvalidArgument, match=r"X\[known\], y\[known\]"):
+        clf.fit(np.zeros((40, 2)), y)
+    known = pandas.notna(y)
+    assert len(clf.fit(np.zeros((40, 2))[known], y[known]).classes_) == 2
+
+
+def test_dates_in_another_order_are_told_how_to_be_written(tmp_path: Any) -> None:
+    known = {"bounds": {"seen": ("2023-01-01", "2024-12-31")}, "classes": ["a", "b"]}
+    privet.data.write_declaration(tmp_path / "known.json", **known)
+    (tmp_path / "table.csv").write_text("seen,label\n19.10.2023 08:30,a\n20.10.2023 08:30,b\n")
+    with pytest.raises(ValueError, match="dates are written 2023-10-19 or 2023-10-19 08:30"):
+        load_declared(tmp_path / "table.csv", label="label", declaration=tmp_path / "known.json")
 
 
 def test_a_declaration_from_public_knowledge(tmp_path: Any) -> None:

@@ -383,7 +383,11 @@ def _number_problem(
         problem = f"{_shown(cell)} is not finite; {FILL_HINT}"
     except (TypeError, ValueError, OverflowError):
         if not is_missing(cell):
-            problem += ", or list the column's values under `categories`"
+            problem += (
+                "; dates are written 2023-10-19 or 2023-10-19 08:30"
+                if kind == "date"
+                else ", or list the column's values under `categories`"
+            )
     return CellProblem(row=row, text=f"column {name!r}: {problem}")
 
 

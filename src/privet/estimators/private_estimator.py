@@ -33,6 +33,7 @@ from privet.data.table_columns import (
     TableColumns,
     check_columns_are_numbers,
     declared_for,
+    is_missing,
     table_of,
 )
 from privet.errors import InvalidArgument
@@ -140,6 +141,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        if y.dtype == object and any(is_missing(c) for c in y.flat if not isinstance(c, str)):
+            raise InvalidArgument(
+                "y", "None, NaN or NA among them", "labels of all records",
+                "leave records without one out: known = pandas.notna(y), X[known], y[known]",
+            )  # fmt: skip
         found: tuple[Array, Array] = self._validate_records(X, y=y, **how)
         return found
 

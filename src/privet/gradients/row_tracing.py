@@ -81,7 +81,7 @@ def trace(
     def one(*row: Tensor) -> Tensor:
         tracer = _Tracer(layers, device, outputs, is_private)
         inputs = tuple(tracer.add_column(column.unsqueeze(0)) for column in row)
-        with tracer.swap_forwards(), tracer:
+        with _say_tracing(), tracer.swap_forwards(), tracer:
             losses = function(inputs)
         writes = [t._version for t in columns] != before
         found.append(tracer.finish(losses, writes=writes))
@@ -89,6 +89,17 @@ def trace(
 
     torch.vmap(one, randomness="different")(*columns)
     return found[0]
+
+
+@contextmanager
+def _say_tracing() -> Iterator[None]:
+    """Inside, `torch.jit.is_tracing()` is true: transformers then does not look into masks."""
+    jit: Any = torch.jit
+    said, jit.is_tracing = jit.is_tracing, lambda: True
+    try:
+        yield
+    finally:
+        jit.is_tracing = said
 
 
 @final

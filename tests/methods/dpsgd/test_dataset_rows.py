@@ -225,3 +225,53 @@ def test_rows_of_another_shape_than_the_first_are_refused():
     ):
         for _ in training:
             pass
+
+
+def test_a_batch_is_taken_apart_as_people_do():
+    """`x, y, w = batch`; with names it is a mapping."""
+    x, y, w = torch.randn(6, 2), torch.arange(6), torch.rand(6)
+    one = as_rows((x, y, w))
+    batch = one.batch(one.take(np.arange(4)), step=0, last=True)
+    a, b, c = batch
+    assert a is batch.x and b is batch.y and c is batch[2] and len(batch) == 4
+    named = as_rows({"input_ids": y, "labels": w})
+    batch = named.batch(named.take(np.arange(4)), step=0, last=True)
+    assert (
+        list(batch) == ["input_ids", "labels"] and dict(batch.items())["labels"] is batch["labels"]
+    )
+    with pytest.raises(InvalidArgument, match="'labels'"):
+        batch["label"]
+
+
+def test_rows_as_people_have_them_are_one_and_the_same():
+    """A list of tuples, a `DataLoader` (with a word), one with a `collate_fn`; frames: how to."""
+    pandas = pytest.importorskip("pandas")
+    x, y = torch.randn(6, 2), torch.arange(6)
+    rows = [(list(map(float, a)), int(b)) for a, b in zip(x, y, strict=True)]
+    together = torch.utils.data.TensorDataset(x, y)
+    loader = torch.utils.data.DataLoader(together, batch_size=2, shuffle=True)
+
+    def collate(some):
+        return {"x": torch.stack([a for a, _ in some]), "n": torch.tensor([len(some)] * len(some))}
+
+    with pytest.warns(UserWarning, match=r"only the data set .* batch_size, shuffle"):
+        taken = as_rows(loader)
+    for found in (as_rows(rows), taken):
+        a, b = found.take(np.array([1, 4]))
+        assert torch.equal(a, x[[1, 4]]) and b.tolist() == [1, 4]
+    with pytest.warns(UserWarning, match="only the data set"):
+        alone = as_rows(torch.utils.data.DataLoader(together, batch_size=2, collate_fn=collate))
+    a, n = alone.take(np.array([1, 4]))
+    assert torch.equal(a, x[[1, 4]]) and n.tolist() == [1, 1]  # one record at a time
+    with pytest.raises(InvalidArgument, match=r"frame\[columns\].to_numpy"):
+        as_rows(pandas.DataFrame({"a": [1.0]}))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_text_beside_a_picture_is_refused_in_one_line(named):
+    rows = [(torch.ones(2), 1, "case1.png"), (torch.ones(2), 0, "case2.png")]
+    if named:
+        rows = [dict(zip(("x", "y", "file"), row, strict=True)) for row in rows]
+    with pytest.raises(InvalidArgument, match=r"column ('file'|number 2)") as error:
+        as_rows(rows).take(np.arange(2))
+    assert "\n" not in str(error.value)

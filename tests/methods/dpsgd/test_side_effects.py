@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from privet.errors import InvalidArgument
+from privet.errors import InvalidArgument, PrivetError
 from privet.methods.dpsgd.side_effects import StateGuard
+from tests.methods.dpsgd.helpers import data, losses_of, start
 
 COMPLEX = torch.complex(torch.arange(3.0), torch.ones(3))
 
@@ -122,3 +123,28 @@ def test_two_parameters_may_not_change_places():
     model[0].bias, model[1].bias = model[1].bias, model[0].bias
     with pytest.raises(InvalidArgument, match=r"'0\.bias' of the model"):
         guard.check_part()
+
+
+@pytest.mark.slow
+def test_what_a_loop_body_does_beside_the_steps_is_noticed():
+    """An evaluation of which nobody spoke is a premise; a step of one's own has no noise."""
+
+    def premises_of(*, look, **told):
+        with start(losses=losses_of, **told) as training:
+            for _ in training:
+                if look:
+                    training.model(data()[0][:5])
+        return {p.about: p.text for p in training.guarantee.premises}
+
+    assert "evaluation" not in premises_of(look=False)
+    with pytest.warns(UserWarning, match=r"Charging\(evaluation='public'\)") as seen:
+        found = premises_of(look=True)
+    assert len(seen) == 1 and "are public" in found["evaluation"]
+    premises_of(look=True, evaluation="public")  # without a word
+    with start(losses=losses_of) as training:
+        steps = iter(training)
+        next(steps)
+        with pytest.raises(PrivetError, match=r"take loss.backward\(\) and optimizer.step\(\) out"):
+            training.optimizer.step()
+        steps.close()
+    training.optimizer.step()  # the model is one's own again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import DataLoader, TensorDataset, default_collate, default_convert
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
@@ -27,13 +27,16 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some of the records of one step. `last` says that the step is complete after this one."""
+    """Some of the records of one step. `last` says that the step is complete after this one.
+
+    `x, y = batch` gives the columns; where they have names it is a mapping, as in `model(**batch)`.
+    """
 
     tensors: tuple[Tensor, ...]
     step: int
     last: bool
     names: tuple[str, ...] = ()
-    """The columns of a data set that has names: `batch["labels"]`, `model(**batch)`."""
+    """The columns of a data set that has names: `batch["labels"]`."""
     weights: Tensor | None = None
     """How much each row counts in its user's mean, where users have several; else None."""
 
@@ -41,10 +44,18 @@ class Batch:
         """The names of the columns."""
         return self.names
 
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self.names:
-            raise InvalidArgument("the column of a batch", name, f"one of {list(self.names)}")
-        return self.tensors[self.names.index(name)]
+    def items(self) -> Iterator[tuple[str, Tensor]]:
+        """The columns, each with its name."""
+        return zip(self.names, self.tensors, strict=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.names or self.tensors)
+
+    def __getitem__(self, column: str | int) -> Tensor:
+        known = self.names or range(len(self.tensors))
+        if column not in known:
+            raise InvalidArgument("the column of a batch", column, f"one of {list(known)}")
+        return self.tensors[known.index(column)]  # type: ignore[arg-type]
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
@@ -183,8 +194,17 @@ class MapStyleRows(DatasetRows):
                 "pad or cut every record to one public length beforehand",
             ) from error  # fmt: skip
         if isinstance(parts, Mapping):
-            return tuple(parts[name] for name in self.names)
-        return (parts,) if isinstance(parts, Tensor) else tuple(parts)
+            parts = [parts[name] for name in self.names]
+        columns = (parts,) if isinstance(parts, Tensor) else tuple(parts)
+        for k, column in enumerate(columns):
+            if not isinstance(column, Tensor):
+                name = repr(self.names[k]) if self.names else f"number {k}"
+                raise InvalidArgument(
+                    "dataset", f"another kind of value in column {name}",
+                    "numbers, tensors or arrays in every column",
+                    "leave text and nested values out of what dataset[i] gives",
+                )  # fmt: skip
+        return columns
 
     def fingerprint(self, key: bytes) -> str:
         # reading every row could take as long as training
@@ -206,6 +226,8 @@ def collate(rows: list[Any]) -> Any:
         )  # fmt: skip
     if isinstance(rows[0], Mapping):
         return {name: collate([row[name] for row in rows]) for name in rows[0]}
+    if isinstance(rows[0], tuple):
+        return [collate(list(column)) for column in zip(*rows, strict=True)]
     if isinstance(rows[0], list):
         return torch.tensor(rows)
     return default_collate(rows)
@@ -244,6 +266,8 @@ def as_tensor(values: Any) -> Tensor:
 def as_rows(dataset: Any) -> DatasetRows:
     """Tensors, arrays, columns by name, or whatever gives rows by number, as `DatasetRows`.
 
+    Of a `DataLoader` only its data set is taken, and its `collate_fn` for one record at a time.
+
     >>> len(as_rows((torch.zeros(3, 2), torch.zeros(3))))
     3
     >>> as_rows({"x": torch.zeros(3, 2), "labels": torch.zeros(3)}).names
@@ -251,20 +275,64 @@ def as_rows(dataset: Any) -> DatasetRows:
     """
     if isinstance(dataset, DatasetRows):
         return dataset
+    if isinstance(dataset, DataLoader):
+        return _rows_of_loader(dataset)
     if isinstance(dataset, TensorDataset):
         return TensorRows(dataset.tensors)
     if isinstance(dataset, Tensor | np.ndarray):
         return TensorRows([dataset])
     if isinstance(dataset, Mapping) and dataset:
         return TensorRows(list(dataset.values()), names=tuple(dataset))
+    if isinstance(dataset, list) and dataset and isinstance(dataset[0], tuple):
+        return MapStyleRows(dataset)
     if isinstance(dataset, tuple | list) and dataset and not isinstance(dataset[0], Mapping):
         return TensorRows(dataset)
     kind = type(dataset)
-    if all(callable(getattr(kind, name, None)) for name in ("__len__", "__getitem__")) and dataset:
+    if kind.__name__ in ("DataFrame", "Series"):
+        raise InvalidArgument(
+            "dataset", f"a {kind.__name__}", "tensors or arrays of equal length",
+            "say which columns: frame[columns].to_numpy(dtype='float32'), frame[label].to_numpy()",
+        )  # fmt: skip
+    by_number = all(callable(getattr(kind, name, None)) for name in ("__len__", "__getitem__"))
+    if by_number and len(dataset):
         return MapStyleRows(dataset)
     raise InvalidArgument(
         "dataset", kind.__name__, "tensors or arrays of equal length, or rows by number"
     )
+
+
+def _rows_of_loader(loader: DataLoader[Any]) -> DatasetRows:
+    """The data set of a `DataLoader`, whose batches a private step cannot use."""
+    warnings.warn(
+        "of the DataLoader only the data set is taken: batch_size, shuffle, sampler and drop_last "
+        "are not used, for sample_rate of the schedule says who takes part in a step",
+        UserWarning,
+        stacklevel=4,
+    )
+    if loader.collate_fn in (default_collate, default_convert):
+        return as_rows(loader.dataset)
+    return MapStyleRows(CollatedRows(loader.dataset, loader.collate_fn))
+
+
+@final
+class CollatedRows:
+    """The rows of a data set, each of which is a batch of one that `collate_fn` made.
+
+    A batch of several would be padded to its longest record, which tells of the others.
+    """
+
+    def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> None:
+        self.dataset, self.collate_fn = dataset, collate_fn
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, i: int) -> Any:
+        made = self.collate_fn([self.dataset[i]])
+        if isinstance(made, Mapping):
+            return {name: as_tensor(column)[0] for name, column in made.items()}
+        columns = made if isinstance(made, tuple | list) else [made]
+        return tuple(as_tensor(column)[0] for column in columns)
 
 
 def make_views(

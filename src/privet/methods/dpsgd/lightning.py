@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,10 +23,11 @@ from privet.methods.dpsgd.schedule import Schedule
 class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     """Your module in private steps: `trainer.fit(PrivateModule(module, dataset, schedule, ...))`.
 
-    `module.training_step(batch, step)` returns the losses of the rows, one each, and
-    `module.configure_optimizers()` one optimiser, perhaps with one scheduler, which is stepped
-    after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`, for the
-    schedule says when to stop. `settings` go to `private`. Validation during `fit` needs
+    `module.training_step(batch, step)` returns the losses of the rows, one each (or a dict with
+    them as "loss"); `x, y = batch` works in it, and what it logs is dropped, being exact.
+    `module.configure_optimizers()` returns one optimiser, perhaps with one scheduler, which is
+    stepped after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`,
+    for the schedule says when to stop. `settings` go to `private`. Validation during `fit` needs
     `charging=Charging(evaluation="public")` or `"unprotected"` among them: what the records are
     that it looks at.
 
@@ -36,7 +38,7 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         self, module: lightning.LightningModule, dataset: Any, schedule: Schedule, **settings: Any
     ) -> None:
         super().__init__()
-        self.automatic_optimization = False
+        self.automatic_optimization, self._told = False, False
         self.module, charging = module, settings.get("charging", Charging())
         self._evaluation = charging.evaluation
         optimizer, scheduler = _one_of_each(module.configure_optimizers())
@@ -57,7 +59,7 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     def on_train_start(self) -> None:
         """Try the module's losses on made-up rows, before anything is charged."""
         if self._check and self.training_run.steps_done < self.training_run.schedule.steps:
-            self.training_run.check(lambda _, batch: self.module.training_step(batch, batch.step))
+            self.training_run.check(lambda _, batch: self._losses(batch))
 
     def on_train_end(self) -> None:
         """Leave the private loop, which may have been stopped early."""
@@ -65,7 +67,33 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
 
     def training_step(self, batch: Batch, index: int) -> None:
         """One part of a private step; how many parts there were tells of the records."""
-        self.training_run.step(self.module.training_step(batch, batch.step))
+        if not isinstance(batch, Batch):
+            raise InvalidArgument(
+                "train_dataloaders", type(batch).__name__, "left out of fit, and of a datamodule",
+                "PrivateModule(module, dataset, schedule) draws the batches of private steps",
+            )  # fmt: skip
+        self.training_run.step(self._losses(batch))
+
+    def _losses(self, batch: Batch) -> Tensor:
+        """What the module's `training_step` returns; what it logs is dropped, with a word."""
+        inner = self.module
+        inner.log = inner.log_dict = self._drop
+        try:
+            made = inner.training_step(batch, batch.step)
+        finally:
+            del inner.log, inner.log_dict
+        losses: Tensor = made["loss"] if isinstance(made, dict) else made
+        return losses
+
+    def _drop(self, *args: Any, **kwargs: Any) -> None:
+        if not self._told:
+            warnings.warn(
+                "self.log in training_step is dropped: it speaks of private records, exactly; log "
+                "in validation_step, of public ones",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._told = True
 
     def on_validation_start(self) -> None:
         """Refuse an evaluation during training of which nobody said what its records are."""

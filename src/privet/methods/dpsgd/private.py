@@ -50,6 +50,7 @@ from privet.methods.dpsgd.samplers import (
 )
 from privet.methods.dpsgd.schedule import Schedule, values
 from privet.methods.dpsgd.settings_and_plan import PREMISES, clipping_premises
+from privet.methods.dpsgd.side_effects import watch_loop_body
 from privet.methods.dpsgd.user_rows import UserRows
 from privet.noise import Source
 
@@ -436,16 +437,28 @@ class Training:
                 assert given is not None
                 coins.put_back(given)  # ours count the rows of the sample
                 given = None
-                yield Step(
-                    number=self.steps_done,
-                    sample_rate=float(self.schedule.rates[batch.step]),
-                    noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
-                    clipping_bound=bound,
-                )
+                with watch_loop_body(self.model, self.optimizer, self._note_evaluation):
+                    yield Step(
+                        number=self.steps_done,
+                        sample_rate=float(self.schedule.rates[batch.step]),
+                        noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
+                        clipping_bound=bound,
+                    )
                 given = coins.states()
         finally:
             if given is not None:
                 coins.put_back(given)
+
+    def _note_evaluation(self) -> None:
+        """The model was run between two steps: say so where nobody declared on which records."""
+        if not self._premises:
+            self._premises = (premises.PUBLIC_EVALUATION,)
+            warnings.warn(
+                "the model was run inside the loop: the guarantee assumes that it was on public "
+                "records; charging=Charging(evaluation='public') declares it, 'unprotected' others",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _iterate_batches(self) -> Iterator[Batch]:
         given, Training._iterating = coins.states(), (mine := object())

@@ -1,16 +1,19 @@
-"""Refuses a forward pass that changes buffers or parameters, such as running statistics."""
+"""Refuses what changes a model beside its private steps, such as running statistics."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from privet.errors import InvalidArgument
+from privet.errors import InvalidArgument, PrivetError
 from privet.gradients.device import local_part, on_host
 from privet.gradients.module_validator import all_modules_of, named_modules_of
 from privet.noise.torch_noise import compile_on_first_use
@@ -93,6 +96,29 @@ class StateGuard:
             if where is not None and mine.is_contiguous():
                 self._read[id(t)] = bits
         return t.shape, t.dtype, int(_digest(bits.words, self._key)), bits.rest.tobytes()
+
+
+@contextmanager
+def watch_loop_body(
+    model: nn.Module, optimizer: Optimizer, on_forward: Callable[[], None]
+) -> Iterator[None]:
+    """Refuse a step of the optimiser inside, and tell of forward passes of the model."""
+
+    def refuse(*_: Any) -> None:
+        raise PrivetError(
+            "the private step was made before the loop body, with losses=: take loss.backward() "
+            "and optimizer.step() out of it, for what they add has no noise"
+        )
+
+    hooks = [
+        model.register_forward_pre_hook(lambda *_: on_forward()),
+        optimizer.register_step_pre_hook(refuse),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _where(t: Tensor) -> tuple[Any, ...] | None:
