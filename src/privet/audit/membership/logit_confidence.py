@@ -17,14 +17,15 @@ from privet.audit.membership import input_checks
 from privet.audit.membership.input_checks import Floats
 
 SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
-"""Probabilities of 0 count as this, about 1e-45."""
+"""Probabilities of 0 count as this at least, about 1e-45."""
 
 
-def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> Floats:
+def confidence(probabilities: Any, labels: Any, *, floor: float | None = None) -> Floats:
     """phi of each record from probabilities; those below `floor` count as `floor`.
 
-    Answers that were rounded (by a remote service, say) want a floor of half their last digit:
-    otherwise a probability of 0.000 looks like complete certainty.
+    Otherwise a probability of 0 would look like complete certainty where answers are rounded: by a
+    remote service to three digits, by a forest of 50 trees to fiftieths. Without a `floor` it is
+    half the least probability above 0 that is among the answers.
 
     Carlini, Chien, Nasr, Song, Terzis and Tramer, *Membership inference attacks from first
     principles* (2022), section VI.A.
@@ -32,8 +33,10 @@ def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> F
     >>> confidence([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [0, 1]).round(3).tolist()
     [0.0, 2.197]
     """
-    floor = _check.positive("floor", floor)
     p = input_checks.probabilities("probabilities", probabilities)
+    if floor is None:
+        floor = max(SMALLEST, 0.5 * float(p[p > 0.0].min()))
+    floor = _check.positive("floor", floor)
     y = input_checks.labels("labels", labels, *p.shape)
     here = np.arange(len(p))
     own = p[here, y].copy()
