@@ -33,6 +33,7 @@ from privet.guarantee import Adjacency, Protects, Unit
 from privet.mechanisms import (
     DiscreteGaussianMechanism,
     GaussianMechanism,
+    LaplaceMechanism,
     RandomisedResponse,
     release_transcript,
 )
@@ -236,25 +237,32 @@ def _trained(
         return f"it stops ({type(error).__name__}: {error})"
 
 
-def crowd_pair(plan: Plan, *, kind: RowKind = RowKind.BALL, last: bool = False) -> NeighbouringPair:
+def crowd_pair(
+    plan: Plan, *, kind: RowKind = RowKind.BALL, last: bool = False, split: bool = False
+) -> NeighbouringPair:
     """The crowd, of which one unit is null, or replaced by its opposite of another class.
 
     A unit is a record, or a user with all their records: half a user is no neighbour. It is as far
     out as a row can be: of length 1 in a ball, a corner of a box; in the first place and of class
-    0, or in the `last` place and of the last class.
+    0, or in the `last` place and alone in the last class. `split`: instead of a crowd half of the
+    records are like it and half are zero, so that it alone decides what is in the middle.
     """
     facts, there = plan.facts, strangers(plan)[1]
     places = np.arange(len(there)) if there.groups is None else there.groups
     one = places == (places[-1] if last else 0)
-    null = there.null & ~one
+    null = there.null & ~one & (not split)
     far, opposite, crowd = -np.eye(1, facts.features), np.eye(1, facts.features), there.rows.flat
     if kind is RowKind.BOX:
         far, opposite, crowd = np.ones_like(far), np.zeros_like(far), np.clip(crowd, 0.0, 1.0)
-    target = max(facts.outputs - 1, 0) if last else 0
+    target, targets = max(facts.outputs - 1, 0) if last else 0, np.abs(there.targets)
+    if last or split:
+        targets = np.zeros_like(targets)
+    if split:
+        crowd = np.where((places % 2 == places[one][0] % 2)[:, None], far, 0.0)
 
     def records(row: NDArray[Any], target: int, null: NDArray[np.bool_]) -> Records:
         values = np.where(one[:, None], row, crowd)
-        return _records(facts, values, np.where(one, target, np.abs(there.targets)), null, kind)
+        return _records(facts, values, np.where(one, target, targets), null, kind)
 
     if plan.stated_adjacency is Adjacency.REPLACE_ONE:
         other = records(opposite, min(1, facts.outputs - 1) - target, null)
@@ -267,7 +275,11 @@ def neighbour_problems(method: Method[Any], plan: Plan) -> list[str]:
     """What `replay` finds on the worst neighbours, and where one record of a crowd is missing."""
     crowded = method.plan(replace(plan.facts, records=6 * plan.facts.records))
     worst = method.neighbours(plan)
-    pairs = [crowd_pair(crowded), crowd_pair(crowded, last=True)]
+    pairs = [
+        crowd_pair(crowded),
+        crowd_pair(crowded, last=True),
+        crowd_pair(crowded, split=True),
+    ]
     if plan.facts.kind is RowKind.BOX:
         pairs.append(crowd_pair(crowded, kind=RowKind.BOX, last=True))
     try:
@@ -436,7 +448,8 @@ def price(
             each.append(losses.ZCDP(rho=ratio, adjacency=adjacency))
             continue
         if not isinstance(r.mechanism, str | GaussianMechanism):
-            each.append(losses.Pure(epsilon_each=ratio, adjacency=adjacency))
+            pure = losses.Laplace if isinstance(r.mechanism, LaplaceMechanism) else losses.Pure
+            each.append(pure(epsilon_each=ratio, adjacency=adjacency))
             continue
         mu = math.sqrt(2.0 * ratio)  # log p / p' at its centre is mu^2 / 2
         each.append(
@@ -522,11 +535,13 @@ def check_method(
     facts = small_facts(method) if facts is None else facts
     rng = seeded(0) if rng is None else rng
     kinds = [method.plan(replace(facts, declared=declared)) for declared in (True, False)]
+    loud = method.plan(replace(facts, epsilon=100.0 * facts.epsilon))  # where training succeeds
     plan, crowd = method.plan(facts), strangers(method.plan(facts))[1]
     checks: list[tuple[str, Callable[[], list[str]]]] = [
+        ("random numbers from the context, once", lambda: seed_problems(method, plan, crowd)),
         (
             "nothing but releases reaches the model",
-            lambda: [p for of in kinds for p in stranger_problems(method, of)],
+            lambda: [p for of in (*kinds, loud) for p in stranger_problems(method, of)],
         ),
         (
             "one record moves a release by what is stated",
@@ -541,7 +556,6 @@ def check_method(
         ),
         ("promised as planned", lambda: promise_problems(method, plan, crowd)),
         ("noise of the stated law", lambda: noise_problems(method, plan, crowd, runs=runs)),
-        ("random numbers from the context, once", lambda: seed_problems(method, plan, crowd)),
         ("saved whole", lambda: saved_problems(method, plan)),
         ("not refuted by an audit", lambda: _refuted(method, facts, rng, runs)),
     ]
