@@ -46,13 +46,16 @@ def confidence(probabilities: Any, labels: Any, *, floor: float | None = None) -
     return phi
 
 
-def confidence_of_logits(logits: Any, labels: Any) -> Floats:
+def confidence_of_logits(logits: Any, labels: Any, *, temperature: float = 1.0) -> Floats:
     """phi of each record from logits: no softmax, so nothing is rounded away.
+
+    `temperature` divides them first: phi of softmax(z / T), the temperature of RMIA as LeakPro and
+    Privacy Meter have it (`read=partial(confidence_of_logits, temperature=2.0)`).
 
     >>> confidence_of_logits([[50.0, 0.0, -3.0]], [0]).round(3).tolist()
     [49.951]
     """
-    z = input_checks.answers("logits", logits).copy()
+    z = input_checks.answers("logits", logits) / _check.positive("temperature", temperature)
     y = input_checks.labels("labels", labels, *z.shape)
     here = np.arange(len(z))
     own = z[here, y].copy()
