@@ -115,7 +115,7 @@ SAMPLED = (NetworkDPSGD(steps=3, sample_rate=0.5), LinearDPSGD(steps=3, sample_r
 def test_coins_and_noise_have_streams_of_their_own(method: Any) -> None:
     """The smallest data sets are not sampled by rule."""
     plan = method.plan(neighbour_replay.small_facts(method))
-    assert contract_checks.stream_problems(method, plan, contract_checks.strangers(plan)[1]) == []
+    assert contract_checks.seed_problems(method, plan, contract_checks.strangers(plan)[1]) == []
 
 
 @pytest.mark.slow

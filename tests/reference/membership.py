@@ -32,28 +32,35 @@ def pooled_variance(samples):
     return squares / sum(len(s) - 1 for s in samples)
 
 
-def lira(target, confidences, members, *, own_variance):
+def overall_variance(samples):
+    """One variance for many small samples, as if they were one."""
+    return statistics.pvariance([x for s in samples for x in s])
+
+
+def lira(target, confidences, members, *, own_variance, centre=statistics.fmean,
+         pool=pooled_variance):  # fmt: skip
     """log likelihood ratio of two normal laws, for each record."""
     sides = [split(confidences, members, i) for i in range(len(target))]
-    pooled = None if own_variance else [pooled_variance([s[k] for s in sides]) for k in (0, 1)]
+    pooled = None if own_variance else [pool([s[k] for s in sides]) for k in (0, 1)]
     scores = []
     for t, side in zip(target, sides, strict=True):
         logs = []
         for k in (0, 1):
-            variance = statistics.variance(side[k]) if pooled is None else pooled[k]
-            logs.append(norm.logpdf(t, statistics.median(side[k]), math.sqrt(variance)))
+            variance = statistics.pvariance(side[k]) if pooled is None else pooled[k]
+            logs.append(norm.logpdf(t, centre(side[k]), math.sqrt(variance)))
         scores.append(logs[0] - logs[1])
     return np.array(scores)
 
 
-def lira_offline(target, confidences, members, *, own_variance):
+def lira_offline(target, confidences, members, *, own_variance, centre=statistics.fmean,
+                 pool=pooled_variance):  # fmt: skip
     """1 - P[Z > phi] for Z normal as references without the record."""
     sides = [split(confidences, members, i)[1] for i in range(len(target))]
-    pooled = None if own_variance else pooled_variance(sides)
+    pooled = None if own_variance else pool(sides)
     scores = []
     for t, side in zip(target, sides, strict=True):
-        variance = statistics.variance(side) if pooled is None else pooled
-        scores.append(1.0 - norm.sf(t, statistics.median(side), math.sqrt(variance)))
+        variance = statistics.pvariance(side) if pooled is None else pooled
+        scores.append(1.0 - norm.sf(t, centre(side), math.sqrt(variance)))
     return np.array(scores)
 
 
@@ -73,6 +80,32 @@ def rmia(target, confidences, members, *, gamma, a=None):
             average = 0.5 * ((1.0 + a) * p_out + (1.0 - a))
         ratios.append(probability(t) / average)
     return np.array([sum(x / z >= gamma for z in ratios) / len(ratios) for x in ratios])
+
+
+def softened(logits, label, temperature):
+    """The label's share of softmax(z / T)."""
+    weights = [math.exp((z - max(logits)) / temperature) for z in logits]
+    return weights[label] / math.fsum(weights)
+
+
+def rmia_of_logits(target, references, labels, members, *, gamma, temperature, a=None, one=False):
+    """RMIA as the peers compute it: a temperature of the softmax, ratios above gamma, all records
+    as the population. Online (`a` None): the mean of all references. `one`: what a reference that
+    saw the record would have said without it is read off the line p_in = a p_out + 1 - a."""
+    ratios = []
+    for i, (z, y) in enumerate(zip(target, labels, strict=True)):
+        said = [softened(r[i], y, temperature) for r in references]
+        saw = [bool(m[i]) for m in members]
+        if one:
+            said = [(p + a - 1.0) / a if s else p for p, s in zip(said, saw, strict=True)]
+        elif a is not None:
+            said = [p for p, s in zip(said, saw, strict=True) if not s]
+        average = statistics.fmean(said)
+        if a is not None:
+            average = 0.5 * ((1.0 + a) * average + 1.0 - a)
+        ratios.append(softened(z, y, temperature) / average)
+    beaten = [[x > gamma * z if z > 0.0 else x < gamma * z for z in ratios] for x in ratios]
+    return np.array([sum(b) / len(b) for b in beaten])
 
 
 def area(inside, outside):

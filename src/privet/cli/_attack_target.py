@@ -14,7 +14,8 @@ from privet.cli.data_options import of_run
 from privet.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from privet.audit.membership.reference_models import Read, Train
+    from privet.audit.membership.model_confidence import Read
+    from privet.audit.membership.reference_models import Train
     from privet.runs import Run
 
 

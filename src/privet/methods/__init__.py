@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ReleaseContext,
         setting,
     )
+    from privet.methods.contract_checks import check_method
     from privet.methods.feasibility import Signal
     from privet.methods.neighbouring_pairs import (
         NeighbouringPair,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from privet.methods.released_models import EnsembleModel, LinearModel, NetworkModel
 
 _MODULES = {
+    "privet.methods.contract_checks": ("check_method",),
     "privet.data.records": ("PublicFacts", "Records"),
     "privet.guarantee": ("Premise",),
     "privet.methods.released_models": ("EnsembleModel", "LinearModel", "NetworkModel"),
@@ -50,6 +52,7 @@ __all__ = [
     "Records",
     "ReleaseContext",
     "Signal",
+    "check_method",
     "lone_record_pair",
     "setting",
     "worst_unit_pair",

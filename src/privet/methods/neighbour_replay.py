@@ -50,17 +50,24 @@ class Replay:
         found = []
         a, b = self.present.releases, self.absent.releases
         if len(a) != len(b):
-            return [f"{len(a)} releases, and {len(b)} on a neighbour"]
-        for k, (one, other) in enumerate(zip(a, b, strict=True)):
-            moved = distance(one.mechanism, one.exact, other.exact)
-            if not moved <= one.sensitivity * SLACK:
+            return [f"it makes {len(a)} releases, and {len(b)} on a neighbour"]
+        for k, (one, other) in enumerate(zip(a, b, strict=True), 1):
+            moved, most = distance(one.mechanism, one.exact, other.exact), one.sensitivity
+            if not moved <= most * SLACK:
                 found.append(
-                    f"release {k}: a neighbour moves it by {moved:g} > {one.sensitivity:g}"
+                    f"release {k}: one record moves it by {moved:.3g}, and a sensitivity of "
+                    f"{most:.3g} is stated: clip what records add, or state all that they move"
                 )
-            if one.sensitivity != other.sensitivity:
-                found.append(f"release {k}: its noise depends on the data")
-        if not same_model(self.first.model, self.second.model):
-            found.append("the same outputs give another model on a neighbour")
+            if most != other.sensitivity:
+                found.append(
+                    f"release {k}: its stated sensitivity, and so its noise, depends on the "
+                    f"records: {most:.3g}, and {other.sensitivity:.3g} on a neighbour"
+                )
+        if changed := changed_arrays(self.first.model, self.second.model):
+            found.append(
+                f"something exact reaches the model ({', '.join(changed)}) beside what is "
+                "released: with the same releases a neighbour gives another one"
+            )
         if self.first.guarantee != self.second.guarantee:
             found.append("the guarantee depends on the data")
         return found
@@ -83,7 +90,8 @@ def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[s
     for delta in (plan.facts.delta, 1e-3, 0.3):
         if delta > 0.0 and not math.isclose(spent.epsilon(delta), plan.loss.epsilon(delta)):
             found.append(
-                f"charged epsilon {spent.epsilon(delta):g}, planned {plan.loss.epsilon(delta):g}"
+                f"epsilon {spent.epsilon(delta):.3g} is charged, and the plan costs "
+                f"{plan.loss.epsilon(delta):.3g}"
             )
             break
     broke = ledger_in_memory(plan, cap_epsilon=0.5 * plan.loss.epsilon(plan.facts.delta))
@@ -209,12 +217,22 @@ def distance(mechanism: Any, first: NDArray[Any], second: NDArray[Any]) -> float
 
 def same_model(first: Model, second: Model) -> bool:
     """Whether two models are the same to the last bit."""
-    (a, settings_a), (b, settings_b) = first.state(), second.state()
-    return (
-        settings_a == settings_b
-        and a.keys() == b.keys()
-        and all(np.array_equal(a[k], b[k], equal_nan=True) for k in a)
-    )
+    return not changed_arrays(first, second)
+
+
+def changed_arrays(first: Model, second: Model) -> list[str]:
+    """The arrays and settings in which two models differ, by name."""
+    (a, settings), (b, other_settings) = first.state(), second.state()
+    both = a.keys() & b.keys()
+    return [
+        *sorted(a.keys() ^ b.keys()),
+        *sorted(k for k in both if not np.array_equal(a[k], b[k], equal_nan=True)),
+        *sorted(
+            k
+            for k in settings.keys() | other_settings.keys()
+            if settings.get(k) != other_settings.get(k)
+        ),
+    ]
 
 
 def small_facts(method: Method[Any], *, epsilon: float = 1.0, delta: float = 1e-5) -> PublicFacts:

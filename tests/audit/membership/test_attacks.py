@@ -1,6 +1,7 @@
 """Attacks: equal to slow references, right in known cases, silent where there is nothing to find."""
 
 import math
+import statistics
 import subprocess
 import sys
 
@@ -53,16 +54,54 @@ def attacked():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("centre", ["mean", "median"])
+@pytest.mark.parametrize("pool", ["within", "overall"])
 @pytest.mark.parametrize("own_variance_from", [3, 99])
-def test_lira_is_the_reference(attacked, own_variance_from):
+def test_lira_is_the_reference(attacked, own_variance_from, pool, centre):
     phi, _, refs = attacked
-    own = own_variance_from == 3
-    expected = reference.lira(phi, refs.confidence, refs.members, own_variance=own)
-    scores = LiRA(own_variance_from=own_variance_from).score(phi, refs)
-    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
-    expected = reference.lira_offline(phi, refs.confidence, refs.members, own_variance=own)
-    scores = OfflineLiRA(own_variance_from=own_variance_from).score(phi, refs)
+    law = {
+        "own_variance": own_variance_from == 3,
+        "centre": {"mean": statistics.fmean, "median": statistics.median}[centre],
+        "pool": {"within": reference.pooled_variance, "overall": reference.overall_variance}[pool],
+    }
+    expected = reference.lira(phi, refs.confidence, refs.members, **law)
+    settings = {"own_variance_from": own_variance_from, "centre": centre, "pool": pool}
+    np.testing.assert_allclose(LiRA(**settings).score(phi, refs), expected, rtol=1e-9, atol=1e-9)
+    expected = reference.lira_offline(phi, refs.confidence, refs.members, **law)
+    scores = OfflineLiRA(**settings).score(phi, refs)
     np.testing.assert_allclose(stats.norm.cdf(scores), expected, rtol=1e-9, atol=1e-12)
+
+
+def logits_of(records, models):
+    """Logits of an overfitted target and references, (models, records, classes), and labels."""
+    x, y = overfitted.records(records)
+    inside = random_halves(records, models, seed=3)
+    return np.stack([overfitted.train(x[m], y[m], k)(x) for k, m in enumerate(inside)]), inside, y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("attack", "mode"),
+    [
+        (RMIA(gamma=2.0), {"gamma": 2.0}),
+        (OfflineRMIA(gamma=2.0, a=0.33), {"gamma": 2.0, "a": 0.33}),
+        (OfflineRMIA(a=0.3), {"gamma": 1.0, "a": 0.3}),
+        (OfflineRMIA(a=0.6, both_sides=True), {"gamma": 1.0, "a": 0.6, "one": True}),
+    ],
+    ids=["LeakPro online", "LeakPro offline", "Privacy Meter", "Privacy Meter, one reference"],
+)
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_rmia_on_the_same_logits_finds_what_the_peers_find(attack, mode, temperature):
+    z, inside, y = logits_of(300, 10)
+    used = slice(2, 3) if "one" in mode else slice(2, 10)  # 1 has the records that 0 has not
+    phi = np.stack([confidence_of_logits(one, y, temperature=temperature) for one in z])
+    refs = References(confidence=phi[used], members=inside[used])
+    expected = reference.rmia_of_logits(
+        z[0], z[used], y, inside[used], temperature=temperature, **mode
+    )
+    ours = evaluate(attack.score(phi[0], refs), inside[0]).auc.value
+    theirs = evaluate(expected, inside[0]).auc.value
+    assert ours == pytest.approx(theirs, abs=0.002) and ours != 0.5
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.7])

@@ -144,7 +144,7 @@ def _judge(z: Floats, free: int, level: float) -> str | None:
     """Rows of standard normal numbers: each anew, of the variance stated, without correlation."""
     n, d = z.shape
     if len(np.unique(z, axis=0)) < n:
-        return "the same noise twice"
+        return "the same noise in two runs"
     square = (z * z).sum(axis=0)
     low, high = (stats.chi2.ppf(level / (2 * d), free), stats.chi2.isf(level / (2 * d), free))
     wrong = np.flatnonzero((square < low) | (square > high))

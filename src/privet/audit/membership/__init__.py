@@ -27,6 +27,7 @@ from privet.audit.membership.membership_finding import (
     MembershipFinding,
     evaluate,
 )
+from privet.audit.membership.model_confidence import confidence_of_model
 from privet.audit.membership.quantile_regression import by_regression
 from privet.audit.membership.reference_models import References, random_halves, train_references
 from privet.audit.membership.shadow_attack import FittedShadowAttack, ShadowAttack, Splits
@@ -49,6 +50,7 @@ __all__ = [
     "by_regression",
     "confidence",
     "confidence_of_logits",
+    "confidence_of_model",
     "evaluate",
     "gap",
     "gaussian_perturbation",

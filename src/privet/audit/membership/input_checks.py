@@ -14,9 +14,17 @@ Mask = NDArray[np.bool_]
 Labels = NDArray[np.int64]
 
 
+def numbers(name: str, value: Any) -> Floats:
+    """An array of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgument(name, value, "an array of numbers, one row a record") from None
+
+
 def answers(name: str, value: Any) -> Floats:
     """Answers of a model: one finite row a record, one column a class."""
-    rows = np.asarray(value, dtype=np.float64)
+    rows = numbers(name, value)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise InvalidArgument(name, rows.shape, "one row a record and a column for each class")
     if not len(rows):
@@ -48,12 +56,11 @@ def labels(name: str, value: Any, records: int, classes: int) -> Labels:
     y = np.asarray(value)
     if y.shape != (records,):
         raise InvalidArgument(name, y.shape, f"one label for each of {records} records")
-    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
-        raise InvalidArgument(
-            name,
-            f"{y.dtype} from {y.min()} to {y.max()}",
-            f"whole numbers below {classes}, the columns of the answers",
-        )
+    expected = f"whole numbers below {classes}, the columns of the answers"
+    if not np.issubdtype(y.dtype, np.integer):
+        raise InvalidArgument(name, f"{y.dtype} such as {y[0]}", expected)
+    if y.min() < 0 or y.max() >= classes:
+        raise InvalidArgument(name, f"{y.dtype} from {y.min()} to {y.max()}", expected)
     return y.astype(np.int64)
 
 
@@ -73,7 +80,7 @@ def members(name: str, value: Any, records: int) -> Mask:
 
 def scores(name: str, value: Any) -> Floats:
     """One score a record; infinities are allowed, NaN is not."""
-    s = np.asarray(value, dtype=np.float64)
+    s = numbers(name, value)
     if s.ndim != 1 or not len(s):
         raise InvalidArgument(name, s.shape, "one score for each record")
     if np.isnan(s).any():

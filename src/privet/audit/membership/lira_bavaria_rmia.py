@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from scipy import special, stats
@@ -21,6 +21,9 @@ from privet.audit.membership.input_checks import Floats, Mask
 from privet.audit.membership.membership_finding import evaluate
 from privet.audit.membership.reference_models import References
 from privet.errors import InvalidArgument
+
+Centre = Literal["mean", "median"]
+Pool = Literal["within", "overall"]
 
 
 class ReferenceAttack(ABC):
@@ -46,9 +49,11 @@ class ReferenceAttack(ABC):
 class LiRA(ReferenceAttack):
     """The likelihood-ratio attack, online: log N(phi; in) - log N(phi; out) for each record.
 
-    Normal laws of phi among references with and without the record: means are medians; with fewer
-    than `own_variance_from` models of a side one pooled variance serves all records, else each
-    record has its own.
+    Normal laws of phi among references with and without the record, about their mean (or median,
+    as the authors' code has it). A record with fewer than `own_variance_from` models of a side
+    takes one variance for all records: that of phi about each record's mean ("within"), or of all
+    phi of the side together ("overall", as LeakPro has it, which the differences of records widen).
+    Means within records found most on two of three sets (docs/guide/membership.md).
 
     Carlini et al. (2022), algorithm 1, one query a record.
 
@@ -59,11 +64,18 @@ class LiRA(ReferenceAttack):
     """
 
     own_variance_from: int = 32
+    centre: Centre = "mean"
+    pool: Pool = "within"
+
+    def __post_init__(self) -> None:
+        _check_law(self.centre, self.pool)
 
     def _score(self, phi: Floats, references: References) -> Floats:
         log_ratio = np.zeros_like(phi)
         for inside, sign in ((references.members, 1.0), (~references.members, -1.0)):
-            centre, variance = _normal(references.confidence, inside, self.own_variance_from)
+            centre, variance = _normal(
+                references.confidence, inside, self.own_variance_from, self.centre, self.pool
+            )
             log_ratio -= sign * 0.5 * (np.square(phi - centre) / variance + np.log(variance))
         return log_ratio
 
@@ -122,10 +134,20 @@ class OfflineLiRA(ReferenceAttack):
     """
 
     own_variance_from: int = 32
+    centre: Centre = "mean"
+    pool: Pool = "within"
+
+    def __post_init__(self) -> None:
+        _check_law(self.centre, self.pool)
 
     def _score(self, phi: Floats, references: References) -> Floats:
-        outside = ~references.members
-        centre, variance = _normal(references.confidence, outside, self.own_variance_from)
+        centre, variance = _normal(
+            references.confidence,
+            ~references.members,
+            self.own_variance_from,
+            self.centre,
+            self.pool,
+        )
         score: Floats = (phi - centre) / np.sqrt(variance)
         return score
 
@@ -139,7 +161,8 @@ class RMIA(ReferenceAttack):
     probability of the true label and p_bar(x) = (mean of references with x + mean of those
     without) / 2. All records are the population. Since the z are the same for all x, the score is
     the rank of p(x) / p_bar(x) among them: one sort instead of all pairs. `temperature` divides
-    all confidences first, so that those near certainty still differ.
+    all confidences first, so that those near certainty still differ. Peers divide the logits of all
+    classes: `confidence_of_logits` has a temperature for that, with 1 here.
 
     Zarifzadeh, Liu and Shokri, *Low-cost high-power membership inference attacks* (2024),
     equations 2 to 4.
@@ -170,7 +193,9 @@ class OfflineRMIA(ReferenceAttack):
 
     p_bar(x) = ((1 + a) p_out(x) + 1 - a) / 2: a guess, linear in p_out, at what models with x
     would have said. a = 1 means that training on x changes nothing, a = 0 that it makes x certain;
-    `tune` chooses a on the references.
+    `tune` chooses a on the references. `both_sides`: references that saw x count too, by what the
+    same line says that they would have said without it, (p_in + a - 1) / a; so one reference serves
+    for all records, as in Privacy Meter.
 
     Zarifzadeh et al. (2024), appendix B.2.2.
 
@@ -181,13 +206,20 @@ class OfflineRMIA(ReferenceAttack):
 
     gamma: float = 1.0
     a: float = 0.3
+    both_sides: bool = False
 
     def __post_init__(self) -> None:
         _check.positive("gamma", self.gamma)
         _check.unit("a", self.a)
+        if self.both_sides:
+            _check.positive("a", self.a)
 
     def _score(self, phi: Floats, references: References) -> Floats:
-        p_out = _mean(special.expit(references.confidence), ~references.members, "without")
+        p, inside = special.expit(references.confidence), references.members
+        if self.both_sides:
+            p_out = np.where(inside, (p + self.a - 1.0) / self.a, p).mean(axis=0)
+        else:
+            p_out = _mean(p, ~inside, "without")
         average = 0.5 * ((1.0 + self.a) * p_out + 1.0 - self.a)
         return _share_beaten(special.expit(phi) / average, self.gamma)
 
@@ -214,8 +246,21 @@ def _trials(attack: ReferenceAttack, references: References) -> list[float]:
     return areas
 
 
-def _normal(phi: Floats, side: Mask, own_variance_from: int) -> tuple[Floats, Floats]:
-    """Median and variance of phi over the models of one side, for each record."""
+def _check_law(centre: str, pool: str) -> None:
+    if centre not in ("mean", "median"):
+        raise InvalidArgument("centre", centre, "'mean' or 'median'")
+    if pool not in ("within", "overall"):
+        raise InvalidArgument("pool", pool, "'within' (records) or 'overall'")
+
+
+def _normal(
+    phi: Floats,
+    side: Mask,
+    own_variance_from: int,
+    centre: Centre = "mean",
+    pool: Pool = "within",
+) -> tuple[Floats, Floats]:
+    """Centre and variance of phi over the models of one side, for each record."""
     count = side.sum(axis=0)
     if (count == 0).any() or (count < 2).all():
         raise InvalidArgument(
@@ -224,16 +269,19 @@ def _normal(phi: Floats, side: Mask, own_variance_from: int) -> tuple[Floats, Fl
             "at least one for every record and two for some",
             "train more references (4 for LiRA online, 2 offline)",
         )
-    ordered = np.sort(np.where(side, phi, np.inf), axis=0)
-    here = np.arange(phi.shape[1])
-    centre: Floats = 0.5 * (ordered[(count - 1) // 2, here] + ordered[count // 2, here])
-    mean = np.where(side, phi, 0.0).sum(axis=0) / count
+    middle = mean = np.where(side, phi, 0.0).sum(axis=0) / count
+    if centre == "median":
+        ordered = np.sort(np.where(side, phi, np.inf), axis=0)
+        here = np.arange(phi.shape[1])
+        middle = 0.5 * (ordered[(count - 1) // 2, here] + ordered[count // 2, here])
     squares = np.square(np.where(side, phi - mean, 0.0)).sum(axis=0)
-    if count.min() >= max(2, own_variance_from):
-        variance = squares / (count - 1)
+    if pool == "overall":
+        pooled = float(phi[side].var())
     else:
-        variance = np.full(phi.shape[1], squares.sum() / np.maximum(count - 1, 0).sum())
-    return centre, np.maximum(variance, 1e-12)
+        pooled = float(squares.sum() / np.maximum(count - 1, 0).sum())
+    own = squares / count  # of greatest likelihood, as the authors' code and LeakPro have it
+    variance = np.where(count >= max(2, own_variance_from), own, pooled)
+    return middle, np.maximum(variance, 1e-12)
 
 
 def _mean(p: Floats, side: Mask, name: str) -> Floats:

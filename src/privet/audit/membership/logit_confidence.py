@@ -17,14 +17,15 @@ from privet.audit.membership import input_checks
 from privet.audit.membership.input_checks import Floats
 
 SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
-"""Probabilities of 0 count as this, about 1e-45."""
+"""Probabilities of 0 count as this at least, about 1e-45."""
 
 
-def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> Floats:
+def confidence(probabilities: Any, labels: Any, *, floor: float | None = None) -> Floats:
     """phi of each record from probabilities; those below `floor` count as `floor`.
 
-    Answers that were rounded (by a remote service, say) want a floor of half their last digit:
-    otherwise a probability of 0.000 looks like complete certainty.
+    Otherwise a probability of 0 would look like complete certainty where answers are rounded: by a
+    remote service to three digits, by a forest of 50 trees to fiftieths. Without a `floor` it is
+    half the least probability above 0 that is among the answers.
 
     Carlini, Chien, Nasr, Song, Terzis and Tramer, *Membership inference attacks from first
     principles* (2022), section VI.A.
@@ -32,8 +33,10 @@ def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> F
     >>> confidence([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [0, 1]).round(3).tolist()
     [0.0, 2.197]
     """
-    floor = _check.positive("floor", floor)
     p = input_checks.probabilities("probabilities", probabilities)
+    if floor is None:
+        floor = max(SMALLEST, 0.5 * float(p[p > 0.0].min()))
+    floor = _check.positive("floor", floor)
     y = input_checks.labels("labels", labels, *p.shape)
     here = np.arange(len(p))
     own = p[here, y].copy()
@@ -43,13 +46,16 @@ def confidence(probabilities: Any, labels: Any, *, floor: float = SMALLEST) -> F
     return phi
 
 
-def confidence_of_logits(logits: Any, labels: Any) -> Floats:
+def confidence_of_logits(logits: Any, labels: Any, *, temperature: float = 1.0) -> Floats:
     """phi of each record from logits: no softmax, so nothing is rounded away.
+
+    `temperature` divides them first: phi of softmax(z / T), the temperature of RMIA as LeakPro and
+    Privacy Meter have it (`read=partial(confidence_of_logits, temperature=2.0)`).
 
     >>> confidence_of_logits([[50.0, 0.0, -3.0]], [0]).round(3).tolist()
     [49.951]
     """
-    z = input_checks.answers("logits", logits).copy()
+    z = input_checks.answers("logits", logits) / _check.positive("temperature", temperature)
     y = input_checks.labels("labels", labels, *z.shape)
     here = np.arange(len(z))
     own = z[here, y].copy()

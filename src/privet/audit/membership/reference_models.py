@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 from privet import _check
 from privet._atomic_files import replacing, write_whole
 from privet.audit.membership.input_checks import Floats, Mask
-from privet.audit.membership.logit_confidence import confidence as confidence_of_probabilities
+from privet.audit.membership.model_confidence import Read, confidence_of_model
 from privet.errors import InvalidArgument
 from privet.noise import seeded
 
-Train = Callable[[NDArray[Any], NDArray[Any], int], Callable[[NDArray[Any]], Any]]
-"""(X, y, seed) to a trained model's answers: a function from records to probabilities."""
-Read = Callable[[Any, Any], Floats]
-"""(answers, labels) to confidences: `confidence` or `confidence_of_logits`."""
+Train = Callable[[NDArray[Any], NDArray[Any], int], Any]
+"""(X, y, seed) to a trained model of a kind that `confidence_of_model` takes."""
 
 
 @final
@@ -117,17 +115,16 @@ def train_references(
     out: str | os.PathLike[str] | None = None,
     what: str = "",
     jobs: int | None = None,
-    read: Read = confidence_of_probabilities,
+    read: Read | None = None,
     members: Mask | None = None,
 ) -> References:
     """Train `count` models on random halves of the records, and ask each about all of them.
 
-    `train(X, y, seed)` returns a function from records to probabilities (to logits with
-    `read=confidence_of_logits`). With `out`, each finished model's numbers are kept in that folder
-    and a later call with the same data, seed and `what` (a name for the recipe, which cannot be
-    seen from outside) goes on from there; more models may be asked for. `jobs` and the backend are
-    joblib's. `members` (models by records) replaces the random halves: all false for records that
-    no reference may be trained on.
+    `train(X, y, seed)` returns a model of any kind that `attack` takes. With `out`, each finished
+    model's numbers are kept in that folder and a later call with the same data, seed and `what` (a
+    name for the recipe, which cannot be seen from outside) goes on from there; more models may be
+    asked for. `jobs` and the backend are joblib's. `members` (models by records) replaces the
+    random halves: all false for records that no reference may be trained on.
 
     >>> def train(X, y, seed):  # always says what is most frequent
     ...     share = np.bincount(y, minlength=2) / len(y)
@@ -169,13 +166,13 @@ def train_references(
 
 
 def _one(
-    train: Train, read: Read, X: Any, y: Any, inside: Mask, k: int, seed: int
+    train: Train, read: Read | None, X: Any, y: Any, inside: Mask, k: int, seed: int
 ) -> tuple[int, Floats, float]:
     """Train model k and ask it; runs in a worker."""
     began = time.perf_counter()
     own = int(seeded(seed).child("model", k).uint64(1)[0] % 2**31)
-    answer = train(X[inside], y[inside], own)
-    phi = np.asarray(read(answer(X), y), dtype=np.float64)
+    model = train(X[inside], y[inside], own)
+    phi = np.asarray(confidence_of_model(model, X, y, read=read), dtype=np.float64)
     if phi.shape != y.shape or not np.isfinite(phi).all():
         raise InvalidArgument(
             "read", phi.shape, f"a finite confidence for each of {len(y)} records"
@@ -220,7 +217,8 @@ class _Cache:
         digest = hashlib.sha256()
         for array in (X, y):
             digest.update(f"{array.dtype.str} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            plain = array.astype(str) if array.dtype == object else array  # not addresses of words
+            digest.update(np.ascontiguousarray(plain).tobytes())
         own = {"data": digest.hexdigest()[:32], "seed": int(seed), "what": what}
         path = folder / "references.json"
         folder.mkdir(parents=True, exist_ok=True)
