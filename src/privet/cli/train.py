@@ -104,6 +104,12 @@ def shared_options(
         str | None,
         typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
     ] = None,
+    class_prior: Annotated[
+        str | None,
+        typer.Option(
+            help="The public share of each class, ill=.1,well=.9: classes are served alike."
+        ),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of arithmetic; by default one for small work.")
     ] = None,
@@ -209,6 +215,7 @@ def train(
     features: str,
     cache: bool,
     class_weights: str | None,
+    class_prior: str | None,
     threads: int | None,
     ledger: Path | None,
     seed: int | None,
@@ -270,11 +277,12 @@ def train(
     if records is not None:
         found = found.subset(_check.count("--records", records))
     _can_predict(kind, found)
-    weights = None if class_weights is None else read_weights(class_weights)
+    weights, prior = read_weights(class_weights), read_weights(class_prior, "--class-prior")
     own = bounds is not None or files is not None
     task = task_of(
-        method, found, features=features, cache=cache, public=public, own=own, class_weight=weights
-    )
+        method, found, features=features, cache=cache, public=public, own=own,
+        class_weight=weights, class_prior=prior,
+    )  # fmt: skip
     busy = partial(threads_of, threads, numbers=task.numbers)
     rows = task.records_without_features(n_public=n_public)
     if epsilon is None:
@@ -298,6 +306,7 @@ def train(
             )  # fmt: skip
         except KeyboardInterrupt:
             raise PrivetError(_interruption_message(out)) from None
+    weights = task.decision_weights(plan)
     here = {} if not own else describe_file(out, data, label, bounds, files)
     target: dict[str, Any] = {"classes": list(found.classes)}
     if found.target_bounds is not None:
@@ -316,6 +325,7 @@ def train(
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),
+        **({} if prior is None else {"class_prior": prior}),
         "plan": done.metadata["plan"],
     }
     given = Provenance(

@@ -48,7 +48,7 @@ from privet.methods.train_method import TrainingResult, make_plan, train
 from privet.noise import Source
 from privet.noise.source import source_of
 from privet.report.metrics import to_target_units
-from privet.runs.class_weights import class_offsets
+from privet.runs.class_weights import class_offsets, class_shares, decision_weights
 from privet.runs.training_task import public_features
 from privet.settings import add_settings
 from privet.threads import threads
@@ -264,12 +264,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier trained by any method under a budget.
 
-    Settings as for `PrivateEstimator`, and two more:
+    Settings as for `PrivateEstimator`, and three more:
 
     - `classes`: the public list of labels. None takes it from y, which the guarantee then marks as
       assumed public. A record with another label counts for nothing.
     - `class_weight`: what missing a class costs, {class: weight}, declared; it moves the released
       logits and costs nothing.
+    - `class_prior`: the public share of each class, {class: share}, declared: classes are then
+      served alike, however frequent they are, and `predict_proba` is as if they were equally so.
 
     **Guarantee** `guarantee_`; what a paper claims for the same settings is in `claim_`.
     """
@@ -278,6 +280,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     features: Features | str | None = "auto"
     classes: Any = None
     class_weight: Any = None
+    class_prior: Any = None
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget; `groups` names each record's user."""
@@ -293,12 +296,20 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             declared=self.classes is not None,
             groups=groups,
             n_public=self.n_public,
+            prior=class_shares(self.class_prior, self.classes_),
         )
         return self._learn(records, self._declared_domain(X.shape[1:]))
 
+    @property
+    def decision_weights_(self) -> dict[str, float] | None:
+        """By what the model's probabilities are multiplied, for `predict_proba` too."""
+        shares = class_shares(self.class_prior, self.classes_)
+        served = self.plan_.serves_classes_alike
+        return decision_weights(self.class_weight, shares, self.classes_, served=served)
+
     def _outputs(self, X: Array) -> NDArray[np.float64]:
         found = super()._outputs(X)
-        offsets = class_offsets(self.class_weight, self.classes_)
+        offsets = class_offsets(self.decision_weights_, self.classes_)
         return found if offsets is None else found + offsets
 
     def decision_function(self, X: Array) -> Array:

@@ -40,6 +40,8 @@ DECLARATION = "declaration.json"
 """What was declared of a file of the user's own, as it was given."""
 
 
+PUBLIC_TARGET = ("label", "classes", "class_weight", "class_prior", "target_bounds")
+"""What the record says of the domain besides the ranges of a record."""
 PUBLISHED = (MODEL, CONFIG, GUARANTEE, CARD, PAGE, DECLARATION)
 """What may be given to anybody; the last only where there is a file of the user's own."""
 
@@ -76,9 +78,11 @@ def columns_to_config(columns: TableColumns | None) -> dict[str, Any]:
 def target_of(estimator: Any) -> dict[str, Any]:
     """What is predicted: classes by name, or numbers in a range; nothing by a transformer."""
     if hasattr(estimator, "classes_"):
-        weights = {str(k): float(w) for k, w in (estimator.class_weight or {}).items()}
+        weights, prior = estimator.decision_weights_, estimator.class_prior
         told = {"classes": np.asarray(estimator.classes_).tolist()}
-        return told | ({"class_weight": weights} if weights else {})
+        declared = None if prior is None else {str(k): float(p) for k, p in prior.items()}
+        parts = {"class_weight": weights, "class_prior": declared}
+        return told | {name: part for name, part in parts.items() if part}
     if not hasattr(estimator, "_range"):
         return {}
     low, high = estimator._range()
@@ -194,8 +198,7 @@ def render_record(record: GuaranteeRecord) -> dict[str, str]:
 
 
 def _declared_domain(config: dict[str, Any]) -> dict[str, Any]:
-    told = ("label", "classes", "class_weight", "target_bounds")
-    return {**config["domain"], **{k: config[k] for k in told if k in config}}
+    return {**config["domain"], **{k: config[k] for k in PUBLIC_TARGET if k in config}}
 
 
 def _packed(arrays: dict[str, Any], config: dict[str, Any]) -> bytes:

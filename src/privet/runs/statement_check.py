@@ -21,6 +21,7 @@ from privet.methods.replan import NotReplannable, plan_again
 from privet.methods.train_method import state_guarantee
 from privet.noise import secure, seeded
 from privet.runs.guarantee_record import GUARANTEE, GuaranteeRecord, consequences, loss_of, made_by
+from privet.runs.run_folder import PUBLIC_TARGET
 
 CLOSE = 1e-9
 """How far a recomputed epsilon may be from the stated one, on another processor."""
@@ -123,8 +124,7 @@ def _check_config(
 ) -> None:
     """The record against what the model says of its own training."""
     domain = dict(record["domain"])
-    told = {k: domain.pop(k) for k in ("label", "classes", "class_weight", "target_bounds")
-            if k in domain}  # fmt: skip
+    told = {k: domain.pop(k) for k in PUBLIC_TARGET if k in domain}
     pairs = (
         ("method", record["mechanism"]["method"], config.get("method")),
         ("settings", record["mechanism"]["settings"], config.get("settings")),
