@@ -104,6 +104,15 @@ def shared_options(
         str | None,
         typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
     ] = None,
+    release_metrics: Annotated[
+        bool,
+        typer.Option(
+            "--release-metrics", help="Publish test results too, with noise, for a price."
+        ),
+    ] = False,
+    metrics_epsilon: Annotated[
+        float, typer.Option(help="That price, for each person kept for tests; delta is 0.")
+    ] = 0.1,
     class_prior: Annotated[
         str | None,
         typer.Option(
@@ -215,6 +224,8 @@ def train(
     features: str,
     cache: bool,
     class_weights: str | None,
+    release_metrics: bool,
+    metrics_epsilon: float,
     class_prior: str | None,
     threads: int | None,
     ledger: Path | None,
@@ -294,11 +305,16 @@ def train(
     if task.domain.features is not None:
         with busy(), show_progress(bar=not as_json) as progress:
             rows = task.records(n_public=n_public, progress=progress)
+    released = None
     with _output_folder.new_run_folder(out), busy(), show_progress(bar=not as_json) as progress:
         own_ledger = out / _output_folder.OWN_LEDGER
         account = open_ledger(own_ledger, plan) if ledger is None else Ledger.open(ledger)
         account.who, account.data, account.admits_other_data = who, identity, also
         account.check_data(identity)
+        if release_metrics:
+            given_ledger = None if ledger is None else account
+            paid = task.metrics_release(metrics_epsilon, ledger=given_ledger)
+            paid.require(given_ledger, plan.loss)
         try:
             done = task.train(
                 rows, plan, rng=seed, ledger=account, progress=progress, folder=out,
@@ -306,6 +322,9 @@ def train(
             )  # fmt: skip
         except KeyboardInterrupt:
             raise PrivetError(_interruption_message(out)) from None
+        if release_metrics:
+            of_tests = paid.own_ledger(out) if ledger is None else account
+            released = task.release_metrics(paid, done, ledger=of_tests, rng=seed)
     weights = task.decision_weights(plan)
     here = {} if not own else describe_file(out, data, label, bounds, files)
     target: dict[str, Any] = {"classes": list(found.classes)}
@@ -333,7 +352,7 @@ def train(
         lawful_basis=lawful_basis, retention=retention, recipients=recipients, contact=contact,
     )  # fmt: skip
     named = None if key is None else {"fingerprint": str(identity), "curator_key": key.name}
-    _leave(out, task, done, config, given, here, named, start, as_json)
+    _leave(out, task, done, config, given, here, named, released, start, as_json)
 
 
 def _curator_key() -> CuratorKey | None:
@@ -395,6 +414,7 @@ def _leave(
     provenance: Provenance,
     file_config: dict[str, Any],
     data: dict[str, str] | None,
+    released: dict[str, Any] | None,
     start: float,
     as_json: bool,
 ) -> None:
@@ -409,12 +429,16 @@ def _leave(
     }
     answer = write_run(
         out, result, domain=task.domain, config=config, metrics=metrics, given=provenance,
-        here=file_config, data=data,
+        here=file_config, data=data, measured=released,
     )  # fmt: skip
     if as_json:
         print_json(answer)
         return
     typer.echo(f"{out}: {task.summary(result, metrics)}")
+    if released is not None:
+        from privet.report.run_page import released_metrics
+
+        typer.echo(f"to publish, in the card: {released_metrics(released)}")
     if metrics["stopped_early"]:
         typer.echo(
             f"it ended at its budget after {result.steps} of {result.metadata['steps']} steps, "

@@ -28,7 +28,7 @@ from sklearn.utils.validation import (
 )
 
 from privet.data.domain import Bounds, Domain
-from privet.data.records import Records, class_list, silence_diagnostics
+from privet.data.records import Records, class_list, class_numbers, silence_diagnostics
 from privet.data.table_columns import (
     TableColumns,
     check_columns_are_numbers,
@@ -40,7 +40,7 @@ from privet.estimators.declared_scaler import by_column
 from privet.estimators.pipeline_checks import preparation
 from privet.estimators.search_history import SearchHistory, settings_text
 from privet.features import Features
-from privet.guarantee import Guarantee
+from privet.guarantee import Adjacency, Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
 from privet.methods.feasibility import LittleSignal
@@ -211,6 +211,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, result: TrainingResult, domain: Domain) -> Self:
         self.domain_ = domain
+        self.released_metrics_: dict[str, Any] | None = None
         self.model_: Model = result.model
         self.claim_: Guarantee | None = result.claim
         self.plan_: Any = result.plan
@@ -242,6 +243,39 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         X = self._records(X)
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
         return np.concatenate([self.model_.outputs(self.domain_.rows(part)) for part in parts])
+
+    def release_metrics(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epsilon: float = 0.1,
+        ledger: Ledger | str | Path | None = None,
+    ) -> dict[str, Any]:
+        """How good the model is on test records, with noise that is paid for, to be published.
+
+        Pure `epsilon` for each person in X, who should not be in the training; charged to `ledger`
+        or to one of their own. `save` puts it into the card; `random_state` decides the noise.
+        """
+        from privet.runs.released_metrics import MetricsRelease, answers_alone, check_unit
+
+        check_is_fitted(self)
+        account = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+        check_unit(account, None)
+        names = tuple(map(str, getattr(self, "classes_", ())))
+        bounds = None if names else self._range()  # type: ignore[attr-defined]
+        replaces = account is not None and account.adjacency is Adjacency.REPLACE_ONE
+        paid = MetricsRelease(outputs=max(1, len(names)), epsilon=epsilon, replace_one=replaces)
+        alone = answers_alone(self.model_, self.domain_.rows(self._records(X)))
+        weights = self.decision_weights_ if names else None  # type: ignore[attr-defined]
+        offsets = class_offsets(weights, names)
+        found = class_numbers(np.asarray(y), self.classes_) if names else np.asarray(y)
+        self.released_metrics_ = paid.release(
+            alone if offsets is None else alone + offsets, found, classes=names, target_bounds=bounds,
+            ledger=paid.own_ledger() if account is None else account,
+            rng=source_of(self.random_state).child("test metrics"),
+        )  # fmt: skip
+        return self.released_metrics_
 
     def save(self, folder: str | Path, **given: str) -> Path:
         """Write the model and what is promised for it to a folder; `privet.load` reads it.

@@ -66,7 +66,10 @@ def save(estimator: Any, folder: Path, *, given: Provenance) -> Path:
         **columns_to_config(getattr(estimator, "table_columns_", None)),
         "plan": estimator.plan_.summary(),
     }
-    write_run(folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given)
+    write_run(
+        folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given,
+        measured=estimator.released_metrics_,
+    )  # fmt: skip
     return folder
 
 
@@ -99,11 +102,13 @@ def write_run(
     given: Provenance,
     here: dict[str, Any] | None = None,
     data: Mapping[str, str] | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write everything, the record last; returns what scripts may rely on.
 
     `here` is where the records lie. It and the metrics, which are exact, go to the folder private.
-    `data`: the identity of the records under a curator's key, and which key that is.
+    `data`: the identity of the records under a curator's key, and which key that is. `measured`:
+    measures that were released with noise, for the record.
     """
     arrays, settings = trained.model.state()
     whole = {
@@ -132,13 +137,15 @@ def write_run(
             **({"fingerprint": None, "curator_key": None} if data is None else data),
         },
         given=given,
+        measured=measured,
     )
     write_whole(folder / MODEL, _packed(arrays, whole))
     write_json(folder / CONFIG, whole | {"run": trained.run})
     write_private(folder, {METRICS: metrics, WHERE: here or {}})
     record = write_record(folder, record)
     promise = {k: record[k] for k in ("guarantee", "claim", "status", "run")}
-    return {"method": config["method"], "data": config["data"], **metrics, **promise,
+    released = {} if measured is None else {"released_metrics": dict(measured)}
+    return {"method": config["method"], "data": config["data"], **metrics, **released, **promise,
             "out": str(folder)}  # fmt: skip
 
 

@@ -15,11 +15,14 @@ from privet.data.records import Records, silence_diagnostics
 from privet.errors import InvalidArgument
 from privet.features import Features
 from privet.features.combined_extractors import FeaturesWithProgress
-from privet.guarantee import Standing
+from privet.guarantee import Adjacency, Standing
+from privet.ledger import Ledger
 from privet.methods.contract import InputFeatures, Method, Plan
 from privet.methods.train_method import TrainingResult, make_plan, train
+from privet.noise.source import source_of
 from privet.report.metrics import measure_outputs, summarise_metrics
 from privet.runs.class_weights import class_offsets, class_shares, decision_weights
+from privet.runs.released_metrics import MetricsRelease, answers_alone, check_unit
 
 MANY, FEW = 1000, 500
 """More features than the first are projected to the second where their square is released."""
@@ -127,6 +130,29 @@ class Task:
         """By what the model's probabilities are multiplied for a decision."""
         served = plan.serves_classes_alike
         return decision_weights(self.weights, self.prior, self.dataset.classes, served=served)
+
+    def metrics_release(self, epsilon: float, *, ledger: Ledger | None) -> MetricsRelease:
+        """What a release of test results would be; refused where people have several records."""
+        found = self.dataset
+        check_unit(ledger, found.user)
+        if found.y_test.ndim > 1:
+            raise InvalidArgument("--release-metrics", "given", "left out for maps of classes")
+        outputs = len(found.classes) if found.target_bounds is None else 1
+        replaces = ledger is not None and ledger.adjacency is Adjacency.REPLACE_ONE
+        return MetricsRelease(outputs=outputs, epsilon=epsilon, replace_one=replaces)
+
+    def release_metrics(
+        self, paid: MetricsRelease, trained: TrainingResult, *, ledger: Ledger, rng: Any
+    ) -> dict[str, Any]:
+        """Test results with noise, charged to the ledger."""
+        found, source = self.dataset, source_of(rng)
+        outputs = answers_alone(trained.model, self.domain.rows(found.x_test))
+        offsets = class_offsets(self.decision_weights(trained.plan), found.classes)
+        return paid.release(
+            outputs if offsets is None else outputs + offsets, found.y_test,
+            classes=found.classes, target_bounds=found.target_bounds, ledger=ledger,
+            rng=source.child("test metrics"),
+        )  # fmt: skip
 
     def measure(self, trained: TrainingResult) -> dict[str, Any]:
         """How good the model is on the test records: exact, not private."""
