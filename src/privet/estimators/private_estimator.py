@@ -268,10 +268,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         paid = MetricsRelease(outputs=max(1, len(names)), epsilon=epsilon, replace_one=replaces)
         alone = answers_alone(self.model_, self.domain_.rows(self._records(X)))
         weights = self.decision_weights_ if names else None  # type: ignore[attr-defined]
-        offsets = class_offsets(weights, names)
+        if (offsets := class_offsets(weights, names)) is not None:
+            alone = alone + offsets
         found = class_numbers(np.asarray(y), self.classes_) if names else np.asarray(y)
         self.released_metrics_ = paid.release(
-            alone if offsets is None else alone + offsets, found, classes=names, target_bounds=bounds,
+            alone, found, classes=names, target_bounds=bounds,
             ledger=paid.own_ledger() if account is None else account,
             rng=source_of(self.random_state).child("test metrics"),
         )  # fmt: skip
