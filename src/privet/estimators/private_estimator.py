@@ -75,6 +75,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     - `fill`: what a missing number (NaN) counts as, declared: a number, one a column, a dict by the
       names of columns, or "middle" of the bounds (and no category). Without it such a record counts
       for nothing.
+    - `transforms`: of columns by their names, declared: "log", "log1p", "sqrt" or "asinh" of a
+      skewed column with bounds, or the levels of a column of words in an order, the lowest first.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
     - `random_state`: None draws secret noise; a number the same noise every time: `guarantee_` then
@@ -91,6 +93,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ignore: Sequence[str] = ()
     features: Features | str | None = None
     fill: Any = None
+    transforms: dict[str, Any] | None = None
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
     random_state: int | Source | None = None
@@ -106,7 +109,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def _by_name(self) -> bool:
         """Whether columns are declared by their names."""
-        return isinstance(self.bounds, Mapping) or self.categories is not None
+        declared = self.categories is not None or self.transforms is not None
+        return isinstance(self.bounds, Mapping) or declared
 
     @property
     def search_history(self) -> SearchHistory:
@@ -155,7 +159,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             found = declared_for(
                 table, bounds=self.bounds, categories=self.categories, fill=self.fill,
-                ignore=self.ignore,
+                ignore=self.ignore, transforms=self.transforms,
             )  # fmt: skip
             self.table_columns_, self._ranges = found.columns, (found.low, found.high)
         elif table is not None:
