@@ -69,7 +69,7 @@ def test_the_map_is_kept_with_the_run(tmp_path: Path) -> None:
     assert run.columns is not None and TableColumns.from_dict(run.columns.to_dict()) == run.columns
     with pytest.raises(InvalidArgument, match="'PhD' is not a level"):
         run.predict([{"income": 3.0, "age": 9, "school": "PhD"}])
-    with pytest.raises(InvalidArgument, match="transforms"):
+    with pytest.raises(InvalidArgument, match="column names"):
         privet.AdaptiveLaplaceClassifier(transforms={"income": "log1p"}, bounds=(0, 1)).fit(
             np.zeros((9, 2)), np.arange(9) % 2
         )
