@@ -106,7 +106,7 @@ def test_a_class_that_is_never_found_is_told(
     words = ("--data", "patients.csv", "--epsilon", "1", "--seed", "0", "--label", "outcome",
              "--bounds", "classes.json", "--out")  # fmt: skip
     out, _ = run(capsys, "train", "dpsgd", *words, "rare")
-    assert "no better than guessing, yet AUROC tells" in out and "--class-weights" in out
+    assert "no better than guessing, yet AUROC tells" in out and "--class-prior" in out
     declared = json.loads(Path("classes.json").read_text())
     declared["bounds"]["age"] = ["1930-01-01", "soon"]
     Path("classes.json").write_text(json.dumps(declared))

@@ -73,8 +73,13 @@ def attack_target(run: Run, folder: Path | None) -> AttackTarget:
     if dataset.target_bounds is not None:
         y, outputs, read = to_unit(y, dataset.target_bounds), 1, _small_errors
 
+    prior = config["plan_inputs"]["facts"].get("prior")
+
     def train_reference(places: Any, y: Any, seed: int) -> Callable[[Any], Any]:
-        records = Records(rows=rows.part(places), targets=np.asarray(y), outputs=outputs)
+        records = Records(
+            rows=rows.part(places), targets=np.asarray(y), outputs=outputs,
+            prior=prior and tuple(prior),
+        )  # fmt: skip
         plan = make_plan(method, records.facts(epsilon=config["epsilon"], delta=config["delta"]))
         model = train(method, records, plan, rng=seeded(seed)).model
         return lambda asked: model.outputs(rows.part(asked))

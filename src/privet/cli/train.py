@@ -105,6 +105,21 @@ def shared_options(
         str | None,
         typer.Option(help="What missing a class costs: ill=5,well=1. Of what was released; free."),
     ] = None,
+    release_metrics: Annotated[
+        bool,
+        typer.Option(
+            "--release-metrics", help="Publish test results too, with noise, for a price."
+        ),
+    ] = False,
+    metrics_epsilon: Annotated[
+        float, typer.Option(help="That price, for each person kept for tests; delta is 0.")
+    ] = 0.1,
+    class_prior: Annotated[
+        str | None,
+        typer.Option(
+            help="The public share of each class, ill=.1,well=.9: classes are served alike."
+        ),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of arithmetic; by default one for small work.")
     ] = None,
@@ -210,6 +225,9 @@ def train(
     features: str,
     cache: bool,
     class_weights: str | None,
+    release_metrics: bool,
+    metrics_epsilon: float,
+    class_prior: str | None,
     threads: int | None,
     ledger: Path | None,
     seed: int | None,
@@ -271,11 +289,12 @@ def train(
     if records is not None:
         found = found.subset(_check.count("--records", records))
     _can_predict(kind, found)
-    weights = None if class_weights is None else read_weights(class_weights)
+    weights, prior = read_weights(class_weights), read_weights(class_prior, "--class-prior")
     own = bounds is not None or files is not None
     task = task_of(
-        method, found, features=features, cache=cache, public=public, own=own, class_weight=weights
-    )
+        method, found, features=features, cache=cache, public=public, own=own,
+        class_weight=weights, class_prior=prior,
+    )  # fmt: skip
     busy = partial(threads_of, threads, numbers=task.numbers)
     rows = task.records_without_features(n_public=n_public)
     if epsilon is None:
@@ -287,11 +306,16 @@ def train(
     if task.domain.features is not None:
         with busy(), show_progress(bar=not as_json) as progress:
             rows = task.records(n_public=n_public, progress=progress)
+    released = None
     with _output_folder.new_run_folder(out), busy(), show_progress(bar=not as_json) as progress:
         own_ledger = out / _output_folder.OWN_LEDGER
         account = open_ledger(own_ledger, plan) if ledger is None else Ledger.open(ledger)
         account.who, account.data, account.admits_other_data = who, identity, also
         account.check_data(identity)
+        if release_metrics:
+            given_ledger = None if ledger is None else account
+            paid = task.metrics_release(metrics_epsilon, ledger=given_ledger)
+            paid.require(given_ledger, plan.loss)
         try:
             done = task.train(
                 rows, plan, rng=seed, ledger=account, progress=progress, folder=out,
@@ -299,6 +323,10 @@ def train(
             )  # fmt: skip
         except KeyboardInterrupt:
             raise PrivetError(_interruption_message(out)) from None
+        if release_metrics:
+            of_tests = paid.own_ledger(out) if ledger is None else account
+            released = task.release_metrics(paid, done, ledger=of_tests, rng=seed)
+    weights = task.decision_weights(plan)
     here = {} if not own else describe_file(out, data, label, bounds)
     target: dict[str, Any] = {"classes": list(found.classes)}
     if found.target_bounds is not None:
@@ -318,6 +346,7 @@ def train(
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),
+        **({} if prior is None else {"class_prior": prior}),
         "plan": done.metadata["plan"],
     }
     given = Provenance(
@@ -325,7 +354,7 @@ def train(
         lawful_basis=lawful_basis, retention=retention, recipients=recipients, contact=contact,
     )  # fmt: skip
     named = None if key is None else {"fingerprint": str(identity), "curator_key": key.name}
-    _leave(out, task, done, config, given, here, named, start, as_json)
+    _leave(out, task, done, config, given, here, named, released, start, as_json)
 
 
 def _curator_key() -> CuratorKey | None:
@@ -387,6 +416,7 @@ def _leave(
     provenance: Provenance,
     file_config: dict[str, Any],
     data: dict[str, str] | None,
+    released: dict[str, Any] | None,
     start: float,
     as_json: bool,
 ) -> None:
@@ -401,12 +431,16 @@ def _leave(
     }
     answer = write_run(
         out, result, domain=task.domain, config=config, metrics=metrics, given=provenance,
-        here=file_config, data=data,
+        here=file_config, data=data, measured=released,
     )  # fmt: skip
     if as_json:
         print_json(answer)
         return
     typer.echo(f"{out}: {task.summary(result, metrics)}")
+    if released is not None:
+        from privet.report.run_page import released_metrics
+
+        typer.echo(f"to publish, in the card: {released_metrics(released)}")
     if metrics["stopped_early"]:
         typer.echo(
             f"it ended at its budget after {result.steps} of {result.metadata['steps']} steps, "

@@ -34,6 +34,7 @@ def load_csv(
     categories: Mapping[str, Sequence[str]] | None = None,
     ignore: Sequence[str] = (),
     fill: Fill = None,
+    transforms: Mapping[str, Any] | None = None,
     missing_labels: str | None = None,
     user: str | None = None,
     test_path: str | os.PathLike[str] | None = None,
@@ -48,6 +49,7 @@ def load_csv(
     be named in `ignore`, so that none is left out by accident; the index that pandas writes without
     a name is left out. A missing cell counts as `fill` says (column -> value, or "middle"), and is
     an error without; a record without a label is an error, or left out by `missing_labels="drop"`.
+    `transforms` are those of `declare_columns`.
     The test part is `test_path`, or the rows that a hash of their own cells, those of `ignore` too
     and the label not, sends there: about `test_fraction`. With `user`, the column that says whose a
     record is, all records of a person go to one part.
@@ -60,8 +62,9 @@ def load_csv(
     from privet.sensitivity.user_weights import user_ids
 
     declared = declare_columns(
-        bounds=bounds, categories=categories, fill=fill, number_type="float32"
-    )
+        bounds=bounds, categories=categories, fill=fill, transforms=transforms,
+        number_type="float32",
+    )  # fmt: skip
     columns = declared.columns
     if missing_labels not in (None, DROP):
         raise InvalidArgument("missing_labels", missing_labels, f'"{DROP}", or left out')

@@ -6,7 +6,8 @@
 
 `classes` are the labels that may occur (of arrays also {"no": 0, "yes": 1}); `target_bounds`
 [low, high], instead, the range of a number to predict. `fill` is what a missing cell counts as: a
-value a column, or "middle". Records without a label are left out by `missing_labels`.
+value a column, or "middle". `transforms`, {"income": "log1p", "school": ["none", "some"]}, are for
+skewed columns and words in an order. Records without a label are left out by `missing_labels`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from privet.errors import InvalidArgument, MissingFile
 KINDS: dict[str, tuple[type, ...]] = {
     "bounds": (dict, list), "categories": (dict,), "classes": (list, dict),
     "ignore": (list,), "shape": (list,), "target_bounds": (list,), "fill": (dict, str),
-    "missing_labels": (str,),
+    "missing_labels": (str,), "transforms": (dict,),
 }  # fmt: skip
 KEYS = tuple(KINDS)
 WORDS: dict[type, str] = {dict: "an object", list: "a list", str: "a word"}
@@ -85,6 +86,7 @@ def load_declared(
         categories=declared["categories"],
         ignore=declared["ignore"],
         fill=declared.get("fill"),
+        transforms=declared.get("transforms"),
         missing_labels=declared.get("missing_labels"),
         user=user,
     )
@@ -129,7 +131,7 @@ def read_declaration(path: Path, *, classes: bool = True) -> dict[str, Any]:
     declared = {
         k: v
         for k, v in declared.items()
-        if v is not None or k not in ("target_bounds", "fill", "missing_labels")
+        if v is not None or k not in ("target_bounds", "fill", "transforms", "missing_labels")
     }
     named = declared.get("classes", [])
     if "target_bounds" in declared:
@@ -157,7 +159,7 @@ def columns_of_file(path: Path) -> TableColumns | None:
         return None
     return declare_columns(
         bounds=_by_column(declared["bounds"]), categories=declared["categories"],
-        fill=declared.get("fill"), number_type="float32",
+        fill=declared.get("fill"), transforms=declared.get("transforms"), number_type="float32",
     ).columns  # fmt: skip
 
 
@@ -165,8 +167,8 @@ def write_declaration(path: str | os.PathLike[str], **declared: Any) -> Path:
     """Write what is publicly known of a table to a new file, for `privet train --bounds`.
 
     The keys are those of the declaration: `bounds`, `categories`, `classes` or `target_bounds`,
-    `ignore`, `fill`, `missing_labels`. Nothing is read from records; what cannot be read back is
-    refused. The same words go to an estimator.
+    `ignore`, `fill`, `transforms`, `missing_labels`. Nothing is read from records; what cannot be
+    read back is refused. The same words go to an estimator.
 
     >>> import tempfile
     >>> known = {"bounds": {"age": (0, 120)}, "classes": ["no", "yes"]}
@@ -182,7 +184,7 @@ def write_declaration(path: str | os.PathLike[str], **declared: Any) -> Path:
     if isinstance(declared.get("bounds"), Mapping):
         declare_columns(
             bounds=declared["bounds"], categories=declared.get("categories"),
-            fill=declared.get("fill"),
+            fill=declared.get("fill"), transforms=declared.get("transforms"),
         )  # fmt: skip
     text = json.dumps(declared, indent=2, default=_as_json)
     with replacing(place) as file:
@@ -238,6 +240,7 @@ def _template_of(columns: list[str], label: str | None) -> dict[str, Any]:
         "target_bounds": None,
         "ignore": [],
         "fill": None,
+        "transforms": None,
         "missing_labels": None,
     }
 

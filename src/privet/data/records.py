@@ -66,6 +66,8 @@ class PublicFacts(Checked):
     """What is known of every row."""
     users: int | None = None
     """How many users there are, where they have several records and were counted."""
+    prior: tuple[float, ...] | None = None
+    """The declared share of each class, where classes are to be served alike."""
 
     @property
     def units(self) -> int:
@@ -84,6 +86,7 @@ class PublicFacts(Checked):
             "epsilon": self.epsilon, "delta": self.delta, "shape": list(self.shape),
             "declared": self.declared, "unit": self.unit.value, "kind": self.kind.value,
             "users": self.users, "premises": [p.to_dict() for p in self.premises],
+            **({} if self.prior is None else {"prior": list(self.prior)}),
         }  # fmt: skip
 
     @classmethod
@@ -94,6 +97,7 @@ class PublicFacts(Checked):
             epsilon=d["epsilon"], delta=d["delta"], shape=tuple(d["shape"]),
             declared=d["declared"], unit=Unit(d["unit"]), kind=RowKind(d["kind"]),
             users=d["users"], premises=tuple(Premise.from_dict(p) for p in d["premises"]),
+            prior=tuple(d["prior"]) if "prior" in d else None,
         )  # fmt: skip
 
 
@@ -114,6 +118,8 @@ class Records:
     """The user of each record, numbered."""
     n_public: int | None = None
     premises: tuple[Premise, ...] = ()
+    prior: tuple[float, ...] | None = None
+    """The declared share of each class, where classes are to be served alike."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -147,6 +153,7 @@ class Records:
             premises=(size(n), *self.premises),
             kind=self.rows.kind,
             users=self._users(),
+            prior=self.prior,
         )
 
     def _users(self) -> int | None:
@@ -166,6 +173,7 @@ class Records:
         n_public: int | None = None,
         column: str = "groups",
         split: str = "",
+        prior: tuple[float, ...] | None = None,
     ) -> Self:
         """Records with labels; `classes` is the sorted public list, `declared` or read from y.
 
@@ -186,6 +194,7 @@ class Records:
             n_public=n_public,
             column=column,
             split=split,
+            prior=prior,
             stated=(
                 domain.premise,
                 premises.DECLARED_CLASSES if declared else premises.READ_CLASSES,
@@ -243,6 +252,7 @@ class Records:
         stated: Sequence[Premise],
         column: str = "groups",
         split: str = "",
+        prior: tuple[float, ...] | None = None,
     ) -> Self:
         people = premises.ONE_RECORD_EACH
         numbered = None
@@ -255,6 +265,7 @@ class Records:
             outputs=outputs,
             groups=numbered,
             n_public=n_public,
+            prior=prior,
             premises=(
                 *stated,
                 people,

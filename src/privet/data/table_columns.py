@@ -16,6 +16,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from privet.data.column_transforms import ColumnTransform, declared_transforms
 from privet.errors import InvalidArgument
 
 Array = NDArray[Any]
@@ -47,6 +48,8 @@ class TableColumns:
     - `dates`: for a column of dates, the public day from which its days are counted.
     - `categories`: for a column of words, every value that may occur, one-hot coded.
     - `fill`: what a missing cell of a column counts as; None for no category at all.
+    - `transforms`: for a column of numbers, what is made of it within its bounds.
+    - `levels`: for a column of words in an order, all of them, the lowest first: numbers from 0.
     - `number_type`: float32 where a file was read, float64 where Python had the table.
 
     >>> columns = TableColumns(numbers=("age",), categories={"sex": ("f", "m")})
@@ -58,6 +61,8 @@ class TableColumns:
     dates: Mapping[str, str] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fill: Mapping[str, Any] = field(default_factory=dict)
+    transforms: Mapping[str, ColumnTransform] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     number_type: str = "float64"
 
     @property
@@ -107,24 +112,33 @@ class TableColumns:
         return found
 
     def _numbers(self, name: str, cells: Array, problems: list[CellProblem]) -> Array:
-        is_date = name in self.dates
-        parse = self._date_parser(name) if is_date else _number
+        parse, kind = self._parser(name), self._kind(name)
         filled = parse(self.fill[name]) if name in self.fill else math.nan
-        if cells.dtype.kind in "iubf" and not is_date:
+        if cells.dtype.kind in "iubf" and kind == "number":
             out = cells.astype(np.float64)
             out[np.isnan(out)] = filled
         else:
-            out = np.array([_number_of(cell, parse, filled) for cell in cells], dtype=np.float64)
+            read = _number_of if kind != "level" else _level_of
+            out = np.array([read(cell, parse, filled) for cell in cells], dtype=np.float64)
         wrong = ~(np.abs(out) <= float(np.finfo(self.number_type).max))
-        for i in np.flatnonzero(wrong):
-            kind = "date" if is_date else "number"
-            problems.append(_number_problem(int(i), name, cells[i], kind, parse))
+        problems += [
+            _number_problem(int(i), name, cells[i], kind, parse) for i in np.flatnonzero(wrong)
+        ]
         out[wrong] = np.nan
-        return out
+        return self.transforms[name].apply(out) if name in self.transforms else out
 
-    def _date_parser(self, name: str) -> Callable[[Any], float]:
-        origin = _seconds(self.dates[name])
-        return lambda cell: (_seconds(cell) - origin) / _DAY
+    def _kind(self, name: str) -> str:
+        return "date" if name in self.dates else "level" if name in self.levels else "number"
+
+    def _parser(self, name: str) -> Callable[[Any], float]:
+        """What makes a number of a cell that is there."""
+        if name in self.dates:
+            origin = _seconds(self.dates[name])
+            return lambda cell: (_seconds(cell) - origin) / _DAY
+        if name in self.levels:
+            places = [_value_key(value) for value in self.levels[name]]
+            return lambda cell: float(places.index(_value_key(cell)))
+        return _number
 
     def _one_hot(self, name: str, cells: Array, out: Array, problems: list[CellProblem]) -> None:
         values = self.categories[name]
@@ -157,6 +171,9 @@ class TableColumns:
             "numbers": list(self.numbers), "dates": dict(self.dates),
             "categories": {name: list(values) for name, values in self.categories.items()},
             "fill": dict(self.fill), "number_type": self.number_type,
+            **({"transforms": {k: v.to_list() for k, v in self.transforms.items()}}
+               if self.transforms else {}),
+            **({"levels": {k: list(v) for k, v in self.levels.items()}} if self.levels else {}),
         }  # fmt: skip
 
     @classmethod
@@ -166,6 +183,8 @@ class TableColumns:
             numbers=tuple(d["numbers"]), dates=dict(d["dates"]),
             categories={name: tuple(values) for name, values in d["categories"].items()},
             fill=dict(d["fill"]), number_type=str(d["number_type"]),
+            transforms={k: ColumnTransform.of(v) for k, v in d.get("transforms", {}).items()},
+            levels={name: tuple(values) for name, values in d.get("levels", {}).items()},
         )  # fmt: skip
 
 
@@ -184,12 +203,14 @@ def declare_columns(
     bounds: Mapping[str, Any] | None,
     categories: Mapping[str, Sequence[Any]] | None,
     fill: Fill = None,
+    transforms: Mapping[str, Any] | None = None,
     number_type: str = "float64",
 ) -> ColumnDeclaration:
     """The map and the ranges of declared columns.
 
     `bounds` are numbers (low, high), or two dates for a column of dates, whose features are days
     since the first. `fill` is a value a column, or "middle" of every range (and no category).
+    `transforms` are a word for a column of numbers, or the levels of a column, the lowest first.
 
     >>> found = declare_columns(bounds={"admitted": ("2020-01-01", "2020-12-31")}, categories={})
     >>> found.columns.encode({"admitted": ["2020-01-03"]})[0].tolist(), found.high.tolist()
@@ -198,7 +219,7 @@ def declare_columns(
     bounds, categories = dict(bounds or {}), dict(categories or {})
     if both := sorted(set(bounds) & set(categories)):
         raise InvalidArgument("bounds", both[0], "columns that are not also in categories")
-    if not bounds and not categories:
+    if not bounds and not categories and not transforms:
         hint = 'give bounds={"age": (0, 120), ...} and categories={"sex": ("F", "M"), ...}'
         raise InvalidArgument("bounds", None, "at least one column", hint)
     values = {str(name): _values(name, given) for name, given in categories.items()}
@@ -210,11 +231,20 @@ def declare_columns(
             pair = (0.0, (last - first) / _DAY)
         check_pair(name, pair)
         ranges[name] = (float(pair[0]), float(pair[1]))
+    not_dates = {name: pair for name, pair in ranges.items() if name not in dates}
+    words, levels = declared_transforms(transforms, not_dates)
+    for name, given in levels.items():
+        if name in bounds or name in categories:
+            raise InvalidArgument(f"transforms[{name!r}]", given, "a column declared once")
+        _values(name, given)
+    filled = _fills(fill, ranges, dates, values, words, levels)
+    ranges |= {name: one.range for name, one in words.items()}
+    ranges |= {name: (0.0, len(given) - 1.0) for name, given in levels.items()}
     columns = TableColumns(
-        numbers=tuple(bounds), dates=dates, categories=values,
-        fill=_fills(fill, ranges, dates, values), number_type=number_type,
+        numbers=tuple(ranges), dates=dates, categories=values, fill=filled, transforms=words,
+        levels=levels, number_type=number_type,
     )  # fmt: skip
-    extra = len(columns.features) - len(bounds)
+    extra = len(columns.features) - len(ranges)
     low = np.array([pair[0] for pair in ranges.values()] + [0.0] * extra)
     high = np.array([pair[1] for pair in ranges.values()] + [1.0] * extra)
     return ColumnDeclaration(columns=columns, low=low, high=high)
@@ -227,15 +257,17 @@ def declared_for(
     categories: Mapping[str, Sequence[Any]] | None,
     fill: Any,
     ignore: Sequence[str],
+    transforms: Mapping[str, Any] | None = None,
 ) -> ColumnDeclaration:
     """The declaration of the columns of this table, in their order; each must be declared.
 
     One pair of numbers as `bounds` is that of all columns that are not categories, one number as
     `fill` likewise.
     """
-    categories = dict(categories or {})
+    categories, transforms = dict(categories or {}), dict(transforms or {})
     names = [name for name in table if name not in ignore]
-    others = [name for name in names if name not in categories]
+    levelled = [name for name in names if isinstance(transforms.get(name), list | tuple)]
+    others = [name for name in names if name not in categories and name not in levelled]
     if not isinstance(bounds, Mapping):
         bounds = dict.fromkeys(others, bounds) if bounds is not None else {}
     undeclared = [name for name in others if name not in bounds and not is_unnamed(name)]
@@ -256,6 +288,7 @@ def declared_for(
         bounds={name: bounds[name] for name in used},
         categories={name: categories[name] for name in names if name in categories},
         fill=fill,
+        transforms={name: given for name, given in transforms.items() if name in names},
     )
 
 
@@ -374,6 +407,14 @@ def _number_of(cell: Any, parse: Callable[[Any], float], filled: float) -> float
         return math.inf
 
 
+def _level_of(cell: Any, parse: Callable[[Any], float], filled: float) -> float:
+    """The same of a level: one that was declared is no missing cell, whatever word it is."""
+    try:
+        return parse(cell)
+    except ValueError:
+        return filled if is_missing(cell) else math.inf
+
+
 def _number_problem(
     row: int, name: str, cell: Any, kind: str, parse: Callable[[Any], float]
 ) -> CellProblem:
@@ -428,6 +469,8 @@ def _fills(
     ranges: Mapping[str, tuple[float, float]],
     dates: Mapping[str, str],
     categories: Mapping[str, tuple[str, ...]],
+    transforms: Mapping[str, ColumnTransform],
+    levels: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
     """What a missing cell of a column counts as; None for no category."""
     if fill is None:
@@ -437,6 +480,8 @@ def _fills(
             name: _from_days(dates[name], (a + b) / 2.0) if name in dates else (a + b) / 2.0
             for name, (a, b) in ranges.items()
         }
+        middle |= {name: one.middle for name, one in transforms.items()}
+        middle |= {name: given[(len(given) - 1) // 2] for name, given in levels.items()}
         return middle | dict.fromkeys(categories)
     if not isinstance(fill, Mapping):
         raise InvalidArgument("fill", fill, f'"{MIDDLE}", or a value for each column')
@@ -449,9 +494,9 @@ def _fills(
             known = isinstance(value, int | float | np.number) and math.isfinite(value)
             value = float(value) if known else value
         else:
-            known = name in categories and (
-                value is None or _value_key(value) in map(_value_key, categories[name])
-            )
+            allowed = categories.get(name, levels.get(name, ()))
+            known = _value_key(value) in map(_value_key, allowed)
+            known = known or (value is None and name in categories)
         if not known:
             raise InvalidArgument(f"fill[{name!r}]", value, "a value that the column can have")
         found[name] = value

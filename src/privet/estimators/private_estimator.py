@@ -28,7 +28,7 @@ from sklearn.utils.validation import (
 )
 
 from privet.data.domain import Bounds, Domain
-from privet.data.records import Records, class_list, silence_diagnostics
+from privet.data.records import Records, class_list, class_numbers, silence_diagnostics
 from privet.data.table_columns import (
     TableColumns,
     check_columns_are_numbers,
@@ -41,7 +41,7 @@ from privet.estimators.declared_scaler import by_column
 from privet.estimators.pipeline_checks import preparation
 from privet.estimators.search_history import SearchHistory, settings_text
 from privet.features import Features
-from privet.guarantee import Guarantee
+from privet.guarantee import Adjacency, Guarantee
 from privet.ledger import Entry, Ledger
 from privet.methods.contract import Method, Model
 from privet.methods.feasibility import LittleSignal
@@ -49,7 +49,7 @@ from privet.methods.train_method import TrainingResult, make_plan, train
 from privet.noise import Source
 from privet.noise.source import source_of
 from privet.report.metrics import to_target_units
-from privet.runs.class_weights import class_offsets
+from privet.runs.class_weights import class_offsets, class_shares, decision_weights
 from privet.runs.training_task import public_features
 from privet.settings import add_settings
 from privet.threads import threads
@@ -76,6 +76,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     - `fill`: what a missing number (NaN) counts as, declared: a number, one a column, a dict by the
       names of columns, or "middle" of the bounds (and no category). Without it such a record counts
       for nothing.
+    - `transforms`: of columns by their names, declared: "log", "log1p", "sqrt" or "asinh" of a
+      skewed column with bounds, or the levels of a column of words in an order, the lowest first.
     - `n_public`: the declared number of records, for add-remove; None counts them, for zero-out.
     - `ledger`: a ledger or the path of one, charged before anything is released.
     - `random_state`: None draws secret noise; a number the same noise every time: `guarantee_` then
@@ -92,6 +94,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ignore: Sequence[str] = ()
     features: Features | str | None = None
     fill: Any = None
+    transforms: dict[str, Any] | None = None
     n_public: int | None = None
     ledger: Ledger | str | Path | None = None
     random_state: int | Source | None = None
@@ -107,7 +110,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def _by_name(self) -> bool:
         """Whether columns are declared by their names."""
-        return isinstance(self.bounds, Mapping) or self.categories is not None
+        declared = self.categories is not None or self.transforms is not None
+        return isinstance(self.bounds, Mapping) or declared
 
     @property
     def search_history(self) -> SearchHistory:
@@ -161,7 +165,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             found = declared_for(
                 table, bounds=self.bounds, categories=self.categories, fill=self.fill,
-                ignore=self.ignore,
+                ignore=self.ignore, transforms=self.transforms,
             )  # fmt: skip
             self.table_columns_, self._ranges = found.columns, (found.low, found.high)
         elif table is not None:
@@ -217,6 +221,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, result: TrainingResult, domain: Domain) -> Self:
         self.domain_ = domain
+        self.released_metrics_: dict[str, Any] | None = None
         self.model_: Model = result.model
         self.claim_: Guarantee | None = result.claim
         self.plan_: Any = result.plan
@@ -249,6 +254,40 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         parts = [X[i : i + 8192] for i in range(0, len(X), 8192)]
         return np.concatenate([self.model_.outputs(self.domain_.rows(part)) for part in parts])
 
+    def release_metrics(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        epsilon: float = 0.1,
+        ledger: Ledger | str | Path | None = None,
+    ) -> dict[str, Any]:
+        """How good the model is on test records, with noise that is paid for, to be published.
+
+        Pure `epsilon` for each person in X, who should not be in the training; charged to `ledger`
+        or to one of their own. `save` puts it into the card; `random_state` decides the noise.
+        """
+        from privet.runs.released_metrics import MetricsRelease, answers_alone, check_unit
+
+        check_is_fitted(self)
+        account = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+        check_unit(account, None)
+        names = tuple(map(str, getattr(self, "classes_", ())))
+        bounds = None if names else self._range()  # type: ignore[attr-defined]
+        replaces = account is not None and account.adjacency is Adjacency.REPLACE_ONE
+        paid = MetricsRelease(outputs=max(1, len(names)), epsilon=epsilon, replace_one=replaces)
+        alone = answers_alone(self.model_, self.domain_.rows(self._records(X)))
+        weights = self.decision_weights_ if names else None  # type: ignore[attr-defined]
+        if (offsets := class_offsets(weights, names)) is not None:
+            alone = alone + offsets
+        found = class_numbers(np.asarray(y), self.classes_) if names else np.asarray(y)
+        self.released_metrics_ = paid.release(
+            alone, found, classes=names, target_bounds=bounds,
+            ledger=paid.own_ledger() if account is None else account,
+            rng=source_of(self.random_state).child("test metrics"),
+        )  # fmt: skip
+        return self.released_metrics_
+
     def save(self, folder: str | Path, **given: str) -> Path:
         """Write the model and what is promised for it to a folder; `privet.load` reads it.
 
@@ -270,12 +309,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier trained by any method under a budget.
 
-    Settings as for `PrivateEstimator`, and two more:
+    Settings as for `PrivateEstimator`, and three more:
 
     - `classes`: the public list of labels. None takes it from y, which the guarantee then marks as
       assumed public. A record with another label counts for nothing.
     - `class_weight`: what missing a class costs, {class: weight}, declared; it moves the released
       logits and costs nothing.
+    - `class_prior`: the public share of each class, {class: share}, declared: classes are then
+      served alike, however frequent they are, and `predict_proba` is as if they were equally so.
 
     **Guarantee** `guarantee_`; what a paper claims for the same settings is in `claim_`.
     """
@@ -284,6 +325,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     features: Features | str | None = "auto"
     classes: Any = None
     class_weight: Any = None
+    class_prior: Any = None
 
     def fit(self, X: Array, y: Array, groups: Array | None = None) -> Self:
         """Train on the records, spending the whole budget; `groups` names each record's user."""
@@ -299,12 +341,20 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             declared=self.classes is not None,
             groups=groups,
             n_public=self.n_public,
+            prior=class_shares(self.class_prior, self.classes_),
         )
         return self._learn(records, self._declared_domain(X.shape[1:]))
 
+    @property
+    def decision_weights_(self) -> dict[str, float] | None:
+        """By what the model's probabilities are multiplied, for `predict_proba` too."""
+        shares = class_shares(self.class_prior, self.classes_)
+        served = self.plan_.serves_classes_alike
+        return decision_weights(self.class_weight, shares, self.classes_, served=served)
+
     def _outputs(self, X: Array) -> NDArray[np.float64]:
         found = super()._outputs(X)
-        offsets = class_offsets(self.class_weight, self.classes_)
+        offsets = class_offsets(self.decision_weights_, self.classes_)
         return found if offsets is None else found + offsets
 
     def decision_function(self, X: Array) -> Array:

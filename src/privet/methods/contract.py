@@ -105,6 +105,11 @@ class Plan(ABC):
         what = "users" if self.facts.users is not None else "records"
         return Signal(units=self.facts.units, numbers=numbers, what=what)
 
+    @property
+    def serves_classes_alike(self) -> bool:
+        """Whether the model's own logits do, by the declared prior; else they are divided by it."""
+        return False
+
     def expectation(self) -> str:
         """What to expect where the budget leaves little to learn from; else nothing."""
         facts = self.facts

@@ -26,6 +26,10 @@ class Signal:
     what: str = "records"
     growth: float = 1.0
 
+    def times(self, mu: float) -> float:
+        """How many times as long as the noise all units together are, under a Gaussian of mu."""
+        return self.units**self.growth * mu / math.sqrt(self.numbers)
+
 
 def linear_numbers(features: int, classes: int) -> int:
     """Numbers of a linear model, K (d + 1), for `Signal`; no more than 100 columns count.

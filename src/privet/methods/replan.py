@@ -16,6 +16,7 @@ from privet.data.domain import Rows
 from privet.data.records import PublicFacts
 from privet.errors import PrivetError
 from privet.methods.catalogue import method_type
+from privet.methods.constant_fallback import ConstantPlan
 from privet.settings import settings_from_json
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def plan_inputs(method: Method[Any], plan: Plan) -> dict[str, Any]:
     inputs = None if public is None else getattr(method, public)
     return {
         "facts": plan.facts.to_dict(),
+        **({"constant": True} if isinstance(plan, ConstantPlan) else {}),
         "public_inputs": None if inputs is None else len(inputs),
         "objects": [
             f.name
@@ -57,6 +59,8 @@ def plan_again(config: Mapping[str, Any]) -> Plan:
     try:
         kind = method_type(config["method"])
         facts = PublicFacts.from_dict(inputs["facts"])
+        if inputs.get("constant"):
+            return ConstantPlan(facts=facts)
         settings = settings_from_json(kind, config["settings"])
         if kind.public_inputs_field is not None and inputs["public_inputs"] is not None:
             n = inputs["public_inputs"]

@@ -15,6 +15,7 @@ from privet.errors import BudgetExceeded, InvalidArgument, PrivetError
 from privet.guarantee import Adjacency, Guarantee, Premise, Unit, number_to_json
 from privet.jobs import Progress
 from privet.ledger import Entry, Ledger
+from privet.methods.constant_fallback import ConstantPlan
 from privet.methods.release_context import ReleaseContext
 from privet.methods.replan import plan_inputs
 from privet.noise import Source
@@ -59,9 +60,10 @@ def make_plan(
 
     A delta of 1/n or more is refused, unless `allow_vacuous`: then the promise says that it is
     none. With a `hint` what to do then, so is a budget whose noise would outweigh all records
-    together. `extra_premises`: what is known of the records besides, in place of what they say of
-    the same things; `replace_one_premises`: the same where a record that is replaced by another may
-    change what is trained on.
+    together. A number is predicted by a constant where that is better (`ConstantPlan`), unless
+    `allow_vacuous`. `extra_premises`: what is known of the records besides, in place of what they
+    say of the same things; `replace_one_premises`: the same where a record that is replaced by
+    another may change what is trained on.
     """
     if facts.unit is Unit.USER and not method.protects_users:
         raise InvalidArgument(
@@ -79,9 +81,11 @@ def make_plan(
     plan: Plan = method.plan(_with(facts, extra_premises))
     if replace_one_premises and plan.adjacency is Adjacency.REPLACE_ONE:
         plan = method.plan(_with(facts, (*replace_one_premises, *extra_premises)))
-    if hint and not allow_vacuous:
+    if allow_vacuous:
+        return plan
+    if hint:
         plan.check_enough(facts, hint=hint)
-    return plan
+    return ConstantPlan.in_place_of(plan)
 
 
 def _with(facts: PublicFacts, stated: Sequence[Premise]) -> PublicFacts:
@@ -125,7 +129,8 @@ def train(
             delta=ledger.cap_delta,
             what=method.name,
         )
-    model = method.fit(records, plan, context)
+    constant = isinstance(plan, ConstantPlan)
+    model = plan.fit(records, context) if constant else method.fit(records, plan, context)
     if not context.entries:
         raise PrivetError(f"{method.name} released a model and charged nothing")
     spent = context.loss

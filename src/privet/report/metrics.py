@@ -148,7 +148,7 @@ def _guessing(metrics: Mapping[str, Any]) -> str:
     >>> _guessing(bad)
     ' (no better than guessing: noise outweighs the records; more of them, or a larger epsilon)'
     >>> _guessing({**bad, "auroc": 0.9})
-    ' (no better than guessing, yet AUROC tells classes apart: --class-weights moves the threshold)'
+    ' (no better than guessing, yet AUROC tells classes apart: --class-prior moves the threshold)'
     """
     held = [c for c in metrics.get("per_class", {}).values() if c["records"]]
     if len(held) < 2:
@@ -158,7 +158,7 @@ def _guessing(metrics: Mapping[str, Any]) -> str:
     if metrics["balanced_accuracy"] > 1.0 / len(held) + 2.0 * error:
         return ""
     if (metrics.get("auroc") or 0.5) > 0.6:
-        what = ", yet AUROC tells classes apart: --class-weights moves the threshold"
+        what = ", yet AUROC tells classes apart: --class-prior moves the threshold"
     else:
         what = _OUTWEIGHED
     return f" (no better than guessing{what})"

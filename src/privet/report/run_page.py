@@ -20,6 +20,10 @@ FIELDS = (
     "justification",
 )  # fmt: skip
 """What only people can say, in the order of a page; each is shown, also where it was not given."""
+_MEASURES = {
+    "test_accuracy": "accuracy", "balanced_accuracy": "balanced accuracy",
+    "mean_absolute_error": "mean absolute error", "r2": "R2",
+}  # fmt: skip
 UNKNOWN = (
     "This is what was charged to this ledger. What was charged on the same data in another ledger, "
     "or released without one, no card can know: ask the curator, whose key finds all runs on these "
@@ -64,6 +68,7 @@ def _shared_values(record: Facts) -> dict[str, Any]:
         "claimed": claim_in_words(record["claim"]),
         "releases": (record["ledger"] or {}).get("releases") or [],
         "spending": _spending(record),
+        "measured": released_metrics(record["measured"].get("test")),
         "unknown_spending": UNKNOWN,
         "settings": settings(record),
     }
@@ -119,6 +124,27 @@ def _spending(record: Facts) -> str:
         f"{text} The same training once more would bring it to {number(after)}"
         f"{', which the ledger would refuse' if over else ''}."
     )
+
+
+def released_metrics(found: Facts | None) -> str:
+    """What was released of how good the model is, in a line; empty where nothing was.
+
+    >>> exact = {"epsilon": 0.1, "delta": 0.0}
+    >>> released_metrics({"r2": 0.5, "noise_deviation": {"r2": 0.1}, "guarantee": exact})
+    'R2 0.5 (noise 0.1); released at epsilon 0.1 for each person kept for tests.'
+    """
+    if found is None:
+        return ""
+    off = found["noise_deviation"]
+    shown = ", ".join(
+        f"{text} {found[k]:.1%} (noise {off[k]:.1%})"
+        if k.endswith("accuracy")
+        else f"{text} {found[k]:.4g} (noise {off[k]:.2g})"
+        for k, text in _MEASURES.items()
+        if k in found
+    )
+    price = number(found["guarantee"]["epsilon"])
+    return f"{shown}; released at epsilon {price} for each person kept for tests."
 
 
 def evidence(record: Facts) -> list[str]:

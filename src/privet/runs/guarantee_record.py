@@ -114,6 +114,7 @@ def make_record(
     domain: Mapping[str, Any],
     data: Mapping[str, Any],
     given: Provenance,
+    measured: Mapping[str, Any] | None = None,
 ) -> GuaranteeRecord:
     """The record of a training, before the files beside it are hashed."""
     points, curve_of_loss = curve(loss, guarantee.delta), loss.trade_off()
@@ -145,7 +146,7 @@ def make_record(
         **follows,
         "made_by": made_by(),
         "data": dict(data),
-        "measured": {},
+        "measured": {} if measured is None else {"test": dict(measured)},
         "ledger": {
             **account,
             "entries": [

@@ -46,6 +46,8 @@ DECLARATION = "declaration.json"
 """What was declared of a file of the user's own, as it was given."""
 
 
+PUBLIC_TARGET = ("label", "classes", "class_weight", "class_prior", "target_bounds")
+"""What the record says of the domain besides the ranges of a record."""
 PUBLISHED = (MODEL, CONFIG, GUARANTEE, CARD, PAGE, DECLARATION)
 """What may be given to anybody; the last only where there is a file of the user's own."""
 
@@ -70,7 +72,10 @@ def save(estimator: Any, folder: Path, *, given: Provenance) -> Path:
         **columns_to_config(getattr(estimator, "table_columns_", None)),
         "plan": estimator.plan_.summary(),
     }
-    write_run(folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given)
+    write_run(
+        folder, trained, domain=estimator.domain_, config=config, metrics={}, given=given,
+        measured=estimator.released_metrics_,
+    )  # fmt: skip
     return folder
 
 
@@ -82,9 +87,11 @@ def columns_to_config(columns: TableColumns | None) -> dict[str, Any]:
 def target_of(estimator: Any) -> dict[str, Any]:
     """What is predicted: classes by name, or numbers in a range; nothing by a transformer."""
     if hasattr(estimator, "classes_"):
-        weights = {str(k): float(w) for k, w in (estimator.class_weight or {}).items()}
+        weights, prior = estimator.decision_weights_, estimator.class_prior
         told = {"classes": np.asarray(estimator.classes_).tolist()}
-        return told | ({"class_weight": weights} if weights else {})
+        declared = None if prior is None else {str(k): float(p) for k, p in prior.items()}
+        parts = {"class_weight": weights, "class_prior": declared}
+        return told | {name: part for name, part in parts.items() if part}
     if not hasattr(estimator, "_range"):
         return {}
     low, high = estimator._range()
@@ -101,11 +108,13 @@ def write_run(
     given: Provenance,
     here: dict[str, Any] | None = None,
     data: Mapping[str, str] | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write everything, the record last; returns what scripts may rely on.
 
     `here` is where the records lie. It and the metrics, which are exact, go to the folder private.
-    `data`: the identity of the records under a curator's key, and which key that is.
+    `data`: the identity of the records under a curator's key, and which key that is. `measured`:
+    measures that were released with noise, for the record.
     """
     arrays, settings = trained.model.state()
     named = {"fingerprint": None, "curator_key": None} if data is None else dict(data)
@@ -137,13 +146,15 @@ def write_run(
             **named,
         },
         given=given,
+        measured=measured,
     )
     write_whole(folder / MODEL, _packed(arrays, whole))
     write_json(folder / CONFIG, whole | {"run": trained.run})
     write_private(folder, {METRICS: metrics, WHERE: here or {}})
     record = write_record(folder, record)
     promise = {k: record[k] for k in ("guarantee", "claim", "status", "run")}
-    return {"method": config["method"], "data": config["data"], **metrics, **promise,
+    released = {} if measured is None else {"released_metrics": dict(measured)}
+    return {"method": config["method"], "data": config["data"], **metrics, **released, **promise,
             "out": str(folder)}  # fmt: skip
 
 
@@ -224,8 +235,7 @@ def render_record(record: GuaranteeRecord) -> dict[str, str]:
 
 
 def _declared_domain(config: dict[str, Any]) -> dict[str, Any]:
-    told = ("label", "classes", "class_weight", "target_bounds")
-    return {**config["domain"], **{k: config[k] for k in told if k in config}}
+    return {**config["domain"], **{k: config[k] for k in PUBLIC_TARGET if k in config}}
 
 
 def _packed(arrays: dict[str, Any], config: dict[str, Any]) -> bytes:

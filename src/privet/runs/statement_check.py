@@ -28,7 +28,7 @@ from privet.runs.guarantee_record import (
     loss_of,
     made_by,
 )
-from privet.runs.run_folder import DECLARATION
+from privet.runs.run_folder import DECLARATION, PUBLIC_TARGET
 
 CLOSE = 1e-9
 """How far a recomputed epsilon may be from the stated one, on another processor."""
@@ -167,8 +167,7 @@ def _check_config(
 ) -> None:
     """The record against what the model says of its own training."""
     domain = dict(record["domain"])
-    told = {k: domain.pop(k) for k in ("label", "classes", "class_weight", "target_bounds")
-            if k in domain}  # fmt: skip
+    told = {k: domain.pop(k) for k in PUBLIC_TARGET if k in domain}
     pairs = (
         ("method", record["mechanism"]["method"], config.get("method")),
         ("settings", record["mechanism"]["settings"], config.get("settings")),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet.data.dataset import FIXED_SPLIT, TRAINED_ON, Dataset
@@ -16,11 +15,14 @@ from privet.data.records import Records, silence_diagnostics
 from privet.errors import InvalidArgument
 from privet.features import Features
 from privet.features.combined_extractors import FeaturesWithProgress
-from privet.guarantee import Standing
+from privet.guarantee import Adjacency, Standing
+from privet.ledger import Ledger
 from privet.methods.contract import InputFeatures, Method, Plan
 from privet.methods.train_method import TrainingResult, make_plan, train
+from privet.noise.source import source_of
 from privet.report.metrics import measure_outputs, summarise_metrics
-from privet.runs.class_weights import class_offsets
+from privet.runs.class_weights import class_offsets, class_shares, decision_weights
+from privet.runs.released_metrics import MetricsRelease, answers_alone, check_unit
 
 MANY, FEW = 1000, 500
 """More features than the first are projected to the second where their square is released."""
@@ -51,7 +53,12 @@ def public_features(shape: tuple[int, ...], front: InputFeatures, name: str) -> 
 
 
 def records_of(
-    dataset: Dataset, domain: Domain, *, n_public: int | None = None, public: int = 0
+    dataset: Dataset,
+    domain: Domain,
+    *,
+    n_public: int | None = None,
+    public: int = 0,
+    prior: tuple[float, ...] | None = None,
 ) -> Records:
     """The training records, without the last `public` ones, whose inputs are asked about."""
     end = len(dataset.x_train) - public
@@ -65,7 +72,7 @@ def records_of(
     }
     if dataset.target_bounds is not None:
         return Records.with_numbers(x, y, target_bounds=dataset.target_bounds, **facts)
-    return Records.with_classes(x, y, classes=np.arange(len(dataset.classes)), **facts)
+    return Records.with_classes(x, y, classes=np.arange(len(dataset.classes)), prior=prior, **facts)
 
 
 @final
@@ -78,8 +85,10 @@ class Task:
     domain: Domain
     public: int
     """How many of the last training inputs are public questions."""
-    offsets: NDArray[np.float64] | None
-    """What class weights add to logits."""
+    weights: dict[str, float] | None
+    """What missing a class costs, as declared."""
+    prior: tuple[float, ...] | None
+    """The declared share of each class, where classes are to be served alike."""
 
     @property
     def numbers(self) -> int:
@@ -89,8 +98,9 @@ class Task:
     def records_without_features(self, *, n_public: int | None) -> Records:
         """The training records without their features, which may take minutes: for a plan."""
         return records_of(
-            self.dataset, self.domain.with_zero_features(), n_public=n_public, public=self.public
-        )
+            self.dataset, self.domain.with_zero_features(), n_public=n_public, public=self.public,
+            prior=self.prior,
+        )  # fmt: skip
 
     def records(self, *, n_public: int | None, progress: Any) -> Records:
         """The same with features; `progress` is called with how many are made."""
@@ -98,7 +108,9 @@ class Task:
         if domain.features is not None and progress is not None:
             domain = replace(domain, features=FeaturesWithProgress(domain.features, progress))
         with silence_diagnostics():
-            return records_of(self.dataset, domain, n_public=n_public, public=self.public)
+            return records_of(
+                self.dataset, domain, n_public=n_public, public=self.public, prior=self.prior
+            )
 
     def plan(self, records: Records, *, epsilon: float, delta: float, allow_vacuous: bool) -> Plan:
         """Plan the training; that a replaced record keeps its side of the split is a premise."""
@@ -114,12 +126,41 @@ class Task:
         """Train as planned; see `methods.train_method.train`."""
         return train(self.method, records, plan, **how)
 
+    def decision_weights(self, plan: Plan) -> dict[str, float] | None:
+        """By what the model's probabilities are multiplied for a decision."""
+        served = plan.serves_classes_alike
+        return decision_weights(self.weights, self.prior, self.dataset.classes, served=served)
+
+    def metrics_release(self, epsilon: float, *, ledger: Ledger | None) -> MetricsRelease:
+        """What a release of test results would be; refused where people have several records."""
+        found = self.dataset
+        check_unit(ledger, found.user)
+        if found.y_test.ndim > 1:
+            raise InvalidArgument("--release-metrics", "given", "left out for maps of classes")
+        outputs = len(found.classes) if found.target_bounds is None else 1
+        replaces = ledger is not None and ledger.adjacency is Adjacency.REPLACE_ONE
+        return MetricsRelease(outputs=outputs, epsilon=epsilon, replace_one=replaces)
+
+    def release_metrics(
+        self, paid: MetricsRelease, trained: TrainingResult, *, ledger: Ledger, rng: Any
+    ) -> dict[str, Any]:
+        """Test results with noise, charged to the ledger."""
+        found, source = self.dataset, source_of(rng)
+        outputs = answers_alone(trained.model, self.domain.rows(found.x_test))
+        offsets = class_offsets(self.decision_weights(trained.plan), found.classes)
+        return paid.release(
+            outputs if offsets is None else outputs + offsets, found.y_test,
+            classes=found.classes, target_bounds=found.target_bounds, ledger=ledger,
+            rng=source.child("test metrics"),
+        )  # fmt: skip
+
     def measure(self, trained: TrainingResult) -> dict[str, Any]:
         """How good the model is on the test records: exact, not private."""
         found = self.dataset
         outputs = trained.model.outputs(self.domain.rows(found.x_test))
-        if self.offsets is not None:
-            outputs = outputs + self.offsets
+        offsets = class_offsets(self.decision_weights(trained.plan), found.classes)
+        if offsets is not None:
+            outputs = outputs + offsets
         return measure_outputs(
             outputs, found.y_test, classes=found.classes, target_bounds=found.target_bounds
         )
@@ -142,15 +183,20 @@ def task_of(
     public: int | None,
     own: bool,
     class_weight: Any,
+    class_prior: Any = None,
 ) -> Task:
     """Make the task, or refuse it where it cannot be done; only public facts are looked at."""
-    offsets = None if class_weight is None else class_offsets(class_weight, dataset.classes)
+    class_offsets(class_weight, dataset.classes)  # refused now where they are wrong
+    prior = class_shares(class_prior, dataset.classes)
     domain = domain_of(dataset, method.input_features, features=features, cache=cache)
     asked = 0
     if method.public_inputs_field is not None or public is not None:
         asked, questions = _questions(type(method), dataset, public, own=own)
         method = replace(method, **questions).for_domain(domain)
-    return Task(method=method, dataset=dataset, domain=domain, public=asked, offsets=offsets)
+    return Task(
+        method=method, dataset=dataset, domain=domain, public=asked, weights=class_weight,
+        prior=prior,
+    )  # fmt: skip
 
 
 def _questions(

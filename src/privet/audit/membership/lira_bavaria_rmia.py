@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special, stats
 
 from privet import _check
@@ -24,6 +25,10 @@ from privet.errors import InvalidArgument
 
 Centre = Literal["mean", "median"]
 Pool = Literal["within", "overall"]
+
+_LEAST = 1e-12
+"""Of a variance: references that all say the same leave none."""
+_NUMBERS = 2**19  # 4 MB of float64 at a time: below 32 MB the allocator uses memory again
 
 
 class ReferenceAttack(ABC):
@@ -108,12 +113,11 @@ class BaVarIA(ReferenceAttack):
     def _score(self, phi: Floats, references: References) -> Floats:
         log_ratio = np.zeros_like(phi)
         for inside, sign in ((references.members, 1.0), (~references.members, -1.0)):
-            _, pooled = _normal(references.confidence, inside, np.iinfo(np.int64).max)
-            n = inside.sum(axis=0)
-            mean = np.where(inside, references.confidence, 0.0).sum(axis=0) / n
-            apart = np.where(inside, references.confidence - mean, 0.0)
+            n = _count(inside)
+            mean, squares = _of_each_record(references.confidence, inside, n, "mean")
             nu = self.prior + n - 1.0
-            spread = (1.0 + 1.0 / n) * (self.prior * pooled + np.square(apart).sum(axis=0)) / nu
+            pooled = max(float(squares.sum() / (n - 1).sum()), _LEAST)
+            spread = (1.0 + 1.0 / n) * (self.prior * pooled + squares) / nu
             log_ratio += sign * stats.t.logpdf(phi, nu, loc=mean, scale=np.sqrt(spread))
         return log_ratio
 
@@ -254,14 +258,23 @@ def _check_law(centre: str, pool: str) -> None:
 
 
 def _normal(
-    phi: Floats,
-    side: Mask,
-    own_variance_from: int,
-    centre: Centre = "mean",
-    pool: Pool = "within",
+    phi: Floats, side: Mask, own_variance_from: int, centre: Centre, pool: Pool
 ) -> tuple[Floats, Floats]:
     """Centre and variance of phi over the models of one side, for each record."""
-    count = side.sum(axis=0)
+    count = _count(side)
+    middle, squares = _of_each_record(phi, side, count, centre)
+    if pool == "overall":
+        pooled = float(phi[side].var())
+    else:
+        pooled = float(squares.sum() / np.maximum(count - 1, 0).sum())
+    own = squares / count  # of greatest likelihood, as the authors' code and LeakPro have it
+    variance = np.where(count >= max(2, own_variance_from), own, pooled)
+    return middle, np.maximum(variance, _LEAST)
+
+
+def _count(side: Mask) -> NDArray[np.int64]:
+    """How many models of one side there are for each record."""
+    count: NDArray[np.int64] = side.sum(axis=0)
     if (count == 0).any() or (count < 2).all():
         raise InvalidArgument(
             "references",
@@ -269,19 +282,29 @@ def _normal(
             "at least one for every record and two for some",
             "train more references (4 for LiRA online, 2 offline)",
         )
-    middle = mean = np.where(side, phi, 0.0).sum(axis=0) / count
-    if centre == "median":
-        ordered = np.sort(np.where(side, phi, np.inf), axis=0)
-        here = np.arange(phi.shape[1])
-        middle = 0.5 * (ordered[(count - 1) // 2, here] + ordered[count // 2, here])
-    squares = np.square(np.where(side, phi - mean, 0.0)).sum(axis=0)
-    if pool == "overall":
-        pooled = float(phi[side].var())
-    else:
-        pooled = float(squares.sum() / np.maximum(count - 1, 0).sum())
-    own = squares / count  # of greatest likelihood, as the authors' code and LeakPro have it
-    variance = np.where(count >= max(2, own_variance_from), own, pooled)
-    return middle, np.maximum(variance, 1e-12)
+    return count
+
+
+def _of_each_record(
+    phi: Floats, side: Mask, count: NDArray[np.int64], centre: Centre
+) -> tuple[Floats, Floats]:
+    """Centre of phi, and squares about its mean added up, over models of one side, by record.
+
+    Some records at a time, in memory that is used again: fresh pages for all of them would make a
+    million records cost more than ten times a hundred thousand.
+    """
+    found = np.empty((2, phi.shape[1]))
+    size = max(1, _NUMBERS // len(phi))
+    for start in range(0, phi.shape[1], size):
+        some = slice(start, start + size)
+        here, inside, n = phi[:, some], side[:, some], count[some]
+        middle = mean = np.where(inside, here, 0.0).sum(axis=0) / n
+        if centre == "median":
+            ordered, place = np.sort(np.where(inside, here, np.inf), axis=0), np.arange(len(n))
+            middle = 0.5 * (ordered[(n - 1) // 2, place] + ordered[n // 2, place])
+        found[0, some] = middle
+        found[1, some] = np.square(np.where(inside, here - mean, 0.0)).sum(axis=0)
+    return found[0], found[1]
 
 
 def _mean(p: Floats, side: Mask, name: str) -> Floats:

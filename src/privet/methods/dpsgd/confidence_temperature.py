@@ -77,14 +77,14 @@ def temperature(mean: NDArray[np.float64], *, outputs: int, noise: float) -> flo
         0.5,
         *[1.0 - _half(outputs)] * len(TEMPERATURES),
     ]
-    at = partial(_through, np.log(TEMPERATURES), np.array(sure))
+    at = partial(through, np.log(TEMPERATURES), np.array(sure))
     off = np.clip(at(_GRID), 1.0 / outputs, 1.0) - min(max(right, 1.0 / outputs), 1.0)
     variance = 2.0 * (noise * confidence_length(outputs)) ** 2 + _SHAPE**2
     far = (_GRID - tuned_defaults.CONFIDENCE_PRIOR[0]) / tuned_defaults.CONFIDENCE_PRIOR[1]
     return float(np.exp(_GRID[np.argmin(off**2 / variance + far**2)]))
 
 
-def _through(
+def through(
     x: NDArray[np.float64], y: NDArray[np.float64], at: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Straight lines through points, with half the last slope beyond them."""

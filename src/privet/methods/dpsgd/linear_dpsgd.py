@@ -14,6 +14,7 @@ from typing import ClassVar, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from privet import mechanisms, tuned_defaults
@@ -27,6 +28,7 @@ from privet.methods.dpsgd.checkpoints import Checkpoints, RunIdentity, checkpoin
 from privet.methods.dpsgd.confidence_temperature import confidence_rows, temperature
 from privet.methods.dpsgd.distributed import SingleProcess, current_processes
 from privet.methods.dpsgd.dpsgd_loop import DPSGDLoop
+from privet.methods.dpsgd.equal_recalls import SHIFTS, moved_by, rarity, recall_rows, shift
 from privet.methods.dpsgd.linear_head import (
     Examples,
     LinearHead,
@@ -97,12 +99,17 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         rate = self.learning_rate or (rule if facts.outputs > 1 else tuned_defaults.SQUARES_RATE)
         centred = self.centre > 0.0 and facts.unit is Unit.RECORD and fixed is None
         centre_mu = facts.mu * math.sqrt(self.centre) if centred else 0.0
+        closed = facts.unit is Unit.RECORD and current_processes().world == 1
+        uneven = facts.prior is not None and bool(rarity(facts.prior).any())
+        shift_mu = facts.mu * math.sqrt(tuned_defaults.SHIFT_SHARE)
+        shift_mu *= centred and closed and uneven
+        extra_mu = math.hypot(centre_mu, shift_mu)
         schedule = fixed or self.schedule_for(
             facts,
             steps=steps,
             sample_rate=1.0,
             bound=tuned_defaults.LINEAR_BOUND,
-            extra_loss=Gaussian(mu=centre_mu) if centre_mu else None,
+            extra_loss=Gaussian(mu=extra_mu) if extra_mu else None,
         )
         own = self.table_rates(fixed)
         return DPSGDPlan(
@@ -111,15 +118,19 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             learning_rates=rate * (1.0 - np.arange(steps) / steps) if own is None else own,
             momentum=self.momentum if own is None else 0.0,
             centre_mu=centre_mu,
+            shift_mu=shift_mu,
             constant=0.1,
             rows_each=self.rows_of(facts),
-            closed=facts.unit is Unit.RECORD and current_processes().world == 1,
+            closed=closed,
         )
 
     def fit(self, records: Records, plan: DPSGDPlan, context: ReleaseContext) -> LinearModel:
         """The private mean, then all steps: in closed form, or of users through the engine."""
         x = torch.from_numpy(np.ascontiguousarray(records.rows.ball()))
         head = LinearHead(features=x.shape[1], outputs=plan.facts.outputs, constant=plan.constant)
+        if plan.serves_classes_alike:  # recalls are released and kept beside the confidence
+            more = torch.full((len(SHIFTS),), math.nan, dtype=torch.float64)
+            head.confidence = torch.cat([head.confidence, more])
         checkpoints = checkpoints_in(context, plan.steps)
         self._centre(head, x, plan, context, checkpoints)
         classified = plan.facts.outputs > 1
@@ -156,18 +167,32 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             save()
         rows = confidence_rows(head.linear.weight, examples)
         mean = _noisy_mean(rows, plan, plan.confidence_scale, context.noise("confidence"))
+        if plan.serves_classes_alike:
+            weight = head.linear.weight.detach().double()
+            scaled = weight / self._temperature(mean.numpy(), plan)
+            rows = recall_rows(scaled, examples, plan.facts.prior or ())
+            recalls = _noisy_mean(rows, plan, plan.recall_scale, context.noise("recalls"))
+            mean = torch.cat([mean, recalls])
         head.confidence.copy_(mean)
 
+    def _temperature(self, mean: NDArray[np.float64], plan: DPSGDPlan) -> float:
+        noise = plan.confidence_scale(len(mean)) / plan.facts.records
+        return temperature(mean, outputs=plan.facts.outputs, noise=noise)
+
     def _model(self, head: LinearHead, plan: DPSGDPlan) -> LinearModel:
-        weight = head.linear.weight.detach().double()
-        if bool(head.confidence.isfinite().all()):
-            noise = plan.confidence_scale(len(head.confidence)) / plan.facts.records
-            mean, outputs = head.confidence.numpy(), plan.facts.outputs
-            weight = weight / temperature(mean, outputs=outputs, noise=noise)
+        weight, prior = head.linear.weight.detach().double(), plan.facts.prior
+        offset, measured = np.zeros(1), bool(head.confidence.isfinite().all())
+        if measured:
+            weight = weight / self._temperature(head.confidence.numpy()[:5], plan)
+        if plan.serves_classes_alike and prior is not None:
+            noise = plan.recall_scale(len(SHIFTS)) / plan.facts.records
+            recalls = head.confidence.numpy()[5:]
+            offset = moved_by(prior, shift(recalls, prior=prior, noise=noise) if measured else 1.0)
         intercept = weight[:, -1] * plan.constant - weight[:, :-1] @ head.mean.double()
         return LinearModel(
-            weights=weight[:, :-1].T.numpy().copy(), intercept=intercept.numpy(), view="ball"
-        )
+            weights=weight[:, :-1].T.numpy().copy(), intercept=intercept.numpy() + offset,
+            view="ball",
+        )  # fmt: skip
 
     def _centre(
         self,
@@ -181,7 +206,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         if plan.centre_mu == 0.0:
             return
         for part, what in zip(
-            plan.extra_losses, ("mean of the features", "confidence"), strict=False
+            plan.extra_losses, ("mean of the features", "confidence", "recalls"), strict=False
         ):
             context.charge(part, what=f"DP-SGD, {what}")
         found = None if checkpoints is None else checkpoints.read()

@@ -54,6 +54,8 @@ class DPSGDPlan(Plan):
     centre_mu: float = 0.0
     """What the private mean and the measure of confidence cost together, as the mu of a Gaussian
     release; 0 for none."""
+    shift_mu: float = 0.0
+    """What measuring the shift of equal recalls costs, likewise; 0 for none."""
     constant: float = 0.0
     """The constant feature of a linear head."""
     rows_each: int = 1
@@ -93,12 +95,19 @@ class DPSGDPlan(Plan):
 
     @property
     def extra_losses(self) -> tuple[Gaussian, ...]:
-        """The cost of the private mean and, with classes, of the measure of confidence."""
+        """The cost of the private mean and, with classes, of the measures of confidence and, with
+        a declared prior, of recalls.
+        """
         if self.centre_mu == 0.0:
             return ()
         measured = self.closed and self.facts.outputs > 1
         shares = (_MEAN, _CONFIDENCE) if measured else (1.0,)
-        return tuple(Gaussian(mu=share * self.centre_mu) for share in shares)
+        costs = (*(share * self.centre_mu for share in shares), self.shift_mu)
+        return tuple(Gaussian(mu=mu) for mu in costs if mu)
+
+    @property
+    def serves_classes_alike(self) -> bool:
+        return self.shift_mu > 0.0
 
     def centre_scale(self, dimension: int) -> float:
         """The noise on the sum of rows of the unit ball."""
@@ -107,6 +116,10 @@ class DPSGDPlan(Plan):
     def confidence_scale(self, dimension: int) -> float:
         """The noise on the sum of what measures confidence, vectors of the unit ball too."""
         return self._scale(1, dimension)
+
+    def recall_scale(self, dimension: int) -> float:
+        """The noise on the sum of answers of all shifts, vectors of the unit ball too."""
+        return self._scale(2, dimension)
 
     def _scale(self, which: int, dimension: int) -> float:
         z = 1.0 / self.extra_losses[which].mu
@@ -134,6 +147,7 @@ class DPSGDPlan(Plan):
             "momentum": self.momentum,
             "centre_mu": self.centre_mu,
             "rows_each": self.rows_each,
+            **({"shift_mu": self.shift_mu} if self.shift_mu else {}),
         }
 
 
