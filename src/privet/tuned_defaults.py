@@ -119,3 +119,12 @@ PROJECTED_COLUMNS = 500
 """Columns of a random projection of scattering coefficients."""
 PROJECTED_COLUMNS_PURE = 50
 """The same under pure epsilon."""
+
+# Patches and a basis of drawn scenes (privet.features)
+
+PATCH_FILTERS, PATCH_SIDE, PATCH_GRID, PATCH_THRESHOLD = 400, 6, 2, 0.25
+"""Whitened pieces of drawn scenes, their pixels, the regions they are pooled on, soft threshold."""
+SCENES, SCENE_COLUMNS = 2000, 1000
+"""Scenes that a basis is learned from, and its leading columns."""
+SCENE_WHITENING, SCENE_RIDGE = 1.0, 0.1
+"""The power of what varies among drawn scenes that is divided out, and its floor, over the mean."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,23 @@ from privet.features import (
     Features,
     FromModule,
     MirrorInvariant,
+    PatchFilters,
     RandomConvolutions,
     RandomProjection,
     Scattering,
+    SceneBasis,
     SideBySide,
     StrokeBasis,
     StrokeNet,
     draw_glyphs,
+    draw_scenes,
+    features_by_name,
+    patch_filters,
     unit_rows,
 )
 from privet.features.combined_extractors import FeaturesWithProgress
+from privet.features.default_extractors import grey_pictures
+from privet.features.extractor_json import features_from_dict, features_to_dict
 from privet.features.stroke_network import _network
 from privet.guarantee import Backing
 
@@ -63,12 +71,15 @@ def extractors(folder: Path) -> dict[str, Features]:
         "folder": folder,
     }
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 7), torch.nn.Tanh())
+    filters = PatchFilters(shape=(12, 12), filters=5, patch=4, folder=folder)
     return {
         "scattering": scattering,
         "mirrored": MirrorInvariant(scattering, shape=(12, 12)),
         "colour": Scattering(shape=(12, 4, 3), groups=9),
         "convolutions": RandomConvolutions(shape=(12, 12), filters=5, patch=4, grid=2),
         "projection": RandomProjection(n_inputs=144, n_features=9),
+        "filters": filters,
+        "scene basis": SceneBasis(filters, shape=(12, 12), n_features=6, scenes=30, folder=folder),
         "basis": StrokeBasis(scattering, **small),
         "net": StrokeNet(side=12, width=2, steps=2, batch=4, folder=folder),
         "side": SideBySide(scattering, RandomConvolutions(shape=(12, 12), filters=3)),
@@ -94,7 +105,7 @@ def test_every_extractor_is_a_bounded_map_of_single_records(name: str, tmp_path:
     assert rows.shape == (9, front.n_features) and rows.dtype == np.float32
     assert np.isfinite(rows).all()
     assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= front.bound == 1.0
-    if name != "basis":  # there the zero row of the inner features is moved by the mean
+    if "basis" not in name:  # there the zero row of the inner features is moved by the mean
         assert (rows[4] == 0).all()
     # row i does not depend on the others, nor on their order
     np.testing.assert_allclose(front.transform(x[::-1])[::-1], rows, atol=2e-5)
@@ -179,6 +190,67 @@ def test_random_convolutions_are_those_of_torch() -> None:
     both = torch.cat([response - 0.5, -response - 0.5], dim=1).relu()
     expected = functional.adaptive_avg_pool2d(both, 3).flatten(1).numpy()
     np.testing.assert_allclose(front._pooled(x), expected, atol=2e-6)
+
+
+def test_patch_filters_are_those_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same features by torch's own layers, to float32 rounding, for bytes too."""
+    from torch.nn import functional
+
+    monkeypatch.setattr(patch_filters, "_AT_ONCE", 4)  # all of one sign, then all of the other
+    front = PatchFilters(shape=(13, 11, 3), filters=5, patch=4, folder=tmp_path)
+    x = np.random.default_rng(0).integers(0, 256, (3, 13, 11, 3), dtype=np.uint8)
+    part = torch.from_numpy(x / 255).permute(0, 3, 1, 2)
+    learned = torch.from_numpy(front._learn().astype(np.float64))
+    bank, shift = learned[:, :-1].reshape(5, 4, 4, 3).permute(0, 3, 1, 2), learned[:, -1]
+    mean = functional.avg_pool2d(part, 4, stride=1).mean(dim=1, keepdim=True)
+    square = functional.avg_pool2d(part * part, 4, stride=1).mean(dim=1, keepdim=True)
+    spread = (square - mean * mean + (10 / 255) ** 2).sqrt()
+    whole = bank.sum(dim=(1, 2, 3))[None, :, None, None]
+    response = (functional.conv2d(part, bank) - mean * whole) / spread + shift[:, None, None]
+    first, last = response[:, :4], response[:, 4:]
+    both = torch.cat([first, -first, last, -last], dim=1)
+    expected = functional.adaptive_avg_pool2d((both - 0.25).relu(), 2).flatten(1)
+    np.testing.assert_allclose(front._raw(x), expected, atol=2e-6)
+
+
+def test_scenes_are_seeded_and_soft_edged_at_every_scale() -> None:
+    one, two = (draw_scenes(3, shape=(16, 20, 3), rng=np.random.default_rng(4)) for _ in range(2))
+    assert one.shape == (3, 16, 20, 3) and (one == two).all()
+    assert one.min() >= 0.0 and one.max() <= 1.0 and one.std(axis=(1, 2, 3)).min() > 0.02
+    grey = draw_scenes(3, shape=(16, 20), rng=np.random.default_rng(4))
+    np.testing.assert_allclose(grey, one.mean(axis=3), atol=1e-6)
+    # neighbours are alike, as in photographs: the spectrum falls
+    near = np.abs(np.diff(grey, axis=2)).mean()
+    far = np.abs(grey[:, :, 8:] - grey[:, :, :-8]).mean()
+    assert near < 0.7 * far
+
+
+@pytest.mark.slow
+def test_a_scene_basis_evens_out_how_drawn_scenes_vary(tmp_path: Path) -> None:
+    """Before rows are scaled, whitened scenes vary alike in all directions above the ridge."""
+    inner = PatchFilters(shape=(12, 12), filters=10, patch=4, folder=tmp_path)
+    basis = SceneBasis(inner, shape=(12, 12), n_features=6, ridge=1e-6, scenes=120, folder=tmp_path)
+    drawn = draw_scenes(120, shape=(12, 12), rng=np.random.default_rng(1))
+    np.testing.assert_allclose(np.cov(basis._raw(drawn), rowvar=False), np.eye(6), atol=0.03)
+    other = draw_scenes(120, shape=(12, 12), rng=np.random.default_rng(2))
+    spread = np.linalg.eigvalsh(np.cov(basis._raw(other), rowvar=False))
+    before = np.linalg.eigvalsh(np.cov(inner.transform(other), rowvar=False))[-6:]
+    assert spread[-1] / spread[0] < before[-1] / before[0]
+
+
+def test_names_of_extractors_choose_them() -> None:
+    kinds = {
+        ("auto", (32, 32, 3)): SceneBasis,
+        ("auto", (28, 28)): type(grey_pictures((28, 28))),
+        ("auto", (32, 32, 4)): Scattering,
+        ("scattering", (32, 32, 3)): Scattering,
+        ("scenes", (32, 32, 3)): SceneBasis,
+    }
+    for (name, shape), kind in kinds.items():
+        assert type(features_by_name(name, shape)) is kind, (name, shape)
+        found = features_by_name(name, shape)
+        again = features_from_dict(json.loads(json.dumps(features_to_dict(found))))
+        assert again.recipe == found.recipe
 
 
 def test_recipes_differ_where_maps_do(tmp_path: Path) -> None:

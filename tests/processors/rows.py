@@ -12,9 +12,11 @@ from privet.features import (
     Features,
     FromModule,
     MirrorInvariant,
+    PatchFilters,
     RandomConvolutions,
     RandomProjection,
     Scattering,
+    SceneBasis,
     SideBySide,
     StrokeBasis,
     StrokeNet,
@@ -51,6 +53,11 @@ def features(name: str, folder: Path) -> Result:
             front = small.then(RandomProjection(n_inputs=729, n_features=8))
         case "side by side":
             front = SideBySide(small, RandomProjection(n_inputs=144, n_features=5))
+        case "patch filters":
+            front = PatchFilters(shape=(12, 12), filters=9, patch=5, folder=folder)
+        case "scene basis":
+            filters = PatchFilters(shape=(12, 12), filters=9, patch=4, folder=folder)
+            front = SceneBasis(filters, shape=(12, 12), n_features=6, scenes=30, folder=folder)
         case "stroke basis":
             front = StrokeBasis(
                 small, n_features=6, side=12, glyphs=12, views=3, screened=20, folder=folder
@@ -142,6 +149,8 @@ NAMES = (
     "scattering",
     "mirrored",
     "convolutions",
+    "patch filters",
+    "scene basis",
     "composed",
     "side by side",
     "stroke basis",

@@ -8,10 +8,13 @@ from privet.features.combined_extractors import FeaturePipeline, MirrorInvariant
 from privet.features.default_extractors import features_by_name, handwriting, photographs, pictures
 from privet.features.disk_cache import CachedFeatures
 from privet.features.extractor import Features, unit_rows
+from privet.features.patch_filters import PatchFilters
 from privet.features.random_features import RandomConvolutions, RandomProjection
 from privet.features.scattering import Scattering
+from privet.features.scene_basis import SceneBasis
 from privet.features.stroke_basis import StrokeBasis
 from privet.features.stroke_network import StrokeNet
+from privet.features.synthetic_scenes import draw_scenes
 from privet.features.synthetic_strokes import draw_glyphs
 from privet.features.torch_extractor import FromModule
 
@@ -21,13 +24,16 @@ __all__ = [
     "Features",
     "FromModule",
     "MirrorInvariant",
+    "PatchFilters",
     "RandomConvolutions",
     "RandomProjection",
     "Scattering",
+    "SceneBasis",
     "SideBySide",
     "StrokeBasis",
     "StrokeNet",
     "draw_glyphs",
+    "draw_scenes",
     "features_by_name",
     "handwriting",
     "photographs",

@@ -9,8 +9,10 @@ from privet.errors import InvalidArgument
 from privet.features.combined_extractors import FeaturePipeline, MirrorInvariant, SideBySide
 from privet.features.disk_cache import CachedFeatures
 from privet.features.extractor import Features
+from privet.features.patch_filters import PatchFilters
 from privet.features.random_features import RandomConvolutions, RandomProjection
 from privet.features.scattering import Scattering
+from privet.features.scene_basis import SceneBasis
 from privet.features.stroke_basis import StrokeBasis
 from privet.features.stroke_network import StrokeNet
 
@@ -19,6 +21,11 @@ _KINDS: dict[str, tuple[type[Features], tuple[str, ...], tuple[str, ...]]] = {
     # its name in files, which stays; extractors inside it, by position; then settings, by name
     "Composed": (FeaturePipeline, ("first", "second"), ()),
     "Mirrored": (MirrorInvariant, ("inner",), ("shape",)),
+    "PatchFilters": (
+        PatchFilters,
+        (),
+        ("shape", "filters", "patch", "grid", "threshold", "seed"),
+    ),
     "RandomConvolutions": (
         RandomConvolutions,
         (),
@@ -26,6 +33,11 @@ _KINDS: dict[str, tuple[type[Features], tuple[str, ...], tuple[str, ...]]] = {
     ),
     "RandomProjection": (RandomProjection, (), ("n_inputs", "n_features", "seed")),
     "Scattering": (Scattering, (), ("shape", "scales", "angles", "groups")),
+    "SceneBasis": (
+        SceneBasis,
+        ("inner",),
+        ("shape", "n_features", "whitening", "ridge", "scenes", "seed"),
+    ),
     "StrokeBasis": (StrokeBasis, ("inner",), _BASIS),
     "StrokeNet": (StrokeNet, (), ("side", "width", "steps", "batch", "seed")),
 }

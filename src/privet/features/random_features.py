@@ -140,10 +140,10 @@ def average_pool(maps: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
         regions = []
         for k in range(grid):
             low, high = k * side // grid, -(-(k + 1) * side // grid)
-            inside = [np.take(maps, i, axis=axis) for i in range(low, high)]
-            total = inside[0].copy()
-            for line in inside[1:]:
+            lines = maps.swapaxes(0, axis)
+            total = lines[low].copy()
+            for line in lines[low + 1 : high]:
                 total += line
             regions.append(total / (high - low))
-        maps = np.stack(regions, axis=axis)
+        maps = np.stack(regions).swapaxes(0, axis)
     return np.ascontiguousarray(maps.transpose(0, 3, 1, 2))
