@@ -30,6 +30,8 @@ _MOST_POINTS = 1_500
 _CUT = 1e-3
 """Share of delta that the cut-off of rare losses may take, of all releases together: ten
 times that of one answer, since room is left for ten times the releases."""
+_MOST_RECENT = 64
+"""Losses whose transforms are kept, for those who ask for one again and again: 3 MB at most."""
 _ROOM = 10
 """How many times the releases so far a plan makes room for: a new plan costs the time of
 all before it, so that it should be rare."""
@@ -46,6 +48,7 @@ class _Values:
     def plus(self, other: _Values) -> _Values:
         with np.errstate(invalid="ignore", over="ignore"):  # what is not a number is not known
             k = self.k + other.k
+        # a complex sum is rounded by 2^-53 of its size in either part: by sqrt 2 of that in all
         errors = self.errors + other.errors + 2.3e-16 * np.abs(k)
         return _Values(k=k, errors=errors, tail=self.tail + other.tail)
 
@@ -63,7 +66,7 @@ class _Line:
     """Releases that the cut-off was made for."""
 
     def values(self, parts: Iterable[LossPart], direction: Direction) -> _Values:
-        """K of some parts, added up."""
+        """Add up the transforms K of some parts on this line."""
         line = self.quadrature
         total = _Values(
             k=np.zeros(line.count, dtype=complex), errors=np.zeros(line.count), tail=0.0
@@ -101,7 +104,7 @@ class _Line:
                 return math.inf
             low, width = high, 4.0 * width
             high = min(low + width, self.most)
-        while high - low > 1e-5 * high + 1e-9:
+        while high - low > 1e-5 * high + 1e-9:  # far below the 2.5e-4 that smoothing adds
             middle = 0.5 * (low + high)
             if curve.log_delta(middle) <= target:
                 high = middle
@@ -133,7 +136,7 @@ class IncrementalComposition:
         self.delta, self.cap = delta, cap
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
-        self._planned_at = -9
+        self._planned_at = -9  # `grown` is true from the first loss on
         self._latest: tuple[PrivacyLoss, float] | None = None
         self._floor = 0.0
         self._recent: OrderedDict[tuple[PrivacyLoss, Direction], _Values] = OrderedDict()
@@ -237,7 +240,7 @@ class IncrementalComposition:
             return self._recent[key]
         values = self._line.values(loss.parts, direction)
         self._recent[key] = values
-        if len(self._recent) > 64:
+        if len(self._recent) > _MOST_RECENT:
             self._recent.popitem(last=False)
         return values
 
@@ -305,7 +308,7 @@ def plan_line(
                 )
                 period = max(period, float(np.nanmin(beyond / (_ORDERS[i + 1 :] - order))))
                 level = max(level, scale * float(k[i]) - order * epsilon - log_delta)
-            if not (math.isfinite(period) and level < 30.0):
+            if not (math.isfinite(period) and level < 30.0):  # as in `contour_integral.plan`
                 continue
             smoothing = 2.0 * tolerance / (order + 1.0)
             last = math.sqrt(2.0 * (level + contour_integral.TRUNCATION) / smoothing)
@@ -321,8 +324,11 @@ def plan_line(
 
 def _scaled(renyi: Callable[[float], float], epsilon: float) -> float:
     """How many times the mixture reaches `epsilon`, roughly."""
-    low, high = 1e-9, 1e12
-    for _ in range(60):
+    low, high = (
+        1e-9,
+        1e12,
+    )  # a ledger's first loss of a billion, or its trillionth: roughly is enough
+    for _ in range(60):  # by halves of 21 decades: to the last digit
         middle = math.sqrt(low * high)
         low, high = (middle, high) if renyi(middle) < epsilon else (low, middle)
     return low
