@@ -43,7 +43,11 @@ class CopiedParameterHandler(LayerHandler):
 
 
 def record_any_module(name: str, module: nn.Module) -> RecordedLayer:
-    """The recorded form of a module the engine has no kernels for."""
+    """The recorded form of a module the engine has no kernels for.
+
+    Cost: per-example gradients of all its parameters in memory; as of the module under vmap, or of
+    one call a row, and once in the first batch of both.
+    """
     handlers = {
         key: CopiedParameterHandler(name, p)
         for key, p in module.named_parameters()

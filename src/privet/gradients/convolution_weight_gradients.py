@@ -42,7 +42,10 @@ class Geometry(NamedTuple):
 
 
 def weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> Tensor:
-    """The weight gradient summed over rows."""
+    """The weight gradient summed over rows, by torch's own kernel.
+
+    Cost: 2 O C k out flops a row.
+    """
     stride, padding, dilation, groups = geometry
     like = x.new_empty(shape)
     gradients: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
@@ -279,7 +282,10 @@ INSTANTIATING = (
 
 
 def unfold_patches(x: Tensor, room: Tensor, geometry: Geometry) -> Tensor:
-    """Every output pixel's patch in channels-last order, in given memory."""
+    """Every output pixel's patch in channels-last order, in given memory.
+
+    Cost: C k out numbers written, each pixel read k times (from the cache where an image fits it).
+    """
     pixels = padded_pixels(x, geometry)
     steps = pixels.stride()[1:-1]
     strides = [k * step for k, step in zip(geometry.stride, steps, strict=True)]

@@ -52,7 +52,10 @@ class LayerNormHandler(LayerHandler):
         return [Kernel("reduce", 0.0, lambda: self._reduce(call))]
 
     def _reduce(self, call: BackwardCall) -> NormsAndSum:
-        """Cost: 5 flops a number of the input, each of x and g read once."""
+        """Norms and sum from both gradients of every row, in one pass where that is possible.
+
+        Cost: 5 flops a number of the input, each of x and g read once.
+        """
         sums = self._sums(call)
         return from_gradients_by_target(self.per_example(call) if sums is None else list(sums))
 

@@ -24,6 +24,8 @@ CANCELLING = 4.0
 # are multiplied in float32: weighted ones would fall below its normal numbers (from 2^-126 on).
 LARGEST_SQUARE = 2.0**80
 
+# More than these formulas are rounded by themselves: 2^13 roundings.
+_FORMULA = 1.0 + 2.0**-40
 # The unit roundoff: half the distance from 1 to the next number.
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
@@ -61,7 +63,7 @@ def _longest_chain(terms: int, unit: float) -> float:
         return 0.0
     rounded = [*range(2, terms + 1), terms]  # depths 1, ..., K-1, K-1, and one for the product
     squares = math.fsum(_gamma(r, unit) ** 2 for r in rounded)
-    return math.sqrt(squares) * (1.0 + 2.0**-40)
+    return math.sqrt(squares) * _FORMULA
 
 
 def in_sequence(additions: float, terms: float, unit: float) -> float:
@@ -72,7 +74,7 @@ def in_sequence(additions: float, terms: float, unit: float) -> float:
     >>> in_sequence(1000, 60_000, 2.0**-53) < 1e-8
     True
     """
-    return _gamma(additions, unit) * terms * (1.0 + 2.0**-40)
+    return _gamma(additions, unit) * terms * _FORMULA
 
 
 def _gamma(k: float, unit: float) -> float:

@@ -54,7 +54,7 @@ def make_key(path: Path) -> CuratorKey:
     """A new key in a file that no other user can read; an existing file is never touched."""
     key = CuratorKey(secrets.token_bytes(32))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with replacing(draft, mode=0o600) as file:
+    with replacing(draft, mode=0o600) as file:  # for the owner alone
         file.write(key.secret.hex().encode() + b"\n")
     try:
         os.link(draft, path)  # whole or not at all, and never over another one

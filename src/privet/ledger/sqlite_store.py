@@ -169,7 +169,9 @@ def _new_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
             "bring its database back or move it away",
         )
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.close(
+            os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        )  # less the umask: as any new file
     except FileExistsError:
         raise LedgerError(
             path, "is already there", "open it with Ledger.open, or choose another name"
@@ -272,7 +274,7 @@ def _begin(connection: sqlite3.Connection, *, write: bool, patience: float = 0.0
             # a closing last connection or a recovery may answer "busy" without waiting for us
             if _code(e) not in _BUSY or time.monotonic() >= deadline:
                 raise
-            time.sleep(0.002)
+            time.sleep(0.002)  # short beside the 40 ms that one charge takes
     try:
         yield
         connection.execute("COMMIT")

@@ -56,7 +56,7 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)  # a long ledger repeats few losses
 def restore_loss(body: bytes) -> PrivacyLoss:
     """The loss behind its canonical JSON; equal bodies share one object."""
     return losses.from_dict(json.loads(body))

@@ -173,7 +173,9 @@ class Bulk:
     __slots__ = ("_cipher",)
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = Cipher(algorithms.AES(key), modes.GCM(bytes(12))).encryptor()
+        self._cipher = Cipher(
+            algorithms.AES(key), modes.GCM(bytes(12))
+        ).encryptor()  # nonce 0: the key is used once
 
     def fill(self, out: Words) -> None:
         """Overwrite an array of even length with the next words."""

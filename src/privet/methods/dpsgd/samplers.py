@@ -20,6 +20,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
 from privet.mechanisms import release_transcript
 from privet.noise import Source
+from privet.noise.grid import ROUND_UP
 
 Indices = NDArray[np.int64]
 Numbers = Sequence[float] | NDArray[np.float64]
@@ -132,7 +133,7 @@ def poisson_loss(
     losses = list(extra_losses)
     if np.any(full):
         per_record = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
-        mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * (1 + 2.0**-50)
+        mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * ROUND_UP
         losses.append(Gaussian(mu=mu, adjacency=adjacency))
     some = ~full & (rates > 0.0)
     if np.any(some):

@@ -29,7 +29,7 @@ from privet.methods.pate.shard_charges import (
     shard_guarantee,
 )
 from privet.noise import Source
-from privet.noise.grid import power_of_two_at_most
+from privet.noise.grid import ROUND_UP, power_of_two_at_most
 
 _BITS = 26
 """Codes are multiples of 2^-26 of the power of two below their radius, as `clip_l2` makes them."""
@@ -109,7 +109,7 @@ class DistributedAggregator:
             dimension=queries * _check.count("dimension", dimension),
         )
         enough = _check.count("teachers", teachers) - _check.count("missing", missing, minimum=0)
-        share = total.scale / math.sqrt(max(enough, 1)) * (1.0 + 2.0**-50)
+        share = total.scale / math.sqrt(max(enough, 1)) * ROUND_UP
         return cls(teachers=teachers, missing=missing, radius=radius, share=share)
 
     @property

@@ -25,9 +25,10 @@ from privet.methods.pate.shard_charges import (
     shard_guarantee,
 )
 from privet.noise import Source
+from privet.noise.grid import ROUND_UP
 from privet.sensitivity import BoundedValue, Sensitivity
 
-_VOTE_SENSITIVITY = math.sqrt(2.0) * (1.0 + 2.0**-50)
+_VOTE_SENSITIVITY = math.sqrt(2.0) * ROUND_UP
 """A changed vote takes 1 from one class and gives it to another."""
 
 
@@ -227,7 +228,7 @@ class ConfidentGNMax(VoteAggregator):
 
 def _bounded(counts: NDArray[np.float64], shift: float) -> BoundedValue:
     """Counts of which a changed shard moves every query by at most `shift`, in L2."""
-    either = Sensitivity(l1=math.inf, l2=shift * math.sqrt(len(counts)) * (1.0 + 2.0**-50))
+    either = Sensitivity(l1=math.inf, l2=shift * math.sqrt(len(counts)) * ROUND_UP)
     return BoundedValue(
         value=counts, add_remove=either, replace_one=either, premise=premises.ONE_VOTE, spacing=1.0
     )
