@@ -97,6 +97,7 @@ class _Line:
         )
         if curve.log_delta(floor) <= target:
             return floor
+        # a first step and a growth for speed alone (by trial, .0005 to .05)
         low, width = floor, 0.005 * self.most
         high = min(low + width, self.most)
         while not curve.log_delta(high) <= target:
@@ -170,6 +171,7 @@ class IncrementalComposition:
                 self._values[direction] = values.plus(self._contribution(loss, direction))
             if self._latest is not None and self._latest[0] == loss:  # epsilon only grows
                 epsilon = self._latest[1]
+                # a little below, for a line of other values (by trial, .9 to .999)
                 self._floor = 0.98 * epsilon if math.isfinite(epsilon) else self._floor
         self.running_total.add(loss)
 
@@ -200,6 +202,7 @@ class IncrementalComposition:
         releases = self.running_total.releases + sum(
             p.releases for p in (loss.parts if loss else ())
         )
+        # a tenth more losses, and eight: planning again costs the time of all of them
         grown = self.running_total.count > 1.1 * self._planned_at + 8
         if (self._line is None and grown) or (self._line and releases > self._line.room):
             self._lay(loss, self._line.most if self._line else 0.0)
@@ -271,7 +274,9 @@ def plan_line(
 ) -> _Line | None:
     """A line for the mixture of `parts`, scaled up until it has the epsilon that is looked for.
 
-    The choice is for tightness and speed; any line gives an upper bound. Orders, period and number
+    The choice is for tightness and speed; any line gives an upper bound. Numbers are by
+    trial where a comment gives a range: over that, the epsilons of a ledger of 150 sampled, pure and
+    Laplace losses move by less than 3e-3. Orders, period and number
     of points are weighed as `contour_integral.plan` does, for the result itself and for a quarter
     of it. The smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too
     many points.
@@ -287,9 +292,9 @@ def plan_line(
     def renyi(scale: float) -> float:
         return float(np.nanmin((scale * k - log_delta + conversion) / _ORDERS))
 
-    now = max(renyi(1.0), 1e-3)
-    most = max(least, 1.3 * now)
-    if most > 0.7 * cap:
+    now = max(renyi(1.0), 1e-3)  # no plan is for an epsilon below a thousandth
+    most = max(least, 1.3 * now)  # some room to grow (by trial, 1.05 to 2)
+    if most > 0.7 * cap:  # the next plan would be for the cap: make it now (by trial, .3 to .95)
         most = cap
     if not math.isfinite(most):
         return None

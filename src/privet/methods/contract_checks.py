@@ -80,7 +80,7 @@ def strangers(plan: Plan, *, seed: int = 0) -> list[Records]:
     classes = max(facts.outputs, 1)
     made = [
         (np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)),
-        (crowd, rng.integers(classes, size=n), rng.random(n) < 0.3),
+        (crowd, rng.integers(classes, size=n), rng.random(n) < 0.3),  # some places without one
         (np.tile(-np.eye(1, d), (n, 1)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)),
         (two, np.arange(n) % 2 % classes, np.zeros(n, dtype=bool)),
     ]
@@ -97,7 +97,9 @@ def _records(
     targets: NDArray[Any],
     null: NDArray[np.bool_],
 ) -> Records:
-    length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (1.0 + 1e-6)
+    length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (
+        1.0 + 1e-6
+    )  # float32 stays in the ball
     values = np.where(null[:, None], 0.0, rows / length).astype(np.float32)
     nothing, numbers = (0, 2.0 * targets - 1.0) if facts.outputs == 1 else (-1, targets)
     values = values.reshape(len(rows), *(facts.shape or (facts.features,)))
@@ -184,6 +186,7 @@ def crowd_pair(plan: Plan) -> NeighbouringPair:
 
 def neighbour_problems(method: Method[Any], plan: Plan) -> list[str]:
     """What `replay` finds on the worst neighbours, and where one record of a crowd is missing."""
+    # six times as many: audits run on a handful, among which there is no crowd
     crowded = method.plan(replace(plan.facts, records=6 * plan.facts.records))
     try:
         return [

@@ -83,6 +83,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         is proportional to the bound.
         """
         fixed = self.fixed_schedule(facts, bound=tuned_defaults.LINEAR_BOUND)
+        # 5 to 400 steps and a rate of .1 at least are guards, for n mu below 25 or above 4e5
         signal = max(self.signal(facts), 1.0)
         ruled = int(
             min(
@@ -111,7 +112,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             learning_rates=rate * (1.0 - np.arange(steps) / steps) if own is None else own,
             momentum=self.momentum if own is None else 0.0,
             centre_mu=centre_mu,
-            constant=0.1,
+            constant=tuned_defaults.LINEAR_CONSTANT,
             rows_each=self.rows_of(facts),
             closed=facts.unit is Unit.RECORD and current_processes().world == 1,
         )

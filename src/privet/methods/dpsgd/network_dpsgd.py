@@ -53,6 +53,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         small against usual gradients, so that every example weighs about alike; learning rate 1 on
         the mean gradient over the bound, falling to 0; a moving average of the weights.
         """
+        # 64 examples, 20 steps and 40 epochs are guards at the ends of the rules that were tried
         n = facts.units
         epochs = (
             tuned_defaults.NETWORK_EPOCHS
@@ -73,6 +74,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             learning_rates=falling if own is None else own,
             momentum=self.momentum if own is None else 0.0,
             rows_each=self.rows_of(facts),
+            # over the last eighth of the steps, and four at least: not tuned
             ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
         )
 

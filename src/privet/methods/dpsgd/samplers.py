@@ -211,6 +211,7 @@ class PoissonSampler(Sampler):
         """N itself where it is public, else a power of two that is at least four times it."""
         if self.stated_adjacency is not Adjacency.ADD_REMOVE:
             return max(1, self.n)
+        # 2^20 (a million): small data sets share it, and exact sums are fine enough still
         return max(2**20, 1 << (4 * self.n_public - 1).bit_length())
 
     @property

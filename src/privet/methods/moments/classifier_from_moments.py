@@ -116,6 +116,7 @@ class Solver:
         """
         d, n = len(gram), float(first.sizes.sum())
         trace = float((np.maximum(np.diag(gram), 0.0) / shape**2).sum())
+        # rows of length 1 have a trace of n: held above a thousandth of that, whatever noise does
         c = float(first.within.sum()) / max(trace, 1e-3 * n)
         ridge = self.ridge * math.sqrt(d) * gram_noise
         if self.objective is Objective.DISCRIMINANT:
@@ -197,6 +198,7 @@ def noise_shape(relevance: Array, exponent: float) -> Array:
     mean = float(relevance.mean())
     if mean <= 0.0:
         return np.ones_like(relevance)
+    # a twentieth: noise on features without relevance stays within 20^(exponent/2) of the mean's
     return np.asarray(np.maximum(relevance / mean, 0.05) ** (exponent / 2.0))
 
 

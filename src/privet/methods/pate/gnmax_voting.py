@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import GaussianMechanism
 from privet.methods.pate.mean_aggregation import NoisyLabels
 from privet.methods.pate.shard_charges import (
-    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
     noise_premise,
@@ -189,7 +189,10 @@ class ConfidentGNMax(VoteAggregator):
         delta: float,
         share: float = 0.3,
     ) -> Self:
-        """`share` of mu^2 goes to the checks, the rest to at most `answers` answers."""
+        """The least noise for a budget, of which `share` of mu^2 goes to the checks.
+
+        The rest is for at most `answers` answers. That .3 is a good share was never measured.
+        """
         mu = losses.gaussian_mu(epsilon, delta) * BUDGET_MARGIN
         n, a = _check.count("queries", queries), _check.count("answers", answers)
         share = _check.open_unit("share", share)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
@@ -24,7 +25,6 @@ from privet.methods.pate.answer_files import (
 )
 from privet.methods.pate.published_noise import concentrated_noise
 from privet.methods.pate.shard_charges import (
-    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
     noise_premise,
