@@ -53,7 +53,7 @@ def _directions(parts: Sequence[LossPart]) -> tuple[Direction, ...]:
 
 
 def _simplify(loss: PrivacyLoss) -> tuple[LossPart, ...]:
-    """The parts, with steps at rate 1 taken for the plain Gaussian releases that they are."""
+    """Simplify the parts: steps at rate 1 become the plain Gaussian releases that they are."""
     parts = [simple for part in loss.parts for simple in part.simplify()]
     return compose(parts, adjacency=loss.adjacency).parts
 
@@ -78,7 +78,7 @@ def epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
 
 
 def _bounds(parts: tuple[LossPart, ...], delta: float) -> tuple[float, float]:
-    """(a number below the exact epsilon, one that holds); short losses are solved once.
+    """Bounds of epsilon, one below the exact one and one that holds; short losses are solved once.
 
     A ledger, a guarantee and a search ask for the same loss again and again.
     """
@@ -164,7 +164,7 @@ def _on_lattice(
 
 
 def _combine(one: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
-    """What two methods know together."""
+    """Take the tighter bound on each side of what two methods found."""
     best = one if one.high <= other.high else other
     spread = min(one.spread, other.spread)
     return EpsilonBounds(high=best.high, low=max(one.low, other.low), plan=best.plan, spread=spread)

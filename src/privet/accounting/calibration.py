@@ -113,7 +113,7 @@ def nearest_setting(
     limits: tuple[float, float],
     more_is_private: bool = True,
 ) -> tuple[float, bool]:
-    """(the setting nearest to the target that was seen to meet it, True), or (the last, False).
+    """Search for the setting nearest to a target: (it, True) if one met it, else (the last, False).
 
     `excess` is the log of what a setting costs over the target: above 0 the target is passed.
     """
@@ -140,7 +140,7 @@ Point = tuple[float, float]
 def _bracket(
     look: Callable[[float], float], start: float, low: float, high: float
 ) -> tuple[Point | None, Point | None]:
-    """(a point that meets the target, one that does not), either None if the limits have none."""
+    """Find a point that meets the target and one that does not; None where the limits have none."""
     s, step = (
         min(max(start, low), high),
         0.1,

@@ -347,7 +347,7 @@ class DeltaBounds:
     tail: float
 
     def delta_at(self, epsilon: float) -> tuple[float, float]:
-        """(from below, from above)."""
+        """Bounds of delta at one epsilon: (from below, from above)."""
         high = (
             math.exp(min(self.curve.log_delta(epsilon), 0.0)) * (1.0 + MANY_ROUNDINGS) + self.tail
         )
@@ -399,7 +399,7 @@ def plan_near(
 
 
 def delta(parts: Sequence[LossPart], direction: Direction, epsilon: float) -> tuple[float, float]:
-    """Bounds of delta: (from below, from above)."""
+    """Bounds of delta in one direction at one epsilon: (from below, from above)."""
     low = 0.0
     best = math.exp(RenyiCurve(parts=parts, direction=direction).delta(epsilon)[0])
     for bounds in plan_near(parts, direction, epsilon):

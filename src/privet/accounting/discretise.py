@@ -38,7 +38,7 @@ class GridLoss:
 
     @property
     def losses(self) -> Array:
-        """The grid, without the shift."""
+        """The losses of the grid points, without the shift."""
         return self.step * (self.first + np.arange(len(self.masses)))
 
 

@@ -128,7 +128,7 @@ def plan(
     sought: float,
     relative: float,
 ) -> GridPlan:
-    """Where the losses lie, the best order for them, a step for the tolerance, a period.
+    """Plan a grid: where the losses lie, the best order, a step for the tolerance, a period.
 
     `relative` is how much of epsilon rounding up to the grid may cost. Where epsilon is only a
     guess for the delta `sought`, it is lowered to what a coarse grid suggests; 0 leaves it alone.
@@ -189,8 +189,8 @@ def _order(
     epsilon: float,
     delta: float,
 ) -> tuple[float, float]:
-    """(the order with the least e^(K(t) - t epsilon) / t (t+1), the epsilon of that bound), found
-    on a coarse grid; epsilon is lowered to what the bound gives at `delta` first."""
+    """Find the order with the least e^(K(t) - t epsilon) / t (t+1) and its bound of epsilon, on a
+    coarse grid; epsilon is lowered to what the bound gives at `delta` first."""
     cells = 1024  # by trial, 256 to 4096
     step = (top - bottom) / cells
     first = math.floor(bottom / step)

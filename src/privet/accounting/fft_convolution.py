@@ -117,8 +117,8 @@ def _tilt(law: GridLoss, count: int, order: float, size: int, sign: float) -> _T
 def transform_sums(
     laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int, sign: float
 ) -> tuple[Array, float]:
-    """(e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put on the
-    side of `sign`."""
+    """Evaluate (e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put
+    on the side of `sign`."""
     parts = [_tilt(law, count, order, size, sign) for law, count in laws]
     z = order + 2j * math.pi * np.arange(size // 2 + 1) / (size * step)
     # the transform of (1 - e^(-y))_+ on the grid y = 0, h, 2h, ..., free of cancellation
@@ -268,7 +268,7 @@ def _copies(
 
 
 def _too_high(laws: Sequence[tuple[GridLoss, int]], epsilons: Array, shift: float) -> Array:
-    """What the infinite masses of lower laws claim too much.
+    """Bound how much too high the infinite masses of lower laws make delta.
 
     The mass above the last end is right where the other losses leave epsilon below that end; where
     they do not it is too high by itself at most. So its probability times that of the others being

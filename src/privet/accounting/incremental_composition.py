@@ -152,7 +152,7 @@ class IncrementalComposition:
 
     @property
     def total(self) -> PrivacyLoss:
-        """Everything added so far, composed."""
+        """The composition of everything added so far."""
         return self.running_total.total
 
     @property
@@ -274,12 +274,11 @@ def plan_line(
 ) -> _Line | None:
     """A line for the mixture of `parts`, scaled up until it has the epsilon that is looked for.
 
-    The choice is for tightness and speed; any line gives an upper bound. Numbers are by
-    trial where a comment gives a range: over that, the epsilons of a ledger of 150 sampled, pure and
-    Laplace losses move by less than 3e-3. Orders, period and number
-    of points are weighed as `contour_integral.plan` does, for the result itself and for a quarter
-    of it. The smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too
-    many points.
+    The choice is for tightness and speed; any line gives an upper bound. Numbers are by trial where
+    a comment gives a range: over that, the epsilons of a ledger of 150 sampled, pure and Laplace
+    losses move by less than 3e-3. Orders, period and number of points are weighed as
+    `contour_integral.plan` does, for the result itself and for a quarter of it. The
+    smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too many points.
     """
     parts = [simple for p in parts for simple in p.simplify()]
     log_delta = math.log(delta)

@@ -346,7 +346,7 @@ def _active(
 def _laplace_nodes(
     q: float, z: float, powers: float, sign: float
 ) -> tuple[Array, Array, Array, Array] | None:
-    """(log masses, log ratios, bounds of their errors) of a Gauss rule for powers up to a size.
+    """A Gauss rule for powers up to a size: (log masses, log ratios, bounds of their errors).
 
     Two atoms and panels of half-length at most min(1, 8 / (1 + powers)) in t; None if too many.
     """

@@ -223,8 +223,8 @@ class SampledSteps(LossPart):
         return self._one_step_histogram(float(q[0]), float(z[0]), direction, ends)
 
     def lower_bound(self) -> Self:
-        """Where steps are binned: the same number of steps, each at a node of a grid with no less
-        noise and no larger rate, at most `_MOST_EXACT` nodes."""
+        """The same steps; many different ones are moved to at most `_MOST_EXACT` nodes of a grid,
+        each to one with no less noise and no larger rate."""
         q, z, n = self.groups
         if len(q) <= _MOST_EXACT:
             return self

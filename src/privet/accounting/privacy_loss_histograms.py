@@ -158,7 +158,7 @@ class GaussianMixturePair:
         return float(ratio[0][0]), float(ratio[1][0]), float(ratio[2][0])
 
     def _ratio(self, log_mass: Callable[[float], Array], size: Array) -> tuple[Array, Array, Array]:
-        """(log p, level, doubt) from the log masses of N moved by any amount."""
+        """Mass and level, (log p, level, doubt), from the log masses of N moved by any amount."""
         base = log_mass(0.0)
         log_p, level, doubt = base, np.zeros_like(base), np.zeros_like(base)
         for sign, q, move in self._sides():
@@ -235,7 +235,7 @@ def add_atoms(
 
 
 def _merge_outcomes(p: float, level: float, mass: float, loss: float) -> tuple[float, float]:
-    """(p, log(p/m)) of two outcomes together."""
+    """Merge two outcomes into one: its p and log(p/m)."""
     if p == 0.0:
         return mass, loss
     other = float(np.logaddexp(math.log(p) - level, math.log(mass) - loss))

@@ -118,13 +118,13 @@ def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
 
 
 def moments_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
-    """`moments_epsilon` with its meaning."""
+    """The guarantee that `moments_epsilon` proves."""
     theorem = "moments accountant (Abadi et al. 2016, theorem 2; orders 1 to 32)"
     return _proved(loss, delta, moments_epsilon(loss, delta), theorem)
 
 
 def renyi_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
-    """`renyi_epsilon` with its meaning."""
+    """The guarantee that `renyi_epsilon` proves."""
     theorem = "Renyi accountant (Mironov 2017; conversion of Canonne, Kamath and Steinke 2020)"
     return _proved(loss, delta, renyi_epsilon(loss, delta), theorem)
 

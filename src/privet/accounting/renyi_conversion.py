@@ -24,7 +24,7 @@ class RenyiCurve:
     cut: float = 0.0
 
     def log_mgf(self, orders: Array) -> Array:
-        """K at real orders."""
+        """The transform K(t) = sum of log E[e^(t L)] over the parts, at real orders t."""
         total = np.zeros_like(orders)
         for part in self.parts:
             total = total + part.log_mgf(orders, self.direction, self.cut)
@@ -47,7 +47,7 @@ class RenyiCurve:
 
     @cached_property
     def spread(self) -> float:
-        """About the variance of the loss."""
+        """Roughly the variance of the loss, from K at a small order."""
         tiny = 1e-3  # an order at which K is its first two terms; with rounding 1e-13 / 1e-6 = 1e-7
         variance = 2.0 * float(self.log_mgf(np.array([tiny]))[0]) / (tiny * (1.0 + tiny))
         return min(max(variance, 1e-30), 1e30)  # roots and quotients of it stay float64

@@ -48,7 +48,7 @@ class SchedulePhases:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """q of each line."""
+        """The sample rate of each line."""
         return self.columns["sample_rate"]
 
     def each_step(self, values: Sequence[float]) -> list[float]:

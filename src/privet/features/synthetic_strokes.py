@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from privet import _check, tuned_defaults
 from privet.features.extractor import Array
 
-# How strokes look (the numbers in this file, but for the box of 20/28 and the centring, which MNIST's
-# authors state) was settled while the library was written, with 10,000 training records of MNIST at
-# hand: docs/guide/settings.md says so. Angles are in radians; lengths have no unit, as all is scaled.
+# How strokes look (the numbers in this file, but for the box of 20/28 and the centring, which the
+# authors of MNIST state) was settled while the library was written, with 10,000 training records of
+# MNIST at hand (docs/guide/settings.md). Angles are in radians; lengths are scaled later.
 _STROKES = 3  # at most, in a glyph
 _BENDS = 5  # pieces of constant curvature in a stroke
 _POINTS = 30  # points drawn along a stroke

@@ -197,7 +197,7 @@ def _row_axis(whole: Tensor, apart: Tensor) -> int | None:
 
 
 def _join_rows(apart: Tensor, axis: int) -> Tensor:
-    """(rows, *shape of one row's output) as one output, with rows along an axis."""
+    """Join outputs of single rows, (rows, *shape), to one output with rows along an axis."""
     return apart.movedim(0, axis).flatten(axis, axis + 1)
 
 

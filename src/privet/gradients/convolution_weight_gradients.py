@@ -56,7 +56,7 @@ def weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry
 
 
 def by_loop(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, views: int) -> Tensor:
-    """One weight-gradient call an example.
+    """Call torch's weight gradient once for each example.
 
     Cost: 2 O C k out flops an example, and a call's overhead (about 0.1 ms) each.
     """
@@ -120,7 +120,7 @@ def by_groups(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry, view
 
 
 def _examples_as_channels(t: Tensor, views: int) -> Tensor:
-    """(examples * views, C, ...) to (views, examples * C, ...)."""
+    """Reshape (examples * views, C, ...) to (views, examples * C, ...)."""
     t = t.contiguous()
     if views == 1:
         return t.view(1, -1, *t.shape[2:])
@@ -128,7 +128,7 @@ def _examples_as_channels(t: Tensor, views: int) -> Tensor:
 
 
 def pixels_last(t: Tensor) -> Tensor:
-    """(N, C, *space) to a contiguous (N, *space, C); free for channels-last tensors."""
+    """Bring (N, C, *space) to a contiguous (N, *space, C); free for channels-last tensors."""
     return t.movedim(1, -1).contiguous()
 
 
@@ -162,7 +162,7 @@ def by_unfolding(
 
 
 def finish_unfolding(total: Tensor, shape: torch.Size) -> Tensor:
-    """(1, O * k * C) to (O, C, *k)."""
+    """Reshape a weighted sum of `by_unfolding`, (1, O * k * C), to (O, C, *k)."""
     o, c, *kernel = shape
     return total.view(o, *kernel, c).movedim(-1, 1)
 
@@ -204,7 +204,10 @@ def by_kernel_rows(
 
 
 def finish_kernel_rows(total: Tensor, shape: torch.Size) -> Tensor:
-    """(k_h, O * k_w * C), or (k_h, k_w * C * O) if that is narrow, to (O, C, k_h, k_w)."""
+    """Reshape a weighted sum of `by_kernel_rows` to (O, C, k_h, k_w).
+
+    It is (k_h, O * k_w * C), or (k_h, k_w * C * O) if that is narrow.
+    """
     o, c, k_h, k_w = shape
     if _narrow(shape):
         return total.view(k_h, k_w, c, o).permute(3, 2, 0, 1)

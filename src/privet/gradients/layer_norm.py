@@ -84,7 +84,7 @@ class LayerNormHandler(LayerHandler):
 
 
 def record_layer_norm(name: str, module: nn.LayerNorm) -> RecordedLayer:
-    """nn.LayerNorm; mean and rstd of every place are kept from the forward pass."""
+    """The recorded form of nn.LayerNorm; it keeps mean and rstd of every place."""
     weight, bias = trainable(module.weight), trainable(module.bias)
     shape = tuple(module.normalized_shape)
     some = weight is not None or bias is not None
@@ -100,7 +100,7 @@ def record_layer_norm(name: str, module: nn.LayerNorm) -> RecordedLayer:
 
 
 def record_rms_norm(name: str, module: nn.RMSNorm) -> RecordedLayer:
-    """nn.RMSNorm: no mean, no bias."""
+    """The recorded form of nn.RMSNorm, which has no mean and no bias."""
     weight = trainable(module.weight)
     shape = tuple(module.normalized_shape)
     handler = LayerNormHandler(name, weight, None, shape) if weight is not None else None

@@ -58,7 +58,7 @@ def any_order_of_pixels(pixels: int, examples: int, unit: float) -> float:
 
 
 def _longest_chain(terms: int, unit: float) -> float:
-    """(sum_i gamma_(d_i + 1)^2)^(1/2) over the leaves of the deepest tree."""
+    """The root of sum_i gamma_(d_i + 1)^2 over the leaves of the deepest tree."""
     if terms <= 0:
         return 0.0
     rounded = [*range(2, terms + 1), terms]  # depths 1, ..., K-1, K-1, and one for the product
@@ -78,7 +78,7 @@ def in_sequence(additions: float, terms: float, unit: float) -> float:
 
 
 def _gamma(k: float, unit: float) -> float:
-    """(1 + u)^k - 1 <= k u / (1 - k u)."""
+    """An upper bound of (1 + u)^k - 1, what k roundings do: k u / (1 - k u)."""
     if k * unit >= 0.5:
         return math.inf
     return k * unit / (1.0 - k * unit)

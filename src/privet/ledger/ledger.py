@@ -408,7 +408,7 @@ class Ledger:
 
     @property
     def total(self) -> PrivacyLoss:
-        """Everything charged so far, composed."""
+        """The composition of everything charged so far."""
         with sqlite_store.GUARD:
             return self._refresh().composition.total
 
@@ -593,7 +593,7 @@ class Ledger:
         return chain, self._walk(chain, rows, head)
 
     def _entry(self, sequence: int) -> Entry:
-        """One entry that was read before."""
+        """Read again an entry whose chain was checked before."""
         with self._store.transaction(write=False) as connection:
             return Entry.from_body(sqlite_store.read_rows(connection, sequence, sequence)[0][1])
 

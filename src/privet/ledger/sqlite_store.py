@@ -50,7 +50,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """What messages call this store."""
 
     def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction: committed and durable when left, undone on any error."""

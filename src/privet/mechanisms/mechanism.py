@@ -72,7 +72,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        """The noisy value."""
+        """Draw noise and add it to the value."""
 
     def guarantee(
         self,
@@ -274,5 +274,5 @@ def float64_at_least(x: Fraction) -> float:
 
 
 def ratio_up(above: float, below: float) -> float:
-    """above / below, rounded up."""
+    """Divide two numbers, rounded up."""
     return float64_at_least(Fraction(above) / Fraction(below))

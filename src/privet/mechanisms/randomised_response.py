@@ -20,7 +20,7 @@ from privet.noise import Source
 from privet.sensitivity import Categories
 
 _MOST_EPSILON = 700.0
-"""e^700 = 1e304 is a float64, and e^709.79 is not; at 37 a false answer has a chance of 1e-16 already."""
+"""e^700 = 1e304 is a float64, and e^709.79 is not. At 37 a false answer has a chance of 1e-16."""
 
 
 @final

@@ -104,7 +104,7 @@ active_transcript: ContextVar[Transcript | None] = ContextVar("transcript", defa
 def record_releases(
     *, last: int | None = None, watch: Callable[[], None] | None = None
 ) -> Iterator[Transcript]:
-    """Note all releases made inside."""
+    """Record all releases that are made inside the block."""
     yield from _activate(Transcript(last=last, watch=watch))
 
 

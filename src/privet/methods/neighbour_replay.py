@@ -185,7 +185,7 @@ class _UnmeteredLedger:
         """Do nothing: the terms are the plan's."""
 
     def charge(self, loss: PrivacyLoss, **charge: Any) -> _UnmeteredEntry:
-        """Take any charge."""
+        """Accept any charge without keeping account."""
         return _UnmeteredEntry(loss)
 
     def entries(self) -> tuple[()]:

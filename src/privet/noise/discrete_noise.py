@@ -90,7 +90,7 @@ def _exp_fraction(
 
 
 def _exp_one(stream: KeyStream, n: int) -> Bools:
-    """n exact coins with probability exp(-1)."""
+    """Toss n exact coins with probability exp(-1)."""
     return _exp_fraction(stream, np.zeros(n, dtype=np.intp), [1], 1)
 
 

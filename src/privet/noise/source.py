@@ -73,7 +73,7 @@ class Source:
         return Source(self.stream.child(*label))
 
     def uint64(self, n: int) -> NDArray[np.uint64]:
-        """n uniform 64-bit words."""
+        """Draw n uniform 64-bit words."""
         return self.stream.words(_check.count("n", n, minimum=0))
 
     def uniform(self, shape: Shape) -> NDArray[np.float64]:

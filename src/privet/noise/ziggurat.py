@@ -84,7 +84,7 @@ class Layers:
     rooms: Floats = field(repr=False)
 
     def width(self, layer: int) -> Fraction:
-        """w[i], exactly."""
+        """The width w[i] of a layer, exactly."""
         return Fraction(self.curve.area, self.room[layer])
 
 

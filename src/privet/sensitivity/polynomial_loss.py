@@ -82,7 +82,7 @@ class Quadratic:
         object.__setattr__(self, "linear", b)
 
     def value(self, weights: ArrayLike) -> float:
-        """f(W)."""
+        """The value of the loss at these weights, f(W)."""
         w = np.asarray(weights, dtype=np.float64)
         quadratic = np.sum(w * (self.curvature @ w)) / 2.0
         return float(self.constant + np.sum(self.linear * w) + quadratic)

@@ -290,7 +290,7 @@ class MomentSum:
         return y
 
     def _one_hot(self, y: NDArray[np.generic], root: Array | None) -> Array:
-        """Targets in units of 2^-bits."""
+        """Bring targets to units of 2^-bits: classes one-hot, others into the unit ball."""
         unit = 2.0**self.moments.bits
         if not self.moments.one_hot:
             return clip_to_unit_ball(y, self.moments.bits, root)[0]

@@ -23,7 +23,7 @@ from privet.sensitivity import BoundedValue
 Floats = NDArray[np.float64]
 Cdf = Callable[[Floats], Any]
 EXTREMES = (0.0, 1e-30, 1.0, -1.0, 1e30, -1e30, math.inf, math.nan)
-"""Entries that clipping may stumble over: squares that vanish or overflow in float32, no numbers."""
+"""Entries that clipping may stumble over: squares beyond float32, no numbers."""
 
 
 def gaussian_cdf(x: Floats) -> Any:

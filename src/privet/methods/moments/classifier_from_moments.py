@@ -182,8 +182,9 @@ def _discriminant(weights: Array, first: ClassMeans, *, spread: Array) -> Linear
 
 
 def _quadratic_form(gram: Array, w: Array, *, noise: float) -> Array:
-    """w_k^T G w_k for each column, of a noisy G: its negative part is noise, and no form is
-    smaller than noise makes it.
+    """The form w_k^T G w_k for each column, of a noisy G.
+
+    Its negative part is noise, and no form is smaller than noise makes it.
     """
     values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
     return np.asarray(np.maximum(values, noise) @ (vectors.T @ w) ** 2)

@@ -66,7 +66,7 @@ class LocalPlan(Plan):
 
     @property
     def signal(self) -> Signal:
-        """Every record brings its own noise."""
+        """The signal of records that each bring noise: it grows with the root of their number."""
         return replace(super().signal, growth=0.5)
 
     def summary(self) -> dict[str, Any]:

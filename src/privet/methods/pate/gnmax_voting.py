@@ -33,7 +33,7 @@ _VOTE_SENSITIVITY = math.sqrt(2.0) * ROUND_UP
 
 
 def count_votes(votes: Any, classes: int) -> NDArray[np.int64]:
-    """(teachers, queries) class numbers to (queries, classes) counts.
+    """Count votes: class numbers (teachers, queries) to counts (queries, classes).
 
     A vote that is no class number goes to class 0: refusing it would tell about the teacher.
 
@@ -75,7 +75,7 @@ class VoteAggregator(ABC):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        """What bounds and hides a vote."""
+        """The premises of a vote: what bounds it, and what hides it."""
         return (premises.ONE_VOTE, self.mechanism.law)
 
     def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:

@@ -110,7 +110,7 @@ class VolumeFiles(Files):
 
     @classmethod
     def takes(cls, data: Path) -> bool:
-        """A folder with imagesTr in it."""
+        """Whether a path is a folder with imagesTr in it."""
         return (data / "imagesTr").is_dir()
 
     def read_training(
