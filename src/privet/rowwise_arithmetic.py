@@ -72,9 +72,8 @@ def round_to_grid(values: NDArray[Any], step: float, *, out: Array | None = None
     >>> round_to_grid(np.array([0.3, -0.8]), 0.25).tolist()
     [0.25, -0.75]
     """
-    shift = (
-        1.5 * 2.0**52 * step
-    )  # within 2^51 steps of it, float64 has the multiples of `step` alone
+    # within 2^51 steps of it, float64 has the multiples of `step` alone
+    shift = 1.5 * 2.0**52 * step
     out = np.add(values, shift, out=out, dtype=np.float64)
     out -= shift
     return out

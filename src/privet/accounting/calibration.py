@@ -141,10 +141,8 @@ def _bracket(
     look: Callable[[float], float], start: float, low: float, high: float
 ) -> tuple[Point | None, Point | None]:
     """Find a point that meets the target and one that does not; None where the limits have none."""
-    s, step = (
-        min(max(start, low), high),
-        0.1,
-    )  # e^.1: as close is a quarter of the starts (40 tried)
+    # e^.1: as close is a quarter of the starts (40 tried)
+    s, step = min(max(start, low), high), 0.1
     value = look(s)
     here = (s, value)
     if value > 0:

@@ -370,12 +370,9 @@ def plan_near(
             return
         renyi = RenyiCurve(parts=parts, direction=direction, cut=cut_for(parts, best))
         _, order = renyi.delta(epsilon)
+        # log(best) - 2: the Renyi bound is e^.9 to e^4.6 too high (24 losses tried)
         p = plan(
-            renyi,
-            order=order,
-            epsilon=epsilon,
-            log_delta=math.log(best) - 2.0,  # the Renyi bound is e^.9 to e^4.6 too high (tried)
-            tolerance=tolerance,
+            renyi, order=order, epsilon=epsilon, log_delta=math.log(best) - 2.0, tolerance=tolerance
         )
         if p is None:
             return

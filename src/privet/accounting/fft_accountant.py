@@ -268,14 +268,9 @@ def plan_near(
 
     def look() -> GridPlan:
         at = max(best, TINY)
+        # `relative`: delta moves by order * epsilon times what epsilon does, often 5 times and more
         return plan(
-            releases,
-            direction,
-            delta=at,
-            epsilon=epsilon,
-            sought=0.0,
-            relative=0.2
-            * _RELATIVE,  # delta moves by order * epsilon, often 5 and more, times that
+            releases, direction, delta=at, epsilon=epsilon, sought=0.0, relative=0.2 * _RELATIVE
         )
 
     for _ in range(6):  # plan again while delta falls tenfold: the guess may be far off

@@ -276,9 +276,8 @@ def _sampled_gaussian(
         lo, hi, gone = _active(
             q[rows], z[rows], low[rows], high[rows], order[rows], end[rows], direction
         )
-        m = (
-            math.ceil(min(1e12, float(np.max((hi - lo) / step[rows])))) + 1
-        )  # 1e12 is too dear anyway
+        # 1e12 is too dear anyway
+        m = math.ceil(min(1e12, float(np.max((hi - lo) / step[rows])))) + 1
         groups.append((rows, lo, hi, gone, m))
         nodes += len(rows) * m
     if too_dear(nodes, line):

@@ -120,9 +120,8 @@ class StepCells:
         with np.errstate(invalid="ignore", divide="ignore"):
             values = np.einsum("ij,ijk->k", table, _log1p(inside))
             size = np.abs(x) + np.abs(twist), np.abs(y) + np.abs(twist)
-            rho = np.maximum(*size) / np.maximum(
-                1.0 - np.abs(x) - np.abs(y) - np.abs(twist), 1e-3
-            )  # finite: beyond `_SMALL` it is not used
+            # finite: beyond `_SMALL` it is not used
+            rho = np.maximum(*size) / np.maximum(1.0 - np.abs(x) - np.abs(y) - np.abs(twist), 1e-3)
         one = 2.0 / _DEGREE * (np.minimum(rho, 1e3) / 4.0) ** _DEGREE  # 1e3: finite likewise
         members = len(self.members[i][0])
         # the table is a sum over the members of products of two Lagrange bases, each <= _LEBESGUE
@@ -199,9 +198,8 @@ def _between(values: Array, nodes: Array, missing: Callable[[Array], Array]) -> 
         return i, np.zeros(len(values))
     low, here, high = missing(nodes[i]), missing(values), missing(nodes[i + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = (low - here + 4e-13 * low) / (
-            low - high
-        )  # erfc is good to 1e-13, twice, and a margin
+        # erfc is good to 1e-13, twice, and a margin
+        share = (low - here + 4e-13 * low) / (low - high)
     return i, np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
 
 

@@ -169,9 +169,8 @@ def _new_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
             "bring its database back or move it away",
         )
     try:
-        os.close(
-            os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        )  # less the umask: as any new file
+        # 0o666 less the umask: as any new file
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LedgerError(
             path, "is already there", "open it with Ledger.open, or choose another name"

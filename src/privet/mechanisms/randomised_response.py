@@ -51,9 +51,8 @@ class RandomisedResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
-        if (
-            _check.count("classes", self.classes, minimum=2) > 2**31
-        ):  # sums of two class numbers stay within int64
+        # sums of two class numbers stay within int64
+        if _check.count("classes", self.classes, minimum=2) > 2**31:
             raise InvalidArgument("classes", self.classes, "at most 2**31")
         if _check.positive("epsilon", self.epsilon) > _MOST_EPSILON:
             raise InvalidArgument("epsilon", self.epsilon, f"at most {_MOST_EPSILON:g}")

@@ -97,9 +97,8 @@ def _records(
     targets: NDArray[Any],
     null: NDArray[np.bool_],
 ) -> Records:
-    length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (
-        1.0 + 1e-6
-    )  # float32 stays in the ball
+    # float32 stays in the ball
+    length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (1.0 + 1e-6)
     values = np.where(null[:, None], 0.0, rows / length).astype(np.float32)
     nothing, numbers = (0, 2.0 * targets - 1.0) if facts.outputs == 1 else (-1, targets)
     values = values.reshape(len(rows), *(facts.shape or (facts.features,)))

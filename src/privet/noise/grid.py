@@ -85,9 +85,8 @@ def _one_coordinate(sensitivity: float, step: float) -> float:
     if sensitivity == 0.0:
         return 0.0
     steps = sensitivity / step  # exact, step being a power of two, unless it underflows
-    return (
-        max(1, math.ceil(steps)) * step if steps < 2**53 else sensitivity
-    )  # beyond 2^53 it is whole
+    # beyond 2^53 it is whole
+    return max(1, math.ceil(steps)) * step if steps < 2**53 else sensitivity
 
 
 def smallest_scale(needed: Callable[[float], float], start: float) -> float:

@@ -173,9 +173,8 @@ class Bulk:
     __slots__ = ("_cipher",)
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = Cipher(
-            algorithms.AES(key), modes.GCM(bytes(12))
-        ).encryptor()  # nonce 0: the key is used once
+        # nonce 0: the key is used once
+        self._cipher = Cipher(algorithms.AES(key), modes.GCM(bytes(12))).encryptor()
 
     def fill(self, out: Words) -> None:
         """Overwrite an array of even length with the next words."""

@@ -74,9 +74,8 @@ def exp_bounds(power: Fraction, *, digits: int) -> tuple[Fraction, Fraction]:
     below 10^-(digits + 5) again. Both are counted twice.
     """
     places = digits + 6  # one more than the error has, so that truncation stays below it
-    q = Decimal(-((power * 10**places).__floor__())).scaleb(
-        -places, Context(prec=places + 40)
-    )  # 40 before the point
+    # 40: digits before the point
+    q = Decimal(-((power * 10**places).__floor__())).scaleb(-places, Context(prec=places + 40))
     value = Fraction(Context(prec=places).exp(q))
     room = Fraction(4, 10 ** (digits + 5))  # two errors, counted twice
     return max(value - room, Fraction(0)), value + room

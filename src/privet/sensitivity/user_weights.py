@@ -113,9 +113,8 @@ _CONTAINERS = (list, tuple, set, frozenset, dict, np.ndarray)
 def _is_large_float(user: Any) -> bool:
     if not isinstance(user, str) or not _PRINTED_FLOAT.fullmatch(user):
         return False
-    return (
-        abs(float(user.replace(",", "."))) >= 2.0**53
-    )  # from here on float64 has not every whole number
+    # from here on float64 has not every whole number
+    return abs(float(user.replace(",", "."))) >= 2.0**53
 
 
 def _rounded_ids(digits: int) -> InvalidArgument:

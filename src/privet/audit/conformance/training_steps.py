@@ -97,9 +97,8 @@ class PoissonSubject:
         for rate, steps, z in ((self.rate, 50, 1.0), (0.5, 3, 2.0), (0.01, 400, 0.7)):
             stated = self.make(100, 100, rate, steps, rng.child("p")).loss([z] * steps)
             true = SampledGaussian(sample_rate=rate, noise_multiplier=z, steps=steps)
-            if stated.epsilon(1e-6) < true.epsilon(1e-6) * (
-                1 - 1e-9
-            ):  # for the same steps in another order
+            # for the same steps in another order
+            if stated.epsilon(1e-6) < true.epsilon(1e-6) * (1 - 1e-9):
                 return (
                     f"q={rate:g} T={steps}: {stated.epsilon(1e-6):.4g} < {true.epsilon(1e-6):.4g}"
                 )

@@ -244,6 +244,7 @@ def descend(
         sensitivity=lambda bound: bound,
         descent=OptimizerStep(head, optimizer, learning_rates=plan.absolute_learning_rates),
         ledger=context.ledger,
+        # twenty charges at most, which each wait for the disk
         block=plan.steps if checkpoints is None else max(checkpoints.every, -(-plan.steps // 20)),
         limit=(facts.epsilon, facts.delta),
         run=context.run,

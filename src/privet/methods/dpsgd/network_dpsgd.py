@@ -68,13 +68,13 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         rate = self.learning_rate or tuned_defaults.NETWORK_RATE
         own = self.table_rates(fixed)
         falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
+        # `ema`: over the last eighth of the steps, and four at least; not tuned
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,
             learning_rates=falling if own is None else own,
             momentum=self.momentum if own is None else 0.0,
             rows_each=self.rows_of(facts),
-            # over the last eighth of the steps, and four at least: not tuned
             ema=1.0 - 1.0 / max(4.0, 0.125 * steps),
         )
 

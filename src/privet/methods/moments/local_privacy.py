@@ -161,9 +161,8 @@ class LocalRecords(Method[LocalPlan]):
         for start in range(0, len(x), _BLOCK):
             h = x[start : start + _BLOCK].astype(np.float64)
             h[~np.isfinite(h).all(axis=1)] = 0.0
-            h /= np.maximum(
-                1.0, np.linalg.norm(h, axis=1, keepdims=True) * (1.0 + 2.0**-40)
-            )  # 2^13 roundings
+            # 2^-40: more than the norm is rounded by
+            h /= np.maximum(1.0, np.linalg.norm(h, axis=1, keepdims=True) * (1.0 + 2.0**-40))
             whole = np.trunc(h * beta * _UNIT) / _UNIT  # multiples of 2^-12: no rounding is lost
             size = _sensitivity(float(np.linalg.norm(beta)))
             rows = BoundedValue(
@@ -208,9 +207,8 @@ class LocalRecords(Method[LocalPlan]):
         alone = lone_record_pair(plan.facts).present
         values = np.zeros((len(alone), plan.facts.features), dtype=np.float32)
         beta = np.asarray(plan.ratios)
-        values[0, : len(beta)] = (
-            beta / np.linalg.norm(beta) * (1.0 - 1e-6)
-        )  # float32 stays in the ball
+        # float32 stays in the ball
+        values[0, : len(beta)] = beta / np.linalg.norm(beta) * (1.0 - 1e-6)
 
         def records(sign: float, label: int) -> Records:
             targets = alone.targets.copy()

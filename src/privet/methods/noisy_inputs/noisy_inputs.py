@@ -290,18 +290,17 @@ class NoisyInputs(Method[InputPlan]):
         scale = ratio_up(radii * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
         # together they cost less, so that less noise will do; beyond 100 the search is not worth it
         if answers is not None and rest <= 100.0:
-            high, low = 1.01 * scale, 0.5 * scale
+            high, low = 1.01 * scale, 0.5 * scale  # the root is inside, or `low` falls
             while over(low) <= 0.0:
                 low *= 0.5
-            # (finer than the accountant answers; 1.01 to have the root inside)
+            # (finer than the accountant answers)
             scale = float(optimize.brentq(over, low, high, rtol=1e-7))
         for _ in range(50):  # rounding and the accountant's own error ask for a little more
             more = over(scale)
             if more <= 0.0:
                 return with_noise(scale)
-            scale *= (
-                1.0 + 2.0 * more + 1e-9
-            )  # twice what is missing, as epsilon falls like 1 / scale
+            # twice what is missing, as epsilon falls like 1 / scale
+            scale *= 1.0 + 2.0 * more + 1e-9
         raise Unattainable(f"no input noise meets epsilon {facts.epsilon:g} at delta {delta:g}")
 
     def fit(self, records: Records, plan: InputPlan, context: ReleaseContext) -> EnsembleModel:
@@ -325,9 +324,8 @@ class NoisyInputs(Method[InputPlan]):
             def report(epoch: int, network: nn.Module, before: int = member * self.epochs) -> None:
                 context.progress("epochs", before + epoch, plan.epochs)
 
-            start, order = (
-                int(v) for v in source.child("seeds").integers(2**31, 2)
-            )  # as torch takes seeds
+            # as torch takes seeds
+            start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
             training = PlainTraining(
                 epochs=self.epochs,
                 batch_size=self.batch_size,

@@ -71,6 +71,7 @@ class PlainTraining:
 
     def _rate(self, done: float) -> float:
         """The learning rate: linear up for a tenth of the way, then half a cosine to 0."""
+        # a tenth of warming up is usual; it was not tuned
         factor = done / 0.1 if done < 0.1 else 0.5 * (1.0 + math.cos(math.pi * (done - 0.1) / 0.9))
         return self.learning_rate * max(factor, 1e-3)  # above 0, where momentum goes on anyway
 
@@ -107,8 +108,8 @@ def mean_probabilities(
     with torch.random.fork_rng(enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
+        # 500 rows at a time, to bound memory
         total: Any = sum(
-            # 500 rows at a time, to bound memory
             torch.cat([network(part).double().softmax(1) for part in inputs.split(500)])
             for _ in range(_check.count("draws", draws))
         )
