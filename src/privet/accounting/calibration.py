@@ -441,8 +441,6 @@ def noise_multiplier_from_sigma(
     >>> noise_multiplier_from_sigma(sigma=0.25, sample_rate=0.0625, records=1024, clip=4.0)
     4.0
     """
-    q = _check.unit("sample_rate", sample_rate)
-    if q == 0.0:
-        raise InvalidArgument("sample_rate", sample_rate, "a number in (0, 1]")
+    q = _rate(sample_rate)
     n = _check.count("records", records)
     return _check.positive("sigma", sigma) * q * n / _check.positive("clip", clip)
