@@ -86,6 +86,7 @@ def _log_error(mu: float, epsilon: float) -> float:
     # measured for mu from 1e-6 to 1e3: at most 0.86 of this. For mu < 1e-24 the logarithm itself,
     # of size |log mu|, is rounded by up to ten times as much
     a = mu / 2.0 - epsilon / max(mu, 1e-100)
+    # (a^2 is a float64 below 1e100)
     return FEW_ROUNDINGS * (2.0 + a * a + abs(a) * mu) if abs(a) < 1e100 else math.inf
 
 

@@ -51,7 +51,7 @@ class RandomisedResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
-        # sums of two class numbers stay within int64
+        # class numbers fit 32 bits
         if _check.count("classes", self.classes, minimum=2) > 2**31:
             raise InvalidArgument("classes", self.classes, "at most 2**31")
         if _check.positive("epsilon", self.epsilon) > _MOST_EPSILON:

@@ -68,7 +68,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         rate = self.learning_rate or tuned_defaults.NETWORK_RATE
         own = self.table_rates(fixed)
         falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
-        # `ema`: over the last eighth of the steps, and four at least; not tuned
+        # `ema`: over the last eighth of the steps, and four at least; no trial was recorded
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,

@@ -71,7 +71,7 @@ class PlainTraining:
 
     def _rate(self, done: float) -> float:
         """The learning rate: linear up for a tenth of the way, then half a cosine to 0."""
-        # a tenth of warming up is usual; it was not tuned
+        # a tenth of warming up is usual; no trial was recorded
         factor = done / 0.1 if done < 0.1 else 0.5 * (1.0 + math.cos(math.pi * (done - 0.1) / 0.9))
         return self.learning_rate * max(factor, 1e-3)  # above 0, where momentum goes on anyway
 

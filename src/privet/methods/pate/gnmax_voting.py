@@ -191,7 +191,7 @@ class ConfidentGNMax(VoteAggregator):
     ) -> Self:
         """The least noise for a budget, of which `share` of mu^2 goes to the checks.
 
-        The rest is for at most `answers` answers. That .3 is a good share was never measured.
+        The rest is for at most `answers` answers. No trial of .3 was recorded.
         """
         mu = losses.gaussian_mu(epsilon, delta) * BUDGET_MARGIN
         n, a = _check.count("queries", queries), _check.count("answers", answers)
