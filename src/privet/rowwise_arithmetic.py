@@ -72,6 +72,7 @@ def round_to_grid(values: NDArray[Any], step: float, *, out: Array | None = None
     >>> round_to_grid(np.array([0.3, -0.8]), 0.25).tolist()
     [0.25, -0.75]
     """
+    # within 2^51 steps of it, float64 has the multiples of `step` alone
     shift = 1.5 * 2.0**52 * step
     out = np.add(values, shift, out=out, dtype=np.float64)
     out -= shift
@@ -104,13 +105,15 @@ class Product:
         d = len(matrix)
         top = power_of_two_at_least(float(np.abs(matrix).max(initial=0.0)) or 1.0)
         size = 1.0 if reach is None else power_of_two_at_least(reach)
-        # what |x| M can reach, with the rounding of both factors (at most one step) on top
+        # what |x| M can reach, with the rounding of both factors on top: at most one step, which is
+        # 2^-16 of the largest entry or less (`bits` is at least 16)
         if reach is None:
             columns = (np.abs(matrix) + 2.0**-16 * top).sum(axis=0).max(initial=top)
             largest = float(columns) * (1 + 2.0**-16)
         else:
             squares = ((np.abs(matrix) + 2.0**-16 * top) ** 2).sum(axis=0).max(initial=top**2)
             largest = math.sqrt(squares) * (1.0 + 2.0**-16 * math.sqrt(d))
+        # 2^-20 is more than log2 and the sum above err by
         room = MANTISSA - math.ceil(math.log2(largest / top) + 2.0**-20)
         bits = room // 2 if bits is None else bits
         if min(bits, room - bits) < 16:
@@ -166,7 +169,7 @@ def scale_by_power_of_two(records: NDArray[Any]) -> tuple[Array, Array]:
     largest = np.abs(records).max(axis=axes, keepdims=True, initial=0.0).astype(np.float64)
     usable = largest < 2.0**1000  # not NaN, not infinite
     _, exponent = np.frexp(np.where(usable, largest, 0.0))
-    exponent = np.maximum(exponent, -1000)
+    exponent = np.maximum(exponent, -1000)  # 2^1000 is a float64, 2^1024 is not
     part = np.multiply(records, np.ldexp(1.0, -exponent), dtype=np.float64)
     if not usable.all():
         part[~usable.reshape(-1)] = 0.0

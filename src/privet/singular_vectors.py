@@ -17,6 +17,7 @@ def canonical_signs(vectors: NDArray[Any]) -> NDArray[np.float64]:
     [[-0.6, 0.8], [0.5, -0.5]]
     """
     sizes = np.abs(vectors)
+    # a millionth is far more than libraries differ by, and far less than entries do
     first = (sizes >= (1.0 - 1e-6) * sizes.max(axis=1, keepdims=True)).argmax(axis=1)
     negative = vectors[np.arange(len(vectors)), first] < 0.0
     return np.where(negative[:, None], -vectors, vectors)

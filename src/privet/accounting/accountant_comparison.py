@@ -89,7 +89,7 @@ class AccountantComparison:
         if self.verdict is ClaimVerdict.UNDECIDED:
             return "too close to tell"
         short = self.ratio
-        if short < 1.995:
+        if short < 1.995:  # from here on "2.0 times" reads better than "100% more"
             return f"under-reports: the truth is {100.0 * (short - 1.0):.2g}% more"
         return f"under-reports: the truth is {short:.1f} times as much"
 
@@ -214,6 +214,7 @@ def validity_map(
     [[False, True], [True, True]]
     """
     t, d = _check.count("steps", steps), _check.open_unit("delta", delta)
+    # what DP-SGD is run with, five rates a decade and twelve noises
     rates = np.geomspace(1e-4, 1.0, 21) if sample_rates is None else np.asarray(sample_rates, float)
     noises = (
         np.geomspace(0.3, 30.0, 25)

@@ -14,7 +14,7 @@ from typing import final
 from scipy.special import ndtri
 
 from privet import _check
-from privet.accounting.calibration import NOISE_LIMITS, nearest_setting
+from privet.accounting.calibration import LEAST_START, NOISE_LIMITS, nearest_setting
 from privet.accounting.poisson_sampling import SampledGaussian
 from privet.errors import InvalidArgument, Unattainable
 from privet.guarantee import Adjacency
@@ -105,11 +105,13 @@ def scale_schedule(target: AttackTarget, *, schedule: SampledGaussian) -> Attack
         )
         reached = target.reached(loss)
         settings[factor] = AttackSetting(value=factor, reached=reached, loss=loss)
+        # 1 - 1e-16 has a finite mu, 1e-12 of the aim a finite logarithm: no root is near either
         log = math.log(max(target.mu(min(reached, 1.0 - 1e-16)), 1e-12 * aim) / aim)
+        # the sign is that of the rates themselves, whatever rounding made of the logarithm
         return min(log, 0.0) if reached <= target.most else max(log, 1e-12)
 
     smallest = float(z.min())
-    start = max(math.sqrt(float((n * (q / z) ** 2).sum())) / aim, 0.4 / smallest)
+    start = max(math.sqrt(float((n * (q / z) ** 2).sum())) / aim, LEAST_START / smallest)
     x, met = nearest_setting(
         excess,
         start=min(start, NOISE_LIMITS[1] / smallest),

@@ -18,8 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privet.accounting.privacy_loss import Array
+from privet.accounting.privacy_loss import FEW_ROUNDINGS, TINY, Array
 from privet.accounting.privacy_loss_histograms import LossHistogram
+
+_MASSES = 1e-14
+"""90 roundings, relatively: of a share, a product and the sum of the masses at a point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +38,13 @@ class GridLoss:
 
     @property
     def losses(self) -> Array:
-        """The grid, without the shift."""
+        """The losses of the grid points, without the shift."""
         return self.step * (self.first + np.arange(len(self.masses)))
 
 
 def _last(histogram: LossHistogram, last: float, sign: float) -> tuple[float, float]:
     """The mass above the last point, cut in two: (at infinity, at the point)."""
-    level = histogram.above_level + sign * (histogram.above_doubt + 1e-15 * abs(last))
+    level = histogram.above_level + sign * (histogram.above_doubt + FEW_ROUNDINGS * abs(last))
     share = -math.expm1(min(0.0, last - level))
     return histogram.above * share, histogram.above * (1.0 - share)
 
@@ -55,21 +58,21 @@ def round_up(histogram: LossHistogram, *, step: float, first: int) -> GridLoss:
     """
     ends = step * (first + np.arange(len(histogram.p) + 1))
     level = np.clip(histogram.level, ends[:-1], ends[1:]) + histogram.doubt + histogram.edge
-    rounding = 1e-15 * (1.0 + np.abs(ends[:-1]))
+    rounding = FEW_ROUNDINGS * (1.0 + np.abs(ends[:-1]))
     share = -np.expm1(np.minimum(ends[:-1] - level - rounding, 0.0)) / -math.expm1(-step)
-    share = np.clip(share * (1.0 + 1e-15), 0.0, 1.0)
+    share = np.clip(share * (1.0 + FEW_ROUNDINGS), 0.0, 1.0)
     masses = np.zeros(len(ends))
     masses[1:] += histogram.p * share
     masses[:-1] += histogram.p * (1.0 - share)
     masses[0] += histogram.below
     infinite, finite = _last(histogram, float(ends[-1]), 1.0)
     masses[-1] += finite
-    grow = 1.0 + histogram.relative + 1e-14
+    grow = 1.0 + histogram.relative + _MASSES
     return GridLoss(
         first=first,
         step=step,
         masses=masses * grow,
-        infinite=min(1.0, infinite * grow + 1e-300),
+        infinite=min(1.0, infinite * grow + TINY),
         shift=histogram.edge,
     )
 
@@ -88,20 +91,21 @@ def round_down(histogram: LossHistogram, *, step: float, first: int, order: floa
     short = (
         points
         - (histogram.level - histogram.doubt - histogram.edge)
-        + 1e-15 * (1.0 + np.abs(points))
+        + FEW_ROUNDINGS * (1.0 + np.abs(points))
     )
     with np.errstate(divide="ignore"):
         tilted = np.log(histogram.p) + order * points
-    weight = np.exp(tilted - max(float(np.max(tilted)), -1e300))
+    weight = np.exp(tilted - max(float(np.max(tilted)), -1e300))  # finite without any mass
+    # common shifts that are tried, up to half a step; any is sound, the cheapest is taken
     tries = step * np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 40)])
     which = np.argsort(short)
     above = np.concatenate([np.cumsum(weight[which][::-1])[::-1], [0.0]])
-    moved = above[np.searchsorted(short[which], tries, side="right")] / max(float(above[0]), 1e-300)
+    moved = above[np.searchsorted(short[which], tries, side="right")] / max(float(above[0]), TINY)
     shift = float(tries[int(np.argmin(tries + step * moved))])
     down = np.where(short <= shift, 0, np.where(short <= shift + step, 1, 2))
     live = down < 2  # what even the next point cannot hold is left out
     index = np.arange(1, len(points) + 1) - down
-    shrink = 1.0 - histogram.relative - 1e-14
+    shrink = 1.0 - histogram.relative - _MASSES
     masses = np.bincount(index[live], weights=histogram.p[live] * shrink, minlength=len(points) + 2)
     infinite, finite = _last(histogram, float(points[-1] + 0.5 * step), -1.0)
     masses[-2] += finite * shrink  # at the last point, half a step lower than it could be

@@ -1,7 +1,9 @@
 """The FFT accountant: it chooses the grid and answers bounds of epsilon and of delta.
 
 A plan decides how tight the bounds are, never whether they hold
-(`privet.accounting.fft_convolution`).
+(`privet.accounting.fft_convolution`). Where a comment below says *by trial*, the number was varied
+over the range given, for 21 losses of 2 to 60 releases at deltas of 1e-3, 1e-6 and 1e-11: epsilon
+differed by less than 3e-4 of itself, and the time by less than a quarter.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from privet.accounting import discretise
 from privet.accounting.fft_convolution import ProfileOnGrid, lower_grid, upper_grid
-from privet.accounting.privacy_loss import Array, Direction, LossPart
+from privet.accounting.privacy_loss import TINY, Array, Direction, LossPart
 from privet.accounting.privacy_loss_histograms import LossHistogram
 
 _MOST_POINTS = 20
@@ -26,6 +28,11 @@ _FINEST = 1 << 18
 time is not worth the digits."""
 _MOST_DIRECT = 8
 """Releases that may be convolved directly: eight of 4096 points take 5e8 products."""
+_DIRECT_POINTS = 4096
+"""Of one release then (see `_MOST_DIRECT`)."""
+_LITTLE = 0.05
+"""Of the usual size of the loss: where epsilon is less, tolerances are relative to this, as in
+`contour_integral.tolerance_of`."""
 _ALIAS = math.log(1e7)
 """log of delta over what each shifted copy of the transform may add."""
 _RELATIVE = 1.25e-4
@@ -58,7 +65,7 @@ class GridPlan:
         """A plan for direct convolution of few releases, on a coarser grid if needed; else None."""
         if sum(count for _, count in self.releases) > _MOST_DIRECT:
             return None
-        return replace(self, step=max(self.step, (self.top - self.bottom) / 4096), size=0)
+        return replace(self, step=max(self.step, (self.top - self.bottom) / _DIRECT_POINTS), size=0)
 
     @property
     def finer(self) -> GridPlan | None:
@@ -69,7 +76,7 @@ class GridPlan:
         return replace(self, step=self.step / 4.0, size=4 * self.size)
 
     def upper(self) -> ProfileOnGrid:
-        """The bound from above."""
+        """Bound delta from above at the points of this grid."""
         first, last = self._range()
         ends = self.step * np.arange(first, last + 1)
         laws = [
@@ -84,7 +91,7 @@ class GridPlan:
         return upper_grid(laws, order=self.order, step=self.step, size=self.size)
 
     def lower(self) -> ProfileOnGrid:
-        """The bound from below."""
+        """Bound delta from below at the points of this grid."""
         first, last = self._range()
         ends = self.step * (np.arange(first, last + 2) - 0.5)
         laws = [
@@ -121,7 +128,7 @@ def plan(
     sought: float,
     relative: float,
 ) -> GridPlan:
-    """Where the losses lie, the best order for them, a step for the tolerance, a period.
+    """Plan a grid: where the losses lie, the best order, a step for the tolerance, a period.
 
     `relative` is how much of epsilon rounding up to the grid may cost. Where epsilon is only a
     guess for the delta `sought`, it is lowered to what a coarse grid suggests; 0 leaves it alone.
@@ -131,24 +138,34 @@ def plan(
     for part, count in releases:
         histogram = _histogram(part, direction, _LOOK)
         under = histogram.below + np.cumsum(histogram.p)
+        # a millionth may lie below the grid, a billionth of delta above it (by trial, 1e-9 to 1e-4,
+        # and 1e-13 to 1e-6)
         low = float(_LOOK[int(np.searchsorted(under, 1e-6 / total))])
         over = histogram.above + np.cumsum(histogram.p[::-1])
         high = float(_LOOK[len(_LOOK) - 1 - int(np.searchsorted(over, 1e-9 * delta / total))])
         bottom, far = min(bottom, low), max(far, high)
         lowest += count * low
+        # the usual size is that of all but the rarest thousandth (by trial, 1e-5 to 1e-2)
         usual = np.abs(histogram.level) < abs(_LOOK[int(np.searchsorted(over, 1e-3 / total))])
         spread += count * float(np.sum((histogram.p * histogram.level**2)[usual]))
+    # how far a loss above epsilon can be made up for by the others: eight of their deviations (by
+    # trial, 4 to 16), and 2% of room
     reach = min(-lowest, 8.0 * math.sqrt(spread) - bottom)
-    top = max(min(far, 1.02 * epsilon + reach), 1e-300)
+    top = max(min(far, 1.02 * epsilon + reach), TINY)
     order, chernoff = _order(
         releases, direction, bottom=bottom, top=top, epsilon=epsilon, delta=sought
     )
-    epsilon = max(chernoff, 1e-3 * epsilon)
-    allowed = relative * max(epsilon, 0.05 * math.sqrt(spread))
+    epsilon = max(chernoff, 1e-3 * epsilon)  # above 0 (by trial, 1e-6 to 0.1)
+    allowed = relative * max(epsilon, _LITTLE * math.sqrt(spread))
+    # moving losses to points h apart adds at most h^2 / 4 to the variance of each release, and that
+    # (order + 1) / 2 times to epsilon
     step = math.sqrt(8.0 * allowed / ((order + 1.0) * total))
     decay = (_ALIAS - math.log(delta)) / order
+    # half of the period is read off, so that it has to hold epsilon twice; the sums of up to ten
+    # large losses fit in (by trial: with 3 bounds are up to 1.5% wider, with 40 few are tighter)
     period = max(decay, 1.1 * epsilon + min(total, 10) * top, 2.2 * epsilon)
     least = (top - bottom) * len(releases) / _MOST_INTERVALS
+    # 2^24 points in all transforms together are 128 MB; fewer than 2^8 save nothing
     most = min(_MOST_POINTS, 24 - math.ceil(math.log2(len(releases))))
     size = 1 << min(most, max(8, math.ceil(math.log2(period / max(step, least)))))
     return GridPlan(
@@ -172,12 +189,14 @@ def _order(
     epsilon: float,
     delta: float,
 ) -> tuple[float, float]:
-    """(the order with the least e^(K(t) - t epsilon) / t (t+1), the epsilon of that bound), found
-    on a coarse grid; epsilon is lowered to what the bound gives at `delta` first."""
-    cells = 1024
+    """Find the order with the least e^(K(t) - t epsilon) / t (t+1) and its bound of epsilon, on a
+    coarse grid; epsilon is lowered to what the bound gives at `delta` first."""
+    cells = 1024  # by trial, 256 to 4096
     step = (top - bottom) / cells
     first = math.floor(bottom / step)
     ends = step * np.arange(first, first + cells + 3)
+    # in units of the largest loss: below, the tilt is none, above, that loss is all that counts;
+    # a fifth apart, as the best order is not sharp. 1e-100, 1e100 and 1e200 keep products finite
     orders = np.geomspace(0.02, 2000.0, 64) / min(max(top, 1e-100), 1e100)
     k = np.zeros(len(orders))
     for part, count in releases:
@@ -216,7 +235,7 @@ def epsilon(
             releases, direction, delta=delta, epsilon=best, sought=delta, relative=_RELATIVE
         )
 
-    for _ in range(4):
+    for _ in range(4):  # plan again while the answer moves by a tenth (by trial, 1% to half)
         where = look()
         value = where.upper().epsilon_above(delta)
         done = value >= 0.9 * best
@@ -224,8 +243,10 @@ def epsilon(
         if done or best <= 0.0:
             break
     low = where.lower().epsilon_below(delta)
-    enough = 5.0 * _RELATIVE * max(best, 0.05 * where.spread)
-    if best - low > 20.0 * enough and where.direct is not None:  # the transform's rounding is felt
+    # rounding up and down cost about as much each: five times one of them is close (by trial, 3 to
+    # 20), twenty times that is the transform's own rounding (by trial, 3 to 200)
+    enough = 5.0 * _RELATIVE * max(best, _LITTLE * where.spread)
+    if best - low > 20.0 * enough and where.direct is not None:
         for _ in range(3):
             before, where = best, look().direct or where
             best = min(best, where.upper().epsilon_above(delta))
@@ -246,12 +267,13 @@ def plan_near(
     best = guess
 
     def look() -> GridPlan:
-        at = max(best, 1e-300)
+        at = max(best, TINY)
+        # `relative`: delta moves by order * epsilon times what epsilon does, often 5 times and more
         return plan(
             releases, direction, delta=at, epsilon=epsilon, sought=0.0, relative=0.2 * _RELATIVE
         )
 
-    for _ in range(6):
+    for _ in range(6):  # plan again while delta falls tenfold: the guess may be far off
         where = look()
         grid = where.upper()
         yield grid, 1.0
@@ -263,6 +285,7 @@ def plan_near(
     grid = where.lower()
     yield grid, -1.0
     low = grid.delta_at(epsilon)
+    # further apart than 3% is the transform's own rounding (by trial, 0.6% to 30%)
     if not best - low < 0.03 * best and where.direct is not None:
         where = look().direct or where
         grid = where.upper()
@@ -271,6 +294,7 @@ def plan_near(
         grid = where.lower()
         yield grid, -1.0
         low = float(np.fmax(low, grid.delta_at(epsilon)))
+    # 3e-3 of delta is 1e-4 to 1e-3 of epsilon
     while not best - low < 3e-3 * best and where.finer is not None:
         where = where.finer
         grid = where.lower()

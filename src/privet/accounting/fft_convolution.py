@@ -17,14 +17,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from privet.accounting.discretise import GridLoss
-from privet.accounting.privacy_loss import ROUNDOFF, Array
+from privet.accounting.privacy_loss import (
+    LARGEST_EXPONENT,
+    MANY_ROUNDINGS,
+    NEXT_TO_ZERO,
+    ROUNDOFF,
+    TINY,
+    Array,
+)
 
 _TRANSFORM = 10.0 * ROUNDOFF
 """Relative error of a fast Fourier transform in the 2-norm, for each binary digit of its size.
 
 Higham 2002, theorem 24.2: 4 sqrt(2) + 1 with accurate weights; the rest is a margin."""
 
-_COARSE = 700.0
+_COARSE = LARGEST_EXPONENT
 """Of a step beyond this e^step is no float64, and the 1 beside it is no digit of it."""
 
 
@@ -42,7 +49,7 @@ class ProfileOnGrid:
         under = np.nonzero(self.deltas <= delta)[0]
         if len(under) == 0:
             return math.inf
-        return self._between(int(under[0]), delta) * (1.0 + 1e-12) + self.shift
+        return self._between(int(under[0]), delta) * (1.0 + MANY_ROUNDINGS) + self.shift
 
     def epsilon_below(self, delta: float) -> float:
         """The largest epsilon with a bound of more than `delta`."""
@@ -51,7 +58,7 @@ class ProfileOnGrid:
             return 0.0
         n = int(over[-1])
         here = self._between(n + 1, delta) if n + 1 < len(self.deltas) else n * self.step
-        return max(0.0, here * (1.0 - 1e-12) + self.shift)
+        return max(0.0, here * (1.0 - MANY_ROUNDINGS) + self.shift)
 
     def _between(self, n: int, delta: float) -> float:
         if n == 0:
@@ -94,9 +101,10 @@ def _tilt(law: GridLoss, count: int, order: float, size: int, sign: float) -> _T
     weights = np.exp(tilted - top)
     place = (law.first + np.arange(len(weights))) % size
     wrapped = np.bincount(place, weights=weights, minlength=size)
-    whole = max(float(np.sum(wrapped)), 1e-300)
+    whole = max(float(np.sum(wrapped)), TINY)
     values = np.conj(np.fft.rfft(wrapped)) / whole  # numpy's transform has the sign e^(-i w x)
     spread = math.sqrt(float(np.dot(wrapped, wrapped))) / whole
+    # twice the roundings of log, product and sum; 745 = -log of the smallest float64 above 0
     rounding = 8.0 * ROUNDOFF * (745.0 + order * float(np.max(np.abs(law.losses))) + abs(top))
     return _Tilted(
         count=count,
@@ -109,18 +117,18 @@ def _tilt(law: GridLoss, count: int, order: float, size: int, sign: float) -> _T
 def transform_sums(
     laws: Sequence[tuple[GridLoss, int]], *, order: float, step: float, size: int, sign: float
 ) -> tuple[Array, float]:
-    """(e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put on the
-    side of `sign`."""
+    """Evaluate (e^(log scale) sums at epsilon = 0, step, ..., and the log scale), with rounding put
+    on the side of `sign`."""
     parts = [_tilt(law, count, order, size, sign) for law, count in laws]
     z = order + 2j * math.pi * np.arange(size // 2 + 1) / (size * step)
     # the transform of (1 - e^(-y))_+ on the grid y = 0, h, 2h, ..., free of cancellation
     kernel = np.exp(-z * step) * -math.expm1(-step)
     kernel = kernel / (np.expm1(-z * step) * np.expm1(-(z + 1.0) * step))
     logs, most = np.zeros(len(z), dtype=complex), np.zeros(len(z))
-    rounding = np.full(len(z), 64.0 * ROUNDOFF)
+    rounding = np.full(len(z), 64.0 * ROUNDOFF)  # of the kernel: 3 expm1, exp, 4 complex products
     for part in parts:
         size_of = np.abs(part.values)
-        safe = np.where(size_of < 1e-290, 1e-290, part.values)
+        safe = np.where(size_of < NEXT_TO_ZERO, NEXT_TO_ZERO, part.values)
         log = np.log(safe)
         logs += part.count * log
         most += part.count * np.log(size_of + part.doubt)
@@ -128,7 +136,9 @@ def transform_sums(
     terms = np.exp(logs) * kernel
     sums = np.fft.irfft(np.conj(terms), size)[: size // 2]
     # every term but the first and the last counts twice: half of the spectrum is stored
-    slack = 2.0 / size * float(np.sum(np.abs(terms) * np.expm1(np.minimum(rounding, 700.0))))
+    slack = (
+        2.0 / size * float(np.sum(np.abs(terms) * np.expm1(np.minimum(rounding, LARGEST_EXPONENT))))
+    )
     slack += (
         _TRANSFORM * math.log2(size) * math.sqrt(2.0 / size * float(np.sum(np.abs(terms) ** 2)))
     )
@@ -149,7 +159,7 @@ def convolve(laws: Sequence[tuple[GridLoss, int]], *, step: float, sign: float) 
     however small it is. With C_n = sum_{k > n} m_k e^(-(k - n - 1) h),
     delta_n = delta_{n+1} + (1 - e^-h) C_n.
     """
-    masses, first, terms = np.ones(1), 0, 16.0
+    masses, first, terms = np.ones(1), 0, 16.0  # roundings of a term: a margin, and its sums
     for law, count in laws:
         for _ in range(count):
             terms += 2.0 * len(law.masses)
@@ -162,8 +172,9 @@ def convolve(laws: Sequence[tuple[GridLoss, int]], *, step: float, sign: float) 
 
     slopes = lfilter([1.0], [1.0, -math.exp(-step)], masses[::-1])
     deltas = np.cumsum(slopes)[::-1] * -math.expm1(-step)
+    # the filter and the sum take four roundings each for every point that they come by
     grow = 1.0 + sign * ROUNDOFF * (terms + 8.0 * len(masses))
-    return np.append(deltas * grow, [0.0, 0.0]) + (1e-300 if sign > 0.0 else 0.0)
+    return np.append(deltas * grow, [0.0, 0.0]) + (TINY if sign > 0.0 else 0.0)
 
 
 def _infinite(laws: Sequence[tuple[GridLoss, int]], sign: float) -> float:
@@ -173,9 +184,11 @@ def _infinite(laws: Sequence[tuple[GridLoss, int]], sign: float) -> float:
         whole = float(np.sum(law.masses)) + law.infinite
         survive += count * math.log1p(-law.infinite / whole) if law.infinite < whole else -math.inf
         scale += count * math.log(whole)
-    if scale > 700.0:  # rounding alone has grown the masses past all bounds: nothing is known
+    if (
+        scale > LARGEST_EXPONENT
+    ):  # rounding alone has grown the masses past all bounds: nothing is known
         return math.inf if sign > 0.0 else 0.0
-    return -math.expm1(survive) * math.exp(scale) * (1.0 + sign * 1e-12)
+    return -math.expm1(survive) * math.exp(scale) * (1.0 + sign * MANY_ROUNDINGS)
 
 
 def _log_moment(laws: Sequence[tuple[GridLoss, int]], order: float) -> float:
@@ -187,7 +200,7 @@ def _log_moment(laws: Sequence[tuple[GridLoss, int]], order: float) -> float:
         with np.errstate(divide="ignore"):
             tilted = np.log(law.masses) + order * law.losses
         top = float(np.max(tilted))
-        total += count * (top + math.log(float(np.sum(np.exp(tilted - top)))) + 1e-12)
+        total += count * (top + math.log(float(np.sum(np.exp(tilted - top)))) + MANY_ROUNDINGS)
     return total
 
 
@@ -200,11 +213,11 @@ def _read(
     sums, log_scale = transform_sums(laws, order=order, step=step, size=size, sign=sign)
     with np.errstate(divide="ignore"):
         logs = log_scale - order * epsilons + np.log(sums)
-    return epsilons, np.exp(np.minimum(logs, 0.0)) * (1.0 + sign * 1e-12)
+    return epsilons, np.exp(np.minimum(logs, 0.0)) * (1.0 + sign * MANY_ROUNDINGS)
 
 
 def _shift(laws: Sequence[tuple[GridLoss, int]]) -> float:
-    return math.fsum(count * law.shift for law, count in laws) * (1.0 + 1e-12)
+    return math.fsum(count * law.shift for law, count in laws) * (1.0 + MANY_ROUNDINGS)
 
 
 def upper_grid(
@@ -240,21 +253,22 @@ def _copies(
 
     To the left delta is at most 1; to the right it obeys the Renyi bound of a larger order t.
     """
-    left = 1.0 / math.expm1(min(order * period, 700.0)) * (1.0 + 1e-12)
+    left = 1.0 / math.expm1(min(order * period, LARGEST_EXPONENT)) * (1.0 + MANY_ROUNDINGS)
     end = math.fsum(count * float(law.losses[-1]) for law, count in laws)
     if end <= period:  # there is no loss as large as a copy to the right would need
         return np.full(len(epsilons), left)
     right = np.full(len(epsilons), math.inf)
-    for t in order * np.array([1.1, 1.3, 1.7, 2.5, 4.0]):
-        ratio = math.exp(-min((t - order) * period, 700.0))
+    for t in order * np.array([1.1, 1.3, 1.7, 2.5, 4.0]):  # any is a bound; the least is taken
+        ratio = math.exp(-min((t - order) * period, LARGEST_EXPONENT))
         c = t * math.log(t) - (t + 1.0) * math.log1p(t)
-        logs = np.minimum(_log_moment(laws, t) + c - t * epsilons, 700.0)
+        logs = np.minimum(_log_moment(laws, t) + c - t * epsilons, LARGEST_EXPONENT)
+        # the exponent, of some thousands at most, is good to a few roundings: e^ of it to 1e-9
         right = np.minimum(right, np.exp(logs) * ratio / (1.0 - ratio) * (1.0 + 1e-9))
     return left + right
 
 
 def _too_high(laws: Sequence[tuple[GridLoss, int]], epsilons: Array, shift: float) -> Array:
-    """What the infinite masses of lower laws claim too much.
+    """Bound how much too high the infinite masses of lower laws make delta.
 
     The mass above the last end is right where the other losses leave epsilon below that end; where
     they do not it is too high by itself at most. So its probability times that of the others being
@@ -272,7 +286,8 @@ def _too_high(laws: Sequence[tuple[GridLoss, int]], epsilons: Array, shift: floa
     room = last - shift - epsilons  # the others have to stay above minus this
     chance = np.where(room >= -(lowest - highest), 0.0, 1.0)
     if np.any(chance > 0.0):
-        for t in np.geomspace(0.5, 500.0, 12) / max(abs(lowest), 1e-300):
+        # orders of a Chernoff bound, in units of the lowest sum: any is a bound, the least is taken
+        for t in np.geomspace(0.5, 500.0, 12) / max(abs(lowest), TINY):
             k = 0.0
             least = math.inf
             for law, count in laws:
@@ -281,7 +296,7 @@ def _too_high(laws: Sequence[tuple[GridLoss, int]], epsilons: Array, shift: floa
                 with np.errstate(divide="ignore"):
                     tilted = np.log(weights) - t * losses
                 top = float(np.max(tilted))
-                one = top + math.log(float(np.sum(np.exp(tilted - top)))) + 1e-12
+                one = top + math.log(float(np.sum(np.exp(tilted - top)))) + MANY_ROUNDINGS
                 k, least = k + count * one, min(least, one)
             chance = np.minimum(chance, np.exp(np.minimum(k - min(least, 0.0) - t * room, 0.0)))
     return excess * np.minimum(chance + missing, 1.0)

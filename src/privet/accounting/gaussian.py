@@ -17,7 +17,13 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from privet import _check
 from privet._check import Checked, checked
-from privet.accounting.privacy_loss import Array, Direction, LossPart, VerticalLine
+from privet.accounting.privacy_loss import (
+    FEW_ROUNDINGS,
+    Array,
+    Direction,
+    LossPart,
+    VerticalLine,
+)
 from privet.accounting.privacy_loss_histograms import (
     LOG_SQRT_2PI,
     GaussianMixturePair,
@@ -26,7 +32,8 @@ from privet.accounting.privacy_loss_histograms import (
 from privet.guarantee import Adjacency
 
 _NODES, _WEIGHTS = leggauss(24)
-"""Integrates the slope of the Mills ratio, an entire function, over a length below 1 exactly."""
+"""Integrates the slope of the Mills ratio, an entire function, over a length below 1: 16 points
+already differ from 80 by the integrand's own rounding only (measured)."""
 _GROW = 1.0 + 4e-16
 """Two units in the last place: the least step by which a root moves to the safe side."""
 
@@ -67,7 +74,8 @@ def log_deltas(mu: float, epsilon: Array) -> Array:
         else:
             gap = _mills(x) - _mills(x + mu)
         tail = -0.5 * a * a - LOG_SQRT_2PI + np.log(gap)
-        # close to 1: delta = 1 - e^epsilon (1 - delta(-epsilon))
+        # close to 1: delta = 1 - e^epsilon (1 - delta(-epsilon)); beyond 6 deviations
+        # 1 - ndtr(a) = 1e-9 has lost half of its digits in the bulk
         if np.any(near := (e < 0) & (a > 6.0)):
             bulk = np.where(near, np.log1p(-np.exp(e) * -np.expm1(log_deltas(mu, np.abs(e)))), bulk)
     return np.asarray(np.where(a > 1.0, bulk, tail))
@@ -75,8 +83,11 @@ def log_deltas(mu: float, epsilon: Array) -> Array:
 
 def _log_error(mu: float, epsilon: float) -> float:
     """Bound of the error of `log_delta`: roundings of a, times the slope of log phi there."""
+    # measured for mu from 1e-6 to 1e3: at most 0.86 of this. For mu < 1e-24 the logarithm itself,
+    # of size |log mu|, is rounded by up to ten times as much
     a = mu / 2.0 - epsilon / max(mu, 1e-100)
-    return 1e-15 * (2.0 + a * a + abs(a) * mu) if abs(a) < 1e100 else math.inf
+    # (a^2 is a float64 below 1e100)
+    return FEW_ROUNDINGS * (2.0 + a * a + abs(a) * mu) if abs(a) < 1e100 else math.inf
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -109,7 +120,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return _nudge(root, _GROW, lambda e: log_delta(mu, e) + _log_error(mu, e) <= target)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # a plan and a page ask for a few targets again and again
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu = sensitivity / noise that is (epsilon, delta)-private; rounded down.
 
@@ -131,9 +142,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def _root(
     f: Callable[[float], float], low: float, high: float, *, precision: float = 2e-15
 ) -> float:
-    """The upper end of a tiny bracket of a zero of f: false position (Illinois), or halving."""
+    """The upper end of a tiny bracket of a zero of f: false position (Illinois), or halving.
+
+    At the `precision` of 18 roundings f is rounding itself.
+    """
     at_low, at_high = f(low), f(high)
-    for i in range(200):
+    for i in range(200):  # every third halves: 66 of them, more than a float64 has digits
         if at_low == 0.0 or high - low <= precision * abs(high):
             break
         steep = at_high - at_low
@@ -202,7 +216,7 @@ class Gaussian(Checked, LossPart):
     ) -> tuple[Array, Array]:
         z = line.points
         k = 0.5 * self.mu**2 * z * (z + 1.0)
-        return k, 1e-15 * np.abs(k)
+        return k, FEW_ROUNDINGS * np.abs(k)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         return np.exp(log_deltas(self.mu, np.atleast_1d(epsilon)))

@@ -30,6 +30,8 @@ _MOST_POINTS = 1_500
 _CUT = 1e-3
 """Share of delta that the cut-off of rare losses may take, of all releases together: ten
 times that of one answer, since room is left for ten times the releases."""
+_MOST_RECENT = 64
+"""Losses whose transforms are kept, for those who ask for one again and again: 3 MB at most."""
 _ROOM = 10
 """How many times the releases so far a plan makes room for: a new plan costs the time of
 all before it, so that it should be rare."""
@@ -46,6 +48,7 @@ class _Values:
     def plus(self, other: _Values) -> _Values:
         with np.errstate(invalid="ignore", over="ignore"):  # what is not a number is not known
             k = self.k + other.k
+        # a complex sum is rounded by 2^-53 of its size in either part: by sqrt 2 of that in all
         errors = self.errors + other.errors + 2.3e-16 * np.abs(k)
         return _Values(k=k, errors=errors, tail=self.tail + other.tail)
 
@@ -63,7 +66,7 @@ class _Line:
     """Releases that the cut-off was made for."""
 
     def values(self, parts: Iterable[LossPart], direction: Direction) -> _Values:
-        """K of some parts, added up."""
+        """Add up the transforms K of some parts on this line."""
         line = self.quadrature
         total = _Values(
             k=np.zeros(line.count, dtype=complex), errors=np.zeros(line.count), tail=0.0
@@ -94,6 +97,7 @@ class _Line:
         )
         if curve.log_delta(floor) <= target:
             return floor
+        # a first step and a growth for speed alone (by trial, .0005 to .05)
         low, width = floor, 0.005 * self.most
         high = min(low + width, self.most)
         while not curve.log_delta(high) <= target:
@@ -101,7 +105,7 @@ class _Line:
                 return math.inf
             low, width = high, 4.0 * width
             high = min(low + width, self.most)
-        while high - low > 1e-5 * high + 1e-9:
+        while high - low > 1e-5 * high + 1e-9:  # far below the 2.5e-4 that smoothing adds
             middle = 0.5 * (low + high)
             if curve.log_delta(middle) <= target:
                 high = middle
@@ -133,7 +137,7 @@ class IncrementalComposition:
         self.delta, self.cap = delta, cap
         self._line: _Line | None = None
         self._values: dict[Direction, _Values] = {}
-        self._planned_at = -9
+        self._planned_at = -9  # `grown` is true from the first loss on
         self._latest: tuple[PrivacyLoss, float] | None = None
         self._floor = 0.0
         self._recent: OrderedDict[tuple[PrivacyLoss, Direction], _Values] = OrderedDict()
@@ -148,7 +152,7 @@ class IncrementalComposition:
 
     @property
     def total(self) -> PrivacyLoss:
-        """Everything added so far, composed."""
+        """The composition of everything added so far."""
         return self.running_total.total
 
     @property
@@ -167,6 +171,7 @@ class IncrementalComposition:
                 self._values[direction] = values.plus(self._contribution(loss, direction))
             if self._latest is not None and self._latest[0] == loss:  # epsilon only grows
                 epsilon = self._latest[1]
+                # a little below, for a line of other values (by trial, .9 to .999)
                 self._floor = 0.98 * epsilon if math.isfinite(epsilon) else self._floor
         self.running_total.add(loss)
 
@@ -197,6 +202,7 @@ class IncrementalComposition:
         releases = self.running_total.releases + sum(
             p.releases for p in (loss.parts if loss else ())
         )
+        # a tenth more losses, and eight: planning again costs the time of all of them
         grown = self.running_total.count > 1.1 * self._planned_at + 8
         if (self._line is None and grown) or (self._line and releases > self._line.room):
             self._lay(loss, self._line.most if self._line else 0.0)
@@ -237,7 +243,7 @@ class IncrementalComposition:
             return self._recent[key]
         values = self._line.values(loss.parts, direction)
         self._recent[key] = values
-        if len(self._recent) > 64:
+        if len(self._recent) > _MOST_RECENT:
             self._recent.popitem(last=False)
         return values
 
@@ -268,10 +274,11 @@ def plan_line(
 ) -> _Line | None:
     """A line for the mixture of `parts`, scaled up until it has the epsilon that is looked for.
 
-    The choice is for tightness and speed; any line gives an upper bound. Orders, period and number
-    of points are weighed as `contour_integral.plan` does, for the result itself and for a quarter
-    of it. The smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too
-    many points.
+    The choice is for tightness and speed; any line gives an upper bound. Numbers are by trial where
+    a comment gives a range: over that, the epsilons of a ledger of 150 sampled, pure and Laplace
+    losses move by less than 3e-3. Orders, period and number of points are weighed as
+    `contour_integral.plan` does, for the result itself and for a quarter of it. The
+    smoothing adds 2.5e-4 of the epsilon that is looked for, more where that takes too many points.
     """
     parts = [simple for p in parts for simple in p.simplify()]
     log_delta = math.log(delta)
@@ -284,14 +291,15 @@ def plan_line(
     def renyi(scale: float) -> float:
         return float(np.nanmin((scale * k - log_delta + conversion) / _ORDERS))
 
-    now = max(renyi(1.0), 1e-3)
-    most = max(least, 1.3 * now)
-    if most > 0.7 * cap:
+    now = max(renyi(1.0), 1e-3)  # no plan is for an epsilon below a thousandth
+    most = max(least, 1.3 * now)  # some room to grow (by trial, 1.05 to 2)
+    if most > 0.7 * cap:  # the next plan would be for the cap: make it now (by trial, .3 to .95)
         most = cap
     if not math.isfinite(most):
         return None
+    # 1.15: the Renyi bound is 14% above epsilon in the median (by trial, 1 to 1.5)
     levels = [(_scaled(renyi, share * 1.15 * most), share * most) for share in (1.0, 0.25)]
-    for tolerance in (2.5e-4 * most, 1e-3 * most, 4e-3 * most):
+    for tolerance in (2.5e-4 * most, 1e-3 * most, 4e-3 * most):  # each with half of the points
         best: tuple[int, float, float, float] | None = None
         for i in range(len(_ORDERS) - 1):
             order = float(_ORDERS[i])
@@ -305,7 +313,7 @@ def plan_line(
                 )
                 period = max(period, float(np.nanmin(beyond / (_ORDERS[i + 1 :] - order))))
                 level = max(level, scale * float(k[i]) - order * epsilon - log_delta)
-            if not (math.isfinite(period) and level < 30.0):
+            if not (math.isfinite(period) and level < 30.0):  # as in `contour_integral.plan`
                 continue
             smoothing = 2.0 * tolerance / (order + 1.0)
             last = math.sqrt(2.0 * (level + contour_integral.TRUNCATION) / smoothing)
@@ -321,8 +329,9 @@ def plan_line(
 
 def _scaled(renyi: Callable[[float], float], epsilon: float) -> float:
     """How many times the mixture reaches `epsilon`, roughly."""
+    # a ledger's first loss of a billion, or its trillionth: roughly is enough
     low, high = 1e-9, 1e12
-    for _ in range(60):
+    for _ in range(60):  # by halves of 21 decades: to the last digit
         middle = math.sqrt(low * high)
         low, high = (middle, high) if renyi(middle) < epsilon else (low, middle)
     return low

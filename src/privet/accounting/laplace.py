@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from privet.accounting import privacy_loss_histograms as pld
-from privet.accounting.privacy_loss import Array, Direction
+from privet.accounting.privacy_loss import ROUNDOFF, Array, Direction
 from privet.accounting.privacy_loss_histograms import LossHistogram
-from privet.accounting.pure_and_approximate_dp import FIRST_ORDER_LIMIT, RepeatedLoss, complex_log1p
+from privet.accounting.pure_and_approximate_dp import (
+    FIRST_ORDER_LIMIT,
+    SMALL_ROUNDINGS,
+    RepeatedLoss,
+    complex_log1p,
+)
 
 
 def laplace_log_mgf(z: Array, e: float | Array) -> tuple[Array, Array]:
@@ -24,8 +29,9 @@ def laplace_log_mgf(z: Array, e: float | Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         inner = ((z + 1.0) + z * np.exp(-(2.0 * z + 1.0) * e)) / (2.0 * z + 1.0)
         far = z * e + np.log(np.where(near, 1.0, inner))
-        rough = 2.0**-50 * (4.0 + np.abs(z) * e) / np.minimum(np.abs(inner), 1.0)
-    return np.where(near, complex_log1p(x), far), np.where(near, 2.0**-47 * np.abs(x), rough)
+        # eight roundings of each exponent, and of a quotient and logarithms
+        rough = 8.0 * ROUNDOFF * (4.0 + np.abs(z) * e) / np.minimum(np.abs(inner), 1.0)
+    return np.where(near, complex_log1p(x), far), np.where(near, SMALL_ROUNDINGS * np.abs(x), rough)
 
 
 def _beyond_first_order(y: Array) -> Array:

@@ -109,13 +109,14 @@ class MixedPureLosses(LossPart):
                 e, n = sizes[start : start + _ROWS, None], times[start : start + _ROWS, None]
                 k, doubt = (response_log_mgf if kind is Pure else laplace_log_mgf)(z[None, :], e)
                 total += np.sum(n * k, axis=0)
+                # 2^-44: a sum of 256 rows, each a product, twice over
                 errors += np.sum(n * (doubt + 2.0**-44 * np.abs(k)), axis=0)
         return total, errors
 
 
 @final
 class RunningTotal:
-    """What was added so far, as few parts as it takes."""
+    """Counts the losses that were added, so that their total has as few parts as possible."""
 
     def __init__(self, adjacency: Adjacency) -> None:
         self.adjacency = adjacency
@@ -166,6 +167,7 @@ class RunningTotal:
         """
         parts = () if loss is None else loss.parts
         survive = self._survive + math.fsum(math.log1p(-p.failure) for p in parts)
+        # a sum of a million logarithms in any order is good to 1e-10
         failure = -math.expm1(survive) * (1.0 + 1e-10)
         if delta == 0.0 or delta <= failure:
             return (math.inf if failure > 0.0 else self._ceiling(loss)), None
@@ -187,7 +189,7 @@ class RunningTotal:
 
     @property
     def total(self) -> PrivacyLoss:
-        """Everything composed."""
+        """The composition of everything added so far."""
         if self._total is None:
             parts = [part for merged in self._merged.values() for part in merged.parts]
             repeated = [once.repeat(times) for once, times in self._repeated.items()]

@@ -17,7 +17,14 @@ from privet.accounting import moment_generating_functions, schedule_compression
 from privet.accounting import privacy_loss_histograms as pld
 from privet.accounting.gaussian import Gaussian, log_deltas
 from privet.accounting.laplace import laplace_profile
-from privet.accounting.privacy_loss import ROUNDOFF, Array, Direction, LossPart, VerticalLine
+from privet.accounting.privacy_loss import (
+    LARGEST_EXPONENT,
+    ROUNDOFF,
+    Array,
+    Direction,
+    LossPart,
+    VerticalLine,
+)
 from privet.accounting.privacy_loss_histograms import LossHistogram, replace_one_threshold
 from privet.accounting.sampled_likelihood_ratio import inverse_log_ratio, log_ratio
 from privet.errors import InvalidArgument
@@ -31,6 +38,8 @@ _MOST_STEPS = 1e15
 """Numbers of steps below 2^53 are exact in float64, with room for sums of several."""
 _ROUND_UP = 1.0 + 2e-15
 """More than the rounding of a logarithm, a product and a sum of few."""
+_FOUR_ROUNDINGS = 4.5e-16
+"""Of an exponential (two of them), a difference and a product, relative to the largest of these."""
 
 
 def _vector(name: str, values: Numbers, length: int) -> Array:
@@ -164,6 +173,7 @@ class SampledSteps(LossPart):
         if answer is None:
             return None
         k, e = answer
+        # a product and a sum for each term, complex: four roundings at most
         summing = 4.0 * ROUNDOFF * (1.0 + len(q)) * np.einsum("i,ik->k", n, np.abs(k))
         return np.einsum("i,ik->k", n, k), np.einsum("i,ik->k", n, e) + summing
 
@@ -201,7 +211,7 @@ class SampledSteps(LossPart):
             low = -np.expm1(np.minimum(t, 0.0))
             return np.where(inside, q * self._unsampled_profile(shifted, z), low)
         # H_alpha(Q | (1-q) Q + q P) = (1 - alpha (1-q)) H_a(Q | P), a = alpha q / (1 - alpha (1-q))
-        left = q - (1.0 - q) * np.expm1(np.minimum(t, 700.0)) + 4.5e-16 * q
+        left = q - (1.0 - q) * np.expm1(np.minimum(t, LARGEST_EXPONENT)) + _FOUR_ROUNDINGS * q
         inside = left > 0.0
         shifted = np.where(inside, t + math.log(q) - np.log(np.where(inside, left, 1.0)), 0.0)
         return np.where(inside, left * self._unsampled_profile(shifted, z), 0.0)
@@ -213,8 +223,8 @@ class SampledSteps(LossPart):
         return self._one_step_histogram(float(q[0]), float(z[0]), direction, ends)
 
     def lower_bound(self) -> Self:
-        """Where steps are binned: the same number of steps, each at a node of a grid with no less
-        noise and no larger rate, at most `_MOST_EXACT` nodes."""
+        """The same steps; many different ones are moved to at most `_MOST_EXACT` nodes of a grid,
+        each to one with no less noise and no larger rate."""
         q, z, n = self.groups
         if len(q) <= _MOST_EXACT:
             return self
@@ -249,7 +259,7 @@ def _replace_one_profile(epsilon: Array, q: float, z: float) -> Array:
     moved = np.minimum(sign + math.log(q) + log_ndtr((-1.0 - x) / z), 0.0)
     other = np.exp(bulk) + np.exp(moved)
     exponents = 1.0 + sign + (x / z) ** 2 + 1.0 / z**2  # whose rounding is relative
-    value = np.maximum(above - other, 0.0) + 4.5e-16 * exponents * (above + other)
+    value = np.maximum(above - other, 0.0) + _FOUR_ROUNDINGS * exponents * (above + other)
     # the pair is symmetric: delta(-e) = 1 - e^-e + e^-e delta(e)
     return np.asarray(np.where(epsilon >= 0, value, -np.expm1(-sign) + np.exp(-sign) * value))
 
@@ -285,6 +295,7 @@ class SampledGaussian(SampledSteps):
         if not np.any(full):
             return (self,)
         moved = 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
+        # up by eight roundings: quotients, squares, a sum and a root have fewer
         mu = moved * math.sqrt(math.fsum(n[full] / z[full] ** 2)) * (1.0 + 2.0**-50)
         plain = Gaussian(mu=mu, adjacency=self.adjacency)
         rest = ~full
@@ -380,6 +391,7 @@ class SampledLaplace(SampledSteps):
         q, z, n = self.groups
         if 0 < len(q) <= _MOST_EXACT:
             each = moment_generating_functions.sampled_laplace_real(q, z, orders, direction)
+            # a sum of at most 192 terms rounds by 192 * 2^-53 = 2e-14
             return np.asarray(np.einsum("i,ik->k", n, each) * (1.0 + 1e-13))
         return super().log_mgf(orders, direction, cut)
 

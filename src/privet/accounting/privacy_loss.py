@@ -29,6 +29,18 @@ Array = NDArray[Any]
 
 ROUNDOFF = 2.0**-53
 """The largest relative error of one rounding in double precision."""
+FEW_ROUNDINGS = 1e-15
+"""Nine roundings, relatively: more than a function of the library (within 4 units in the last
+place, which is eight) and the operation after it."""
+MANY_ROUNDINGS = 1e-12
+"""Nine thousand roundings, relatively: more than the last steps of an answer and their sums."""
+LARGEST_EXPONENT = 700.0
+"""Exponents are held at this: e^700 = 1e304 is a float64, and e^709.79 is not."""
+NEXT_TO_ZERO = 1e-290
+"""Stands for 0 in logarithms and below quotients: an error over it means that nothing is known, and
+is a float64 still."""
+TINY = 1e-300
+"""Stands for 0 where no delta can feel it: float64's least normal number is 2e-308."""
 
 
 class Direction(Enum):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_ndtr
 
-from privet.accounting.privacy_loss import Array, Direction
+from privet.accounting.privacy_loss import FEW_ROUNDINGS, LARGEST_EXPONENT, Array, Direction
 from privet.accounting.sampled_likelihood_ratio import inverse_log_ratio, log_ratio_and_slope
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -50,10 +50,11 @@ class LossHistogram:
 def log_between(centre: Array, width: Array) -> Array:
     """log of the normal probability of [centre - width/2, centre + width/2], small or far out.
 
-    A narrow interval by the Taylor series about its centre, whose terms are Hermite polynomials; a
-    wide one as a difference of tails, which differ enough there.
+    A narrow interval by the Taylor series about its centre, whose terms are Hermite polynomials
+    over (2k + 1)!; a wide one as a difference of tails, which differ enough there.
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        # up to here what follows the term of degree 8 is below 1e-17 (docs/theory/contour.md)
         narrow = width * (np.abs(centre) + 1.0) <= 0.25
         c2, y = centre * centre, 0.25 * width * width
         he4 = (c2 - 6.0) * c2 + 3.0
@@ -101,7 +102,7 @@ class GaussianMixturePair:
             part, passed = log_ratio_and_slope(u * move - 0.5 * move * move, q)
             value = value + sign * part
             size = np.abs(u * move) + move * move
-            doubt = doubt + 1e-15 * (np.abs(part) + passed * size)
+            doubt = doubt + FEW_ROUNDINGS * (np.abs(part) + passed * size)
         return value, doubt
 
     def _sides(self) -> list[tuple[float, float, float]]:
@@ -112,7 +113,7 @@ class GaussianMixturePair:
         """The masses between losses; `inverse` may be rough, its errors are measured here."""
         with np.errstate(over="ignore"):
             u = np.maximum.accumulate(inverse(ends))
-        # so far out that a double has no probability for it; `dots.upper` allows 1e-300
+        # so far out that a double has no probability for it; `discretise.round_up` adds 1e-300
         u = np.where(np.abs(u) > _FARTHEST, np.copysign(np.inf, u), u)
         outcomes = u[np.isfinite(u)]
         edge = 0.0
@@ -139,10 +140,10 @@ class GaussianMixturePair:
             p=np.exp(log_p),
             level=level,
             doubt=doubt,
-            relative=_FUNCTIONS + 1e-15 * far * far,
+            relative=_FUNCTIONS + FEW_ROUNDINGS * far * far,
             below=math.exp(below[0]),
             above=math.exp(above[0]),
-            above_level=above[1] if above[0] > -700.0 else float(ends[-1]),
+            above_level=above[1] if above[0] > -LARGEST_EXPONENT else float(ends[-1]),
             above_doubt=above[2],
             edge=edge,
         )
@@ -157,7 +158,7 @@ class GaussianMixturePair:
         return float(ratio[0][0]), float(ratio[1][0]), float(ratio[2][0])
 
     def _ratio(self, log_mass: Callable[[float], Array], size: Array) -> tuple[Array, Array, Array]:
-        """(log p, level, doubt) from the log masses of N moved by any amount."""
+        """Mass and level, (log p, level, doubt), from the log masses of N moved by any amount."""
         base = log_mass(0.0)
         log_p, level, doubt = base, np.zeros_like(base), np.zeros_like(base)
         for sign, q, move in self._sides():
@@ -170,8 +171,10 @@ class GaussianMixturePair:
                 if q == 1.0:
                     log_p = moved
             level = level + sign * part
-            doubt = doubt + passed * (2.0 * _FUNCTIONS + 2e-15 * (size + abs(move)) ** 2)
-        return log_p, level, doubt + 1e-15 * np.abs(level)
+            doubt = doubt + passed * (
+                2.0 * _FUNCTIONS + 2.0 * FEW_ROUNDINGS * (size + abs(move)) ** 2
+            )
+        return log_p, level, doubt + FEW_ROUNDINGS * np.abs(level)
 
 
 def replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
@@ -184,6 +187,7 @@ def replace_one_threshold(epsilon: Array, q: float, z: float) -> Array:
     odds = math.log1p(-q) - math.log(q) if q < 1.0 else -math.inf
     with np.errstate(divide="ignore"):
         log_half = odds + 0.5 / z**2 + size / 2.0 + np.log(-np.expm1(-size)) - math.log(2.0)
+    # beyond e^20, asinh h = log(2 h) to within 1 / 4 h^2 = 1e-18
     near = np.arcsinh(np.exp(np.minimum(log_half, 20.0)))
     far = np.where(log_half > 20.0, log_half + math.log(2.0), near)
     return np.asarray(np.sign(epsilon) * z**2 * (size / 2.0 + far))
@@ -222,16 +226,16 @@ def add_atoms(
             histogram = replace(histogram, below=histogram.below + mass)
         elif j >= len(p):
             both = _merge_outcomes(histogram.above, histogram.above_level, mass, loss)
-            doubts = histogram.above_doubt + 1e-15 * (4.0 + abs(loss))
+            doubts = histogram.above_doubt + FEW_ROUNDINGS * (4.0 + abs(loss))
             histogram = replace(histogram, above=both[0], above_level=both[1], above_doubt=doubts)
         else:
             p[j], level[j] = _merge_outcomes(float(p[j]), float(level[j]), mass, loss)
-            doubt[j] += 1e-15 * (4.0 + abs(loss))
+            doubt[j] += FEW_ROUNDINGS * (4.0 + abs(loss))  # four logarithms, and the loss
     return replace(histogram, p=p, level=level, doubt=doubt)
 
 
 def _merge_outcomes(p: float, level: float, mass: float, loss: float) -> tuple[float, float]:
-    """(p, log(p/m)) of two outcomes together."""
+    """Merge two outcomes into one: its p and log(p/m)."""
     if p == 0.0:
         return mass, loss
     other = float(np.logaddexp(math.log(p) - level, math.log(mass) - loss))
@@ -245,7 +249,7 @@ def empty_histogram(ends: Array) -> LossHistogram:
         p=zero,
         level=0.5 * (ends[:-1] + ends[1:]),
         doubt=zero,
-        relative=1e-14,
+        relative=1e-14,  # the masses of atoms: an exponential, a quotient and a sum
         below=0.0,
         above=0.0,
         above_level=float(ends[-1]),
@@ -274,21 +278,23 @@ def laplace_histogram(ends: Array, q: float, shift: float, sign: int) -> LossHis
     ratio, passed = log_ratio_and_slope(moved - base, q)
     log_p[live], level[live] = (base + ratio if sign > 0 else base), sign * ratio
     doubt = np.zeros(len(width))
-    doubt[live] = passed * (_FUNCTIONS + 2e-15 * shift) + 1e-15 * np.abs(ratio)
+    doubt[live] = passed * (_FUNCTIONS + 2.0 * FEW_ROUNDINGS * shift) + FEW_ROUNDINGS * np.abs(
+        ratio
+    )
     if sign < 0:
         log_p, level, doubt = log_p[::-1], level[::-1], doubt[::-1]
         x = x[::-1]
     at, err = log_ratio_and_slope(2.0 * x - shift, q)
     inside = (x > 0.0) & (x < shift)
-    gap = np.abs(sign * at - ends) + 1e-15 * (np.abs(at) + err * shift)
+    gap = np.abs(sign * at - ends) + FEW_ROUNDINGS * (np.abs(at) + err * shift)
     edge = float(np.max(gap[inside])) if np.any(inside) else 0.0
     histogram = replace(
         empty_histogram(ends),
         p=np.exp(log_p),
         level=level,
         doubt=doubt,
-        relative=_FUNCTIONS + 2e-15 * shift,
-        edge=edge + 4e-16 * shift,
+        relative=_FUNCTIONS + 2.0 * FEW_ROUNDINGS * shift,
+        edge=edge + 4e-16 * shift,  # x and 2 x - shift are rounded, by 2^-53 of the shift each
     )
     histogram = _add_tails(histogram, ends, q, shift, sign)
     bottom, top = (float(log_ratio_and_slope(np.array(s * shift), q)[0]) for s in (-1.0, 1.0))
@@ -320,7 +326,11 @@ def _add_tails(
     over = mass(last, shift) if sign > 0 else mass(0.0, last)
     level = math.log(over[0] / over[1]) if over[1] > 0.0 else float(ends[-1])
     return replace(
-        histogram, below=under[0], above=over[0], above_level=level, above_doubt=_FUNCTIONS + 2e-15
+        histogram,
+        below=under[0],
+        above=over[0],
+        above_level=level,
+        above_doubt=_FUNCTIONS + 2.0 * FEW_ROUNDINGS,
     )
 
 
@@ -353,8 +363,8 @@ def symmetric_histogram(
     return LossHistogram(
         p=sums_p,
         level=level,
-        doubt=np.full(len(sums_p), worst + half.relative + 1e-15),
-        relative=2.0 * half.relative + worst + 1e-15,
+        doubt=np.full(len(sums_p), worst + half.relative + FEW_ROUNDINGS),
+        relative=2.0 * half.relative + worst + FEW_ROUNDINGS,
         below=float(np.sum(p[: starts[0]])),
         above=over_p,
         above_level=math.log(over_p / over_q) if over_q > 0.0 else float(ends[-1]),

@@ -52,7 +52,7 @@ class ProfileBounds:
         self._releases = fft_accountant.releases_of(self.parts, direction)
 
     def at(self, epsilons: Array) -> tuple[Array, Array]:
-        """(from below, from above) at increasing epsilons; both fall, as the profile does."""
+        """Bounds of delta, (from below, from above), at increasing epsilons; both fall."""
         e = np.asarray(epsilons, dtype=float)
         low, high = self._closed_form(e) or self._by_transforms(e)
         beyond = e >= self.ceiling

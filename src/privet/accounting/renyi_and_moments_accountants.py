@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import gammaln, xlog1py
 
 from privet import _check
+from privet.accounting.accountant_choice import _failure
 from privet.accounting.poisson_sampling import SampledGaussian
 from privet.accounting.privacy_loss import Array, Direction, LossPart, PrivacyLoss
 from privet.accounting.renyi_conversion import RenyiCurve
@@ -118,13 +119,13 @@ def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
 
 
 def moments_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
-    """`moments_epsilon` with its meaning."""
+    """The guarantee that `moments_epsilon` proves."""
     theorem = "moments accountant (Abadi et al. 2016, theorem 2; orders 1 to 32)"
     return _proved(loss, delta, moments_epsilon(loss, delta), theorem)
 
 
 def renyi_guarantee(loss: PrivacyLoss, delta: float) -> Guarantee:
-    """`renyi_epsilon` with its meaning."""
+    """The guarantee that `renyi_epsilon` proves."""
     theorem = "Renyi accountant (Mironov 2017; conversion of Canonne, Kamath and Steinke 2020)"
     return _proved(loss, delta, renyi_epsilon(loss, delta), theorem)
 
@@ -137,7 +138,7 @@ def _free(loss: PrivacyLoss) -> bool:
 def _without_failure(loss: PrivacyLoss, delta: float) -> tuple[float, bool]:
     """delta less what parts with an unbounded loss take of it, and whether they take all."""
     delta = _check.open_unit("delta", delta)
-    failure = -math.expm1(math.fsum(math.log1p(-p.failure) for p in loss.parts))
+    failure = _failure(loss.parts)
     return (delta - failure) / (1.0 - failure) if failure < delta else delta, failure >= delta
 
 

@@ -8,6 +8,11 @@ import numpy as np
 
 from privet.accounting.privacy_loss import ROUNDOFF, Array
 
+_FAR = 30.0
+"""Beyond e^30 = 1e13 the formula for large t is taken: it cannot overflow, and has its digits for
+rates above 1e-13, where q e^t is above 1. For smaller ones log q and t cancel just beyond 30, and
+`log_ratio_error` is too small there (measured: by 44 at q = 1e-16)."""
+
 
 def log_ratio(q: Array, t: Array) -> Array:
     """log(1 - q + q e^t), accurate for small q and for large t.
@@ -16,19 +21,19 @@ def log_ratio(q: Array, t: Array) -> Array:
     6.487...e-13
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        middle = np.log1p(q * np.expm1(np.minimum(t, 30.0)))
+        middle = np.log1p(q * np.expm1(np.minimum(t, _FAR)))
         left = np.log((1.0 - q) + q * np.exp(np.minimum(t, 0.0)))
-        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, 30.0)))
-    cancels = (t < -1.0) & (q > 0.5)
-    return np.where(q == 1.0, t, np.where(t >= 30.0, right, np.where(cancels, left, middle)))
+        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, _FAR)))
+    cancels = (t < -1.0) & (q > 0.5)  # where q (e^t - 1) is next to -1
+    return np.where(q == 1.0, t, np.where(t >= _FAR, right, np.where(cancels, left, middle)))
 
 
 def inverse_log_ratio(epsilon: Array, q: float) -> Array:
     """The t with log(1 - q + q e^t) = epsilon; -inf where there is none."""
     with np.errstate(divide="ignore"):
-        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, 30.0)) / q, -1.0))
-    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, 30.0)))
-    return np.where(epsilon > 30.0, far, near)
+        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilon, _FAR)) / q, -1.0))
+    far = epsilon - math.log(q) + np.log1p(-(1.0 - q) * np.exp(-np.maximum(epsilon, _FAR)))
+    return np.where(epsilon > _FAR, far, near)
 
 
 def log_ratio_and_slope(t: Array, q: float) -> tuple[Array, Array]:
@@ -43,4 +48,6 @@ def log_ratio_error(ell: Array, q: Array, size: Array) -> Array:
     d ell / dt = q e^t / (1 - q + q e^t) <= min(1, q + |ell|): tiny losses keep their digits.
     """
     passed = np.minimum(1.0, q + np.abs(ell)) * size
+    # 4 (the sums and products of t, and three functions of a rounding or two) and a margin;
+    # measured for q from 1e-12 to 1: at most 0.18 of this
     return np.asarray(6.0 * ROUNDOFF * (np.abs(ell) + passed))

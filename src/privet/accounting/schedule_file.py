@@ -32,7 +32,7 @@ _CHECKS = {
 @final
 @dataclass(frozen=True, kw_only=True)
 class SchedulePhases:
-    """Columns by name, each with one number a line; those that were not given are left out.
+    """A schedule as columns by name, one number a line; columns that were not given are left out.
 
     >>> read_phases("sample_rate,sigma,clipping_bound,steps\\n0.1,0.02,2,3").loss(1000).releases
     3
@@ -48,7 +48,7 @@ class SchedulePhases:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """q of each line."""
+        """The sample rate of each line."""
         return self.columns["sample_rate"]
 
     def each_step(self, values: Sequence[float]) -> list[float]:
@@ -85,7 +85,7 @@ def load_phases(path: Path) -> SchedulePhases:
 
 
 def load_text(path: Path) -> str:
-    """What is written in the file, or one line that says why it cannot be read."""
+    """Read the text of a file; an error says in one line why it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -34,4 +34,5 @@ def shuffled_epsilon(epsilon: float, *, records: int, delta: float) -> float:
         )
     x = 8.0 * math.sqrt(math.exp(e0) * math.log(4.0 / delta) / n) + 8.0 * math.exp(e0) / n
     factor = -math.expm1(-e0) / (1.0 + math.exp(-e0) / (1.0 + x))
+    # 32 roundings: six functions, and the sums and products of the formula
     return min(e0, math.log1p(factor * x) * (1.0 + 2.0**-48))

@@ -8,7 +8,13 @@ from typing import Any
 
 from privet import _check
 from privet.accounting.gaussian import Gaussian
-from privet.accounting.privacy_loss import Array, Direction, LossPart, VerticalLine
+from privet.accounting.privacy_loss import (
+    FEW_ROUNDINGS,
+    Array,
+    Direction,
+    LossPart,
+    VerticalLine,
+)
 from privet.accounting.privacy_loss_histograms import LossHistogram
 from privet.guarantee import Adjacency
 
@@ -61,7 +67,9 @@ class ZCDP(LossPart):
 
     def lower_bound(self) -> LossPart:
         """The Gaussian release that is rho-zCDP and no better."""
-        return Gaussian(mu=math.sqrt(2.0 * self.rho) * (1.0 - 1e-15), adjacency=self.adjacency)
+        return Gaussian(
+            mu=math.sqrt(2.0 * self.rho) * (1.0 - FEW_ROUNDINGS), adjacency=self.adjacency
+        )
 
     def fields(self) -> dict[str, Any]:
         return {"rho": self.rho}

@@ -124,7 +124,7 @@ class ReleaseObserver:
     def _counting(self, trials: int) -> OneShotAudit:
         return OneShotAudit(
             trials=trials,
-            pilot=max(20, trials // 2),
+            pilot=max(20, trials // 2),  # a threshold from fewer is left to luck
             delta=self.delta,
             confidence=self.confidence,
         )

@@ -84,6 +84,7 @@ def check_normal_shape(scores: Scores) -> None:
     """Raise where skewness or kurtosis is far from that of a normal sample."""
     x = (scores - scores.mean()) / scores.std()
     n = len(x)
+    # of n normal numbers they vary by 6/n and 24/n
     skewness = float((x**3).mean()) / math.sqrt(6.0 / n)
     kurtosis = (float((x**4).mean()) - 3.0) / math.sqrt(24.0 / n)
     if max(abs(skewness), abs(kurtosis)) > _SHAPE:

@@ -44,7 +44,7 @@ def group_epsilon(p1: float, p0: float, *, copies: int, delta: float) -> float:
     low, high = 0.0, _HIGHEST / k
     if p1 > most(high):
         return math.inf if p0 <= 0.0 and delta <= 0.0 else high
-    while high - low > 1e-10:
+    while high - low > 1e-10:  # far finer than any number of runs can tell
         middle = 0.5 * (low + high)
         low, high = (middle, high) if p1 > most(middle) else (low, middle)
     return low

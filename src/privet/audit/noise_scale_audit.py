@@ -171,7 +171,7 @@ class NoiseWidthAccount:
             joined = np.array([[_joined(one, int(k)) for k in steps] for one in runs if one.inside])
             freedom, q = len(joined) - 1, rates[steps]
             spread = joined.sum(axis=1).var(ddof=1) / float((q * (1.0 - q)).sum())
-            if stats.chi2.cdf(spread * freedom, freedom) < 1e-6:
+            if stats.chi2.cdf(spread * freedom, freedom) < 1e-6:  # as rarely as `LEVEL` by chance
                 rates[steps] = 1.0
             else:
                 low, _ = clopper_pearson(int(joined.sum()), joined.size, alpha)
@@ -227,7 +227,7 @@ def composed_epsilon(mu: float, pairs: Sequence[tuple[Any, Any]], delta: float) 
     high = 1.0
     while over(high) > 0.0:
         high *= 2.0
-    return float(optimize.brentq(over, 0.0, high, xtol=1e-10))
+    return float(optimize.brentq(over, 0.0, high, xtol=1e-10))  # far finer than the draws tell
 
 
 def _mixed(e: float, mu: float, p: NDArray[Any], q: NDArray[Any]) -> float:

@@ -125,7 +125,7 @@ def trade_off_one_run_bound(
         weight = math.exp(-epsilon)
         return refutes(lambda x: weight * (x - delta), right, guesses, canaries, alpha)
 
-    return _largest(is_refuted, HIGHEST_EPSILON, absolute=1e-6)
+    return _largest(is_refuted, HIGHEST_EPSILON, absolute=1e-6)  # digits enough
 
 
 def gaussian_one_run_bound(

@@ -167,6 +167,7 @@ class OneShotAudit(SampledAudit):
     def threshold(self, inside: Scores, outside: Scores) -> float:
         """The threshold with the best bound on these scores: limits at their own number keep it
         from falling for a few lucky ones far out."""
+        # rates to try thresholds at, a fifth apart: what is best there is tested on fresh draws
         levels = np.concatenate([np.geomspace(1e-5, 0.5, 60), 1.0 - np.geomspace(1e-5, 0.5, 60)])
         both = np.sort(np.concatenate([inside, outside]))
         places = np.unique(both[(levels * (len(both) - 1)).astype(np.int64)])

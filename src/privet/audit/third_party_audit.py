@@ -47,7 +47,7 @@ def audit_draws(
     >>> 0.5 < found.audited <= 1.0, found.verdict.value
     (True, 'consistent')
     """
-    pilot = max(200, trials // 5)
+    pilot = max(200, trials // 5)  # a fifth for the direction and the threshold, none of it counted
 
     def vectors(of: Release, there: bool, n: int, rng: Source) -> Floats:
         rows = [np.ravel(of(there, int(s))) for s in rng.integers(2**31, n)]

@@ -44,12 +44,12 @@ class FeaturePipeline(Features):
 
     @property
     def premise(self) -> Premise:
-        """The weaker of the two."""
+        """The weaker of the premises of the two."""
         return weakest_premise(self.first, self.second)
 
     @property
     def recipe(self) -> str:
-        """Both recipes in order."""
+        """The recipes of both, in order."""
         return f"{self.first.recipe} | {self.second.recipe}"
 
 

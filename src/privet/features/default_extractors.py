@@ -95,6 +95,7 @@ def handwriting(
     """
     if shape != (28, 28):
         raise InvalidArgument("shape", shape, "(28, 28): grey pictures like MNIST's")
+    # 300 columns of each: methods that want fewer take the leading ones (`tuned_defaults`)
     return SideBySide(
         StrokeBasis(Scattering(shape=shape), n_features=300, folder=folder),
         StrokeBasis(StrokeNet(folder=folder), n_features=300, folder=folder),

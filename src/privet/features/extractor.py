@@ -120,7 +120,7 @@ def group_normalise(rows: Array, groups: int) -> Array:
         count = parts.shape[2]
         centred = parts - (row_sums(parts) / count)[..., None]
         variance = row_sums(centred * centred) / count
-        centred /= np.sqrt(variance + 1e-5)[..., None]
+        centred /= np.sqrt(variance + 1e-5)[..., None]  # as torch's GroupNorm has it
         out[block] = centred.reshape(-1, rows.shape[1])
     return out
 

@@ -66,6 +66,7 @@ class RandomConvolutions(Features):
 
     premise: ClassVar[Premise] = premises.EXACT_ROWS
 
+    # patches of 6 x 6 are those of Coates and Ng; how the other sizes were found was not recorded
     def __init__(
         self,
         *,
@@ -122,6 +123,7 @@ class RandomConvolutions(Features):
         spread = np.sqrt(np.maximum(row_sums(windows * windows) / count - mean * mean, 0.0))
         response = self._filters.of_cut(windows)
         response *= size
+        # c of the class: a twentieth of the range of pixels, so that flat patches stay flat
         response /= (spread * size[..., 0] + 0.05)[..., None]
         both = [
             average_pool(np.maximum(signed - self.threshold, 0.0), self.grid)

@@ -152,6 +152,7 @@ class _Plan:
             [_pieces(_coarsened(bank[j], i), 2 ** (j - i)) for i in range(j + 1)]
             for j in range(scales)
         ]
+        # 1.01, here and below: the cuts of factors to their grids make maps a little longer
         gain = 1.01 * max(1.0, *(float(np.abs(w).max()) for w in bank))
         length = math.sqrt(padded[0] * padded[1])
         sizes = [(padded[0] >> j, padded[1] >> j) for j in range(scales)]

@@ -54,7 +54,7 @@ class StrokeNet(Features):
         seed: int = 0,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.side = _check.count("side", side, minimum=12)
+        self.side = _check.count("side", side, minimum=12)  # 3 x 3 places after two halvings
         self.width = _check.count("width", width)
         self.n_features = 4 * self.width * _GRID**2  # channels of the last layer times positions
         self.steps = _check.count("steps", steps)
@@ -100,6 +100,7 @@ class StrokeNet(Features):
                 torch.nn.Linear(4 * _EMBEDDING, _EMBEDDING),
             )
         parameters = [*body.parameters(), *head.parameters()]
+        # rate and decay: found while the library was written (docs/guide/settings.md)
         optimiser = torch.optim.AdamW(parameters, lr=3e-3, weight_decay=1e-4)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimiser, max_lr=3e-3, total_steps=self.steps + 1
@@ -109,7 +110,7 @@ class StrokeNet(Features):
             drawn = draw_glyphs(glyphs=self.batch, views=2, rng=rng, side=self.side)
             pictures = torch.from_numpy(np.concatenate([drawn[:, 0], drawn[:, 1]]))
             z = functional.normalize(head(body(_batch(pictures))), dim=1)
-            match = z[: self.batch] @ z[self.batch :].T / 0.1
+            match = z[: self.batch] @ z[self.batch :].T / 0.1  # t, as in SimCLR
             loss = functional.cross_entropy(match, partner)
             loss = loss + functional.cross_entropy(match.T, partner)
             optimiser.zero_grad()
@@ -175,7 +176,7 @@ def _normalised(
     """torch's GroupNorm with one group: mean 0 and variance 1 within each record."""
     flat = maps.reshape(len(maps), -1)
     flat = flat - (row_sums(flat) / flat.shape[1])[:, None]
-    flat /= np.sqrt(row_sums(flat * flat) / flat.shape[1] + 1e-5)[:, None]
+    flat /= np.sqrt(row_sums(flat * flat) / flat.shape[1] + 1e-5)[:, None]  # torch's default
     out = flat.reshape(maps.shape)
     out *= gain
     out += shift

@@ -43,7 +43,11 @@ class CopiedParameterHandler(LayerHandler):
 
 
 def record_any_module(name: str, module: nn.Module) -> RecordedLayer:
-    """The recorded form of a module the engine has no kernels for."""
+    """The recorded form of a module the engine has no kernels for.
+
+    Cost: per-example gradients of all its parameters in memory; as of the module under vmap, or of
+    one call a row, and once in the first batch of both.
+    """
     handlers = {
         key: CopiedParameterHandler(name, p)
         for key, p in module.named_parameters()
@@ -193,7 +197,7 @@ def _row_axis(whole: Tensor, apart: Tensor) -> int | None:
 
 
 def _join_rows(apart: Tensor, axis: int) -> Tensor:
-    """(rows, *shape of one row's output) as one output, with rows along an axis."""
+    """Join outputs of single rows, (rows, *shape), to one output with rows along an axis."""
     return apart.movedim(0, axis).flatten(axis, axis + 1)
 
 

@@ -153,7 +153,7 @@ class BackwardPass:
     def _owners_test(
         self, tape: Tape, losses: Tensor, views: int
     ) -> Callable[[ForwardCall, Tensor], None]:
-        """A test of each gradient: does a layer that regroups rows see them in their order?
+        """Make a test of each gradient: does a layer that regroups rows see them in their order?
 
         The rows of such a layer may have been picked by content, so one batch says nothing of the
         next, and every pass is tested. Each example's loss is sent back times a number s_i of its

@@ -82,7 +82,7 @@ class SharedTensor(Tensor):
 
 
 def unmark(t: Tensor) -> Tensor:
-    """The tensor without its mark."""
+    """Take the mark off a tensor that all rows share."""
     return t.as_subclass(Tensor) if isinstance(t, SharedTensor) else t
 
 

@@ -152,7 +152,7 @@ def _symmetric_padding(module: Any) -> tuple[int, ...] | None:
 
 
 def record_convolution(name: str, module: Any) -> RecordedLayer:
-    """nn.Conv1d to nn.Conv3d; padding that is not the same on both sides is added to the input."""
+    """The recorded form of nn.Conv1d to 3d; padding that differs by side is added to the input."""
     axes = len(module.kernel_size)
     convolve = (F.conv1d, F.conv2d, F.conv3d)[axes - 1]
     padding = _symmetric_padding(module)
@@ -172,7 +172,7 @@ def record_convolution(name: str, module: Any) -> RecordedLayer:
 
 
 def record_transposed_convolution(name: str, module: Any) -> RecordedLayer:
-    """nn.ConvTranspose1d to nn.ConvTranspose3d."""
+    """The recorded form of nn.ConvTranspose1d to nn.ConvTranspose3d."""
     axes = len(module.kernel_size)
     geometry = Geometry(module.stride, module.padding, module.dilation, module.groups)
     handler = _handler(name, module, geometry, transposed=True)

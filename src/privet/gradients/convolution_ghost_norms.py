@@ -37,7 +37,11 @@ def gram_fits(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> b
 
 
 def gram_cost(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> float:
-    """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction after them."""
+    """Nanoseconds: two Gram matrices, box sums over the kernel, and the contraction after them.
+
+    25 and 60 multiplications a nanosecond (in float64 and in float32), and one addition of the box
+    sums, are fitted as those of `InstantiatingKernel`.
+    """
     n, pixels_in, pixels_out = x.shape[0], prod(x.shape[2:]), prod(dy.shape[2:])
     products = n * (pixels_in**2 * shape[1] + pixels_out**2 * shape[0]) / 25
     boxes = n * max(pixels_in, pixels_out) ** 2 * sum(shape[2:])
@@ -90,7 +94,10 @@ def contract(x: Tensor, dy: Tensor, shape: torch.Size, geometry: Geometry) -> Te
 
 
 def _patch_gram(x: Tensor, out: torch.Size, kernel: torch.Size, geometry: Geometry) -> Tensor:
-    """The Gram matrix (n, prod(out), prod(out)) of the patches under the output pixels."""
+    """The Gram matrix (n, prod(out), prod(out)) of the patches under the output pixels.
+
+    Cost: 2 in^2 C flops an example, and a box sum for each axis.
+    """
     pixels = pixels_last(x)
     n, space = pixels.shape[0], pixels.shape[1:-1]
     flat = pixels.flatten(1, -2)
@@ -114,7 +121,10 @@ def _box_sum(
     padding: int,
     dilation: int,
 ) -> Tensor:
-    """Sum over taps j of table[..., s p + d j - padding, ..., s q + d j - padding, ...]."""
+    """Sum over taps j of table[..., s p + d j - padding, ..., s q + d j - padding, ...].
+
+    Cost: an addition a tap for each number of the result.
+    """
     size = table.shape[first]
     shape = list(table.shape)
     shape[first] = shape[second] = out

@@ -48,12 +48,12 @@ class GroupNormHandler(LayerHandler):
 
 
 def record_group_norm(name: str, module: nn.GroupNorm) -> RecordedLayer:
-    """nn.GroupNorm."""
+    """The recorded form of nn.GroupNorm."""
     return _record(name, module, module.num_groups)
 
 
 def record_instance_norm(name: str, module: Any) -> RecordedLayer:
-    """nn.InstanceNorm1d to 3d: a group for each channel."""
+    """The recorded form of nn.InstanceNorm1d to 3d: a group for each channel."""
     return _record(name, module, module.num_features)
 
 
@@ -174,11 +174,11 @@ class _Layout(ABC):
 
     @abstractmethod
     def images(self, planes: Tensor) -> Tensor:
-        """The planes as images again."""
+        """Turn planes back into images."""
 
     @abstractmethod
     def spread(self, per_channel: Tensor) -> Tensor:
-        """(rows, C) such that it can be added to planes."""
+        """Spread numbers per channel, (rows, C), so that they can be added to planes."""
 
     @abstractmethod
     def totals(self, planes: Tensor, out: Tensor) -> None:
@@ -191,7 +191,7 @@ class _Layout(ABC):
 
 @final
 class _ChannelsFirst(_Layout):
-    """(rows, C, pixels)."""
+    """Images stored channel by channel, as planes (rows, C, pixels)."""
 
     def planes(self, t: Tensor) -> Tensor:
         return t.reshape(*self.shape[:2], -1)
@@ -208,9 +208,10 @@ class _ChannelsFirst(_Layout):
 
 @final
 class _ChannelsLast(_Layout):
-    """(rows, lines, width * C): numbers per channel are repeated along a line.
+    """Images stored pixel by pixel, as planes (rows, lines, width * C).
 
-    Elementwise loops then run over whole lines; they would stop at every pixel otherwise.
+    Numbers per channel are repeated along a line: elementwise loops then run over whole lines, and
+    would stop at every pixel otherwise.
     """
 
     def planes(self, t: Tensor) -> Tensor:

@@ -52,7 +52,10 @@ class LayerNormHandler(LayerHandler):
         return [Kernel("reduce", 0.0, lambda: self._reduce(call))]
 
     def _reduce(self, call: BackwardCall) -> NormsAndSum:
-        """Cost: 5 flops a number of the input, each of x and g read once."""
+        """Norms and sum from both gradients of every row, in one pass where that is possible.
+
+        Cost: 5 flops a number of the input, each of x and g read once.
+        """
         sums = self._sums(call)
         return from_gradients_by_target(self.per_example(call) if sums is None else list(sums))
 
@@ -81,7 +84,7 @@ class LayerNormHandler(LayerHandler):
 
 
 def record_layer_norm(name: str, module: nn.LayerNorm) -> RecordedLayer:
-    """nn.LayerNorm; mean and rstd of every place are kept from the forward pass."""
+    """The recorded form of nn.LayerNorm; it keeps mean and rstd of every place."""
     weight, bias = trainable(module.weight), trainable(module.bias)
     shape = tuple(module.normalized_shape)
     some = weight is not None or bias is not None
@@ -97,7 +100,7 @@ def record_layer_norm(name: str, module: nn.LayerNorm) -> RecordedLayer:
 
 
 def record_rms_norm(name: str, module: nn.RMSNorm) -> RecordedLayer:
-    """nn.RMSNorm: no mean, no bias."""
+    """The recorded form of nn.RMSNorm, which has no mean and no bias."""
     weight = trainable(module.weight)
     shape = tuple(module.normalized_shape)
     handler = LayerNormHandler(name, weight, None, shape) if weight is not None else None

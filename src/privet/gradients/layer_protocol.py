@@ -176,7 +176,7 @@ def is_channels_last(t: Tensor) -> bool:
 
 
 def fold_views(t: Tensor, views: int) -> Tensor:
-    """(examples * views, ...) per-row gradients to (examples, ...): the sum over the views."""
+    """Sum per-row gradients over the views: (examples * views, ...) to (examples, ...)."""
     return t if views == 1 else t.unflatten(0, (-1, views)).sum(1)
 
 

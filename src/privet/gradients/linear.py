@@ -168,12 +168,12 @@ def _promote(t: Tensor, float64: bool) -> Tensor:
 
 
 def _weigh(rows: Tensor, weights: Tensor, float64: bool) -> Tensor:
-    """Row i times w_i."""
+    """Multiply row i by its weight w_i."""
     return _promote(rows, float64) * (weights if float64 else weights.to(rows.dtype))[:, None]
 
 
 def record_linear(name: str, module: nn.Linear) -> RecordedLayer:
-    """nn.Linear: y = x W^T + b."""
+    """The recorded form of nn.Linear: y = x W^T + b."""
     handler = LinearHandler.of(name, module.weight, module.bias)
 
     def forward(tape: Tape, input: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ def record_linear(name: str, module: nn.Linear) -> RecordedLayer:
 
 
 def record_transposed_linear(name: str, module: Any) -> RecordedLayer:
-    """`Conv1D` of transformers (GPT-2): y = x W + b, for any dimensions before the last."""
+    """The recorded form of `Conv1D` of transformers (GPT-2): y = x W + b, last dimension."""
     handler = LinearHandler.of(name, module.weight, module.bias, transposed=True)
 
     def forward(tape: Tape, x: Tensor) -> Tensor:

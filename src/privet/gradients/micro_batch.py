@@ -11,11 +11,9 @@ _LARGEST_ACTIVATION_BYTES = 8 * 2**20
 # So many examples may take twice that: with fewer the price of a pass is not shared.
 _FEW = 4
 # From this size of a row on (an image's worth), more than 64 rows are no faster.
-_IMAGE_BYTES = 16 * 2**10
-_MICRO_BATCH_OF_IMAGES = 64
+_IMAGE_BYTES, _MICRO_BATCH_OF_IMAGES = 16 * 2**10, 64
 # Per-example gradients of all layers together, and, in deep networks, of a layer on average.
-_ALL_INSTANCES_BYTES = 176 * 2**20
-_INSTANCES_PER_LAYER_BYTES = 5 * 2**20
+_ALL_INSTANCES_BYTES, _INSTANCES_PER_LAYER_BYTES = 176 * 2**20, 5 * 2**20
 
 
 def suitable_micro_batch(tape: Tape, views: int) -> int:

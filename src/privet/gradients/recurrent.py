@@ -95,7 +95,7 @@ def _initial_states(module: Any, x: Tensor, hx: Any, is_lstm: bool) -> list[tupl
 
 
 class _Cell:
-    """One layer in one direction."""
+    """One layer of a recurrent module in one direction."""
 
     def __init__(self, name: str, module: Any, layer: int, suffix: str) -> None:
         self.module = module

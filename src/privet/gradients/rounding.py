@@ -24,6 +24,8 @@ CANCELLING = 4.0
 # are multiplied in float32: weighted ones would fall below its normal numbers (from 2^-126 on).
 LARGEST_SQUARE = 2.0**80
 
+# More than these formulas are rounded by themselves: 2^13 roundings.
+_FORMULA = 1.0 + 2.0**-40
 # The unit roundoff: half the distance from 1 to the next number.
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
@@ -56,12 +58,12 @@ def any_order_of_pixels(pixels: int, examples: int, unit: float) -> float:
 
 
 def _longest_chain(terms: int, unit: float) -> float:
-    """(sum_i gamma_(d_i + 1)^2)^(1/2) over the leaves of the deepest tree."""
+    """The root of sum_i gamma_(d_i + 1)^2 over the leaves of the deepest tree."""
     if terms <= 0:
         return 0.0
     rounded = [*range(2, terms + 1), terms]  # depths 1, ..., K-1, K-1, and one for the product
     squares = math.fsum(_gamma(r, unit) ** 2 for r in rounded)
-    return math.sqrt(squares) * (1.0 + 2.0**-40)
+    return math.sqrt(squares) * _FORMULA
 
 
 def in_sequence(additions: float, terms: float, unit: float) -> float:
@@ -72,11 +74,11 @@ def in_sequence(additions: float, terms: float, unit: float) -> float:
     >>> in_sequence(1000, 60_000, 2.0**-53) < 1e-8
     True
     """
-    return _gamma(additions, unit) * terms * (1.0 + 2.0**-40)
+    return _gamma(additions, unit) * terms * _FORMULA
 
 
 def _gamma(k: float, unit: float) -> float:
-    """(1 + u)^k - 1 <= k u / (1 - k u)."""
+    """An upper bound of (1 + u)^k - 1, what k roundings do: k u / (1 - k u)."""
     if k * unit >= 0.5:
         return math.inf
     return k * unit / (1.0 - k * unit)

@@ -150,7 +150,7 @@ class _Tap(torch.autograd.Function):
 
 
 class _Copies(torch.autograd.Function):
-    """A value expanded over the rows."""
+    """Expands a value over the rows; its gradient arrives per row."""
 
     @staticmethod
     def forward(

@@ -45,8 +45,8 @@ class CuratorKey:
 
 def key_path() -> Path:
     """Where the key of this user lies: $PRIVET_CURATOR_KEY, or in the user's own settings."""
-    if told := os.environ.get(VARIABLE):
-        return Path(told)
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privet/curator.key"
 
 
@@ -54,7 +54,7 @@ def make_key(path: Path) -> CuratorKey:
     """A new key in a file that no other user can read; an existing file is never touched."""
     key = CuratorKey(secrets.token_bytes(32))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with replacing(draft, mode=0o600) as file:
+    with replacing(draft, mode=0o600) as file:  # for the owner alone
         file.write(key.secret.hex().encode() + b"\n")
     try:
         os.link(draft, path)  # whole or not at all, and never over another one
@@ -68,7 +68,7 @@ def make_key(path: Path) -> CuratorKey:
 
 
 def read_key(path: Path) -> CuratorKey:
-    """The key in a file."""
+    """Read the key that is in a file."""
     if not path.is_file():
         raise MissingFile(path, "`privet ledger key` makes a curator's key, once")
     try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _CHUNK = 1 << 20
+"""Bytes that are hashed at a time: enough to be quick, and no burden on memory."""
 
 
 class _Hash(Protocol):

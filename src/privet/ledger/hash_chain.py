@@ -121,7 +121,7 @@ class TokenUse:
 
     @classmethod
     def of(cls, entry: Entry) -> TokenUse:
-        """What its token stands for from now on."""
+        """Note what the token of an entry stands for from now on."""
         return cls(
             sequence=entry.sequence,
             loss=entry.cost,
@@ -154,7 +154,7 @@ class ChainWalk:
 
     @classmethod
     def start(cls, ledger: str, genesis: str, terms: Terms) -> ChainWalk:
-        """Before the first entry."""
+        """Begin a walk that stands before the first entry."""
         composition = IncrementalComposition(
             adjacency=terms.adjacency.of_losses, delta=terms.cap_delta, cap=terms.cap_epsilon
         )

@@ -38,6 +38,9 @@ from privet.ledger.releases import MOST, LedgerRelease, group_releases
 from privet.ledger.sub_caps import SubCap
 from privet.ledger.terms import Terms, check_text, loss_to_compose, privet_version, utc_now, whoami
 
+PATIENCE = 30.0
+"""Seconds to wait for a lock: hundreds of charges of others (some 40 ms each), and an end
+where a process hangs."""
 SHOWN = 10
 """Charges listed in a notebook: the last ones, about a screen with the figures above them."""
 
@@ -152,7 +155,7 @@ class Ledger:
         protects: Protects = Protects.RECORD,
         dataset: str | None = None,
         sub_caps: Iterable[SubCap] = (),
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
     ) -> Self:
         """A new ledger file; refuses to touch a file that exists."""
         body = Terms.new(
@@ -162,7 +165,7 @@ class Ledger:
         return cls.open(path, timeout=timeout)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, timeout: float = PATIENCE) -> Self:
         """An existing ledger file, its chain checked; `timeout` is how long to wait for a lock."""
         return cls(sqlite_store.FileStore(Path(path).resolve(), timeout))
 
@@ -189,7 +192,7 @@ class Ledger:
         path: str | os.PathLike[str],
         *,
         head: str,
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
     ) -> Self:
         """A ledger at `path` again from its backup, when the ledger itself is lost.
 
@@ -405,7 +408,7 @@ class Ledger:
 
     @property
     def total(self) -> PrivacyLoss:
-        """Everything charged so far, composed."""
+        """The composition of everything charged so far."""
         with sqlite_store.GUARD:
             return self._refresh().composition.total
 
@@ -604,7 +607,7 @@ class Ledger:
         return chain, self._walk(chain, rows, head)
 
     def _entry(self, sequence: int) -> Entry:
-        """One entry that was read before."""
+        """Read again an entry whose chain was checked before."""
         with self._store.transaction(write=False) as connection:
             return Entry.from_body(sqlite_store.read_rows(connection, sequence, sequence)[0][1])
 

@@ -33,12 +33,12 @@ class LedgerRelease:
 
     @property
     def purpose(self) -> str | None:
-        """What it is for."""
+        """The purpose that was stated for it."""
         return self.entries[0].purpose
 
     @property
     def who(self) -> str:
-        """Who charged it."""
+        """The user who charged it."""
         return ", ".join(dict.fromkeys(e.who for e in self.entries))
 
     @property
@@ -52,7 +52,7 @@ class LedgerRelease:
         return self.entries[-1].spent
 
     def epsilon(self, delta: float) -> float:
-        """What it costs by itself."""
+        """The epsilon of this release by itself."""
         return compose([e.loss_to_compose for e in self.entries]).epsilon(delta)
 
     def to_dict(self, delta: float) -> dict[str, Any]:

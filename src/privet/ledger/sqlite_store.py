@@ -50,7 +50,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """What messages call this store."""
 
     def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction: committed and durable when left, undone on any error."""
@@ -169,6 +169,7 @@ def _new_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
             "bring its database back or move it away",
         )
     try:
+        # 0o666 less the umask: as any new file
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         raise LedgerError(
@@ -272,7 +273,7 @@ def _begin(connection: sqlite3.Connection, *, write: bool, patience: float = 0.0
             # a closing last connection or a recovery may answer "busy" without waiting for us
             if _code(e) not in _BUSY or time.monotonic() >= deadline:
                 raise
-            time.sleep(0.002)
+            time.sleep(0.002)  # short beside the 40 ms that one charge takes
     try:
         yield
         connection.execute("COMMIT")

@@ -24,7 +24,7 @@ from privet.ledger.sub_caps import SubCap, check_each_once
 
 
 def check_text(name: str, value: Any) -> str:
-    """A text that is not empty."""
+    """Refuse what is not a text, or an empty one."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidArgument(name, value, "a text that is not empty")
     return value
@@ -48,7 +48,7 @@ def privet_version() -> str:
 
 @functools.cache
 def whoami() -> str:
-    """user@host of this process."""
+    """The user and the host of this process, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
@@ -56,7 +56,7 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)  # a long ledger repeats few losses
 def restore_loss(body: bytes) -> PrivacyLoss:
     """The loss behind its canonical JSON; equal bodies share one object."""
     return losses.from_dict(json.loads(body))

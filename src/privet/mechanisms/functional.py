@@ -81,6 +81,7 @@ def mechanism_for(
 
 
 def _step(of: BoundedValue, adjacency: Adjacency, norm: str, size: float) -> float:
+    # rounding `size` coordinates widens the sensitivity by a step each: by 1/512 of it at most
     return grid.power_of_two_at_most(bare_sensitivity(of, adjacency, norm) / (512.0 * size))
 
 

@@ -81,7 +81,7 @@ class GaussianMechanism(GridMechanism):
         """The least noise that is (epsilon, delta)-private for this value or sensitivity."""
         mu = losses.gaussian_mu(epsilon, delta)
         found = cls._least(of, ratio=mu, adjacency=adjacency, dimension=dimension)
-        wider = 2.0**-52
+        wider = 2.0**-52  # one unit in the last place, then two, four ...
         while found.loss(of, adjacency=adjacency, dimension=dimension).epsilon(delta) > epsilon:
             found = cls(scale=found.scale * (1.0 + wider))  # sensitivity / scale was rounded up
             wider *= 2.0

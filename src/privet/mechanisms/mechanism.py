@@ -72,7 +72,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _perturb(self, value: NDArray[np.float64], rng: Source) -> NDArray[np.float64]:
-        """The noisy value."""
+        """Draw noise and add it to the value."""
 
     def guarantee(
         self,
@@ -227,6 +227,7 @@ class DiscreteMechanism(AdditiveMechanism):
         if grid.power_of_two_at_most(self.step) != self.step:
             raise InvalidArgument("step", self.step, "a power of two")
         ratio = Fraction(self.scale) / Fraction(self.step)
+        # the range that the exact samplers are made for (`privet.noise.source`)
         if not Fraction(1, 2**40) <= ratio <= 2**40:
             raise InvalidArgument("scale", self.scale, "between 2**-40 and 2**40 steps")
         return ratio
@@ -239,7 +240,7 @@ def sensitivity_after_rounding(
     widen = grid.l1_after_rounding if norm == "l1" else grid.l2_after_rounding
     if not isinstance(of, BoundedValue):
         exact = _check.non_negative("sensitivity", of)
-        if _check.count("dimension", dimension) > 2**53:
+        if _check.count("dimension", dimension) > 2**53:  # a float64 holds it
             raise InvalidArgument("dimension", dimension, "at most 2**53")
         return widen(exact, dimension=int(dimension), step=step)
     both = of.sensitivity(adjacency)
@@ -273,5 +274,5 @@ def float64_at_least(x: Fraction) -> float:
 
 
 def ratio_up(above: float, below: float) -> float:
-    """above / below, rounded up."""
+    """Divide two numbers, rounded up."""
     return float64_at_least(Fraction(above) / Fraction(below))

@@ -19,6 +19,9 @@ from privet.mechanisms.mechanism import SupportsCharge
 from privet.noise import Source
 from privet.sensitivity import Categories
 
+_MOST_EPSILON = 700.0
+"""e^700 = 1e304 is a float64, and e^709.79 is not. At 37 a false answer has a chance of 1e-16."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,11 @@ class RandomisedResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
+        # class numbers fit 32 bits
         if _check.count("classes", self.classes, minimum=2) > 2**31:
             raise InvalidArgument("classes", self.classes, "at most 2**31")
-        if _check.positive("epsilon", self.epsilon) > 700.0:
-            raise InvalidArgument("epsilon", self.epsilon, "at most 700")
+        if _check.positive("epsilon", self.epsilon) > _MOST_EPSILON:
+            raise InvalidArgument("epsilon", self.epsilon, f"at most {_MOST_EPSILON:g}")
 
     @classmethod
     def for_null(cls, *, classes: int, epsilon: float) -> Self:
@@ -64,17 +68,18 @@ class RandomisedResponse:
         >>> round(answers.epsilon, 2), round(answers.epsilon_of_null, 9)
         (0.53, 0.3)
         """
-        k, t = _check.count("classes", classes, minimum=2), math.expm1(min(epsilon, 700.0))
+        k, t = _check.count("classes", classes, minimum=2), math.expm1(min(epsilon, _MOST_EPSILON))
         most = [math.log1p(k * t)]
         if t < k - 1:
             most.append(math.log1p(k * t / (k - 1 - t)))
-        return cls(classes=k, epsilon=min(*most, 700.0) * (1.0 - 2.0**-45))
+        # down by 256 roundings: `_false` goes up by 32, and functions take some here
+        return cls(classes=k, epsilon=min(*most, _MOST_EPSILON) * (1.0 - 2.0**-45))
 
     @property
     def epsilon_of_null(self) -> float:
         """What taking a record out of its public place costs, rounded up."""
         worst = max(self.classes * self.truth, 1.0 / (self.classes * self.lie))
-        return math.log(worst) + 2.0**-40
+        return math.log(worst) + 2.0**-40  # far more than the roundings of `lie` and `truth`
 
     @property
     def theorem(self) -> str:
@@ -85,6 +90,7 @@ class RandomisedResponse:
     def _false(self) -> float:
         """The probability of a false answer, (K - 1) / (e^epsilon + K - 1), rounded up."""
         others = self.classes - 1
+        # up by 32 roundings: an exponential, a sum and a quotient have some ten
         rounded_up = others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
         return min(rounded_up, others / self.classes)  # beyond, the truth would be the rarer answer
 

@@ -56,7 +56,7 @@ class ReleaseRecord:
 class Transcript:
     """The releases of one run, in order; `forced` are the outputs that must come out again.
 
-    `last`: after so many releases `AllReleased` is raised. `included`: the place of a record that
+    `last`: `LastReleaseMade` is raised after so many. `included`: the place of a record that
     joins every sample, whatever its coins say. `watch` is called before every release.
     """
 
@@ -104,7 +104,7 @@ active_transcript: ContextVar[Transcript | None] = ContextVar("transcript", defa
 def record_releases(
     *, last: int | None = None, watch: Callable[[], None] | None = None
 ) -> Iterator[Transcript]:
-    """Note all releases made inside."""
+    """Record all releases that are made inside the block."""
     yield from _activate(Transcript(last=last, watch=watch))
 
 

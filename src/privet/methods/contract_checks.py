@@ -105,7 +105,7 @@ def strangers(plan: Plan, *, seed: int = 0) -> list[Records]:
     classes = max(facts.outputs, 1)
     made = [
         (np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)),
-        (crowd, rng.integers(classes, size=n), rng.random(n) < 0.3),
+        (crowd, rng.integers(classes, size=n), rng.random(n) < 0.3),  # some places without one
         (np.tile(-np.eye(1, d), (n, 1)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)),
         (two, np.arange(n) % 2 % classes, np.zeros(n, dtype=bool)),
     ]
@@ -124,6 +124,7 @@ def _records(
     kind: RowKind = RowKind.BALL,
 ) -> Records:
     if kind is RowKind.BALL:
+        # float32 stays in the ball
         length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0) * (1.0 + 1e-6)
         rows = rows / length
     values = np.where(null[:, None], 0.0, rows).astype(np.float32)
@@ -273,6 +274,7 @@ def crowd_pair(
 
 def neighbour_problems(method: Method[Any], plan: Plan) -> list[str]:
     """What `replay` finds on the worst neighbours, and where one record of a crowd is missing."""
+    # six times as many: audits run on a handful, among which there is no crowd
     crowded = method.plan(replace(plan.facts, records=6 * plan.facts.records))
     worst = method.neighbours(plan)
     pairs = [

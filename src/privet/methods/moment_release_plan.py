@@ -23,10 +23,6 @@ from privet.methods.contract import Plan
 from privet.noise import Source
 from privet.sensitivity import Moments, MomentSum
 
-MARGIN = 1.0 - 2.0**-40
-"""Shares of a budget are multiplied by this: whatever a sum of rounded shares is, it is no more
-than the budget."""
-
 
 def check_adjacency(value: Adjacency | str) -> Adjacency:
     """The adjacency that moments can be released for: add-remove or replace-one."""

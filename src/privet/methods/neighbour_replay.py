@@ -87,7 +87,7 @@ def charge_problems(method: Method[Any], plan: Plan, records: Records) -> list[s
     found = []
     done = train(method, records, plan, rng=seeded(0))
     spent = compose([e.loss for e in done.entries], adjacency=plan.adjacency)
-    for delta in (plan.facts.delta, 1e-3, 0.3):
+    for delta in (plan.facts.delta, 1e-3, 0.3):  # three points of the profile
         if delta > 0.0 and not math.isclose(spent.epsilon(delta), plan.loss.epsilon(delta)):
             found.append(
                 f"epsilon {spent.epsilon(delta):.3g} is charged, and the plan costs "
@@ -193,7 +193,7 @@ class _UnmeteredLedger:
         """Do nothing: the terms are the plan's."""
 
     def charge(self, loss: PrivacyLoss, **charge: Any) -> _UnmeteredEntry:
-        """Take any charge."""
+        """Accept any charge without keeping account."""
         return _UnmeteredEntry(loss)
 
     def entries(self) -> tuple[()]:

@@ -28,6 +28,7 @@ class NeighbouringPair:
 def lone_record_pair(facts: PublicFacts, *, kind: RowKind = RowKind.BALL) -> NeighbouringPair:
     """One record in the first place, of unit length along the first axis; or none at all."""
     rows = np.zeros((facts.records, *(facts.shape or (facts.features,))), dtype=np.float32)
+    # float32 stays in the ball
     rows.reshape(facts.records, -1)[0, 0] = 1.0 if kind is RowKind.BOX else 1.0 - 1e-6
     there = np.ones(facts.records, dtype=bool)
 

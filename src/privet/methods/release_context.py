@@ -68,7 +68,7 @@ class ReleaseContext:
         return self.rng.child(*label)
 
     def progress(self, what: str, done: int, of: int) -> None:
-        """Tell who watches, if anybody does."""
+        """Report progress to the watcher, if there is one."""
         if self._watcher is not None:
             self._watcher(what, done, of)
 

@@ -85,7 +85,7 @@ class NetworkModel(Model):
         self.network.eval()
         x = torch.from_numpy(np.ascontiguousarray(getattr(rows, self.view)()))
         with torch.no_grad():
-            found = torch.cat([self.network(part) for part in x.split(1000)])
+            found = torch.cat([self.network(part) for part in x.split(1000)])  # to bound memory
         out: NDArray[np.float64] = found.double().numpy()
         return out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
 
@@ -127,6 +127,7 @@ class EnsembleModel(Model):
             network, x = copy.deepcopy(network).double(), x.double()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
+            # 500 rows at a time, to bound memory
             found = torch.cat([network(part) for part in x.split(500)])
         out: NDArray[np.float64] = found.double().numpy()
         return out

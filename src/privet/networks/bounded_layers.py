@@ -142,5 +142,6 @@ class UnitBall(nn.Module):
         direction = direction / scale
         length = direction.square().sum(dim=-1, keepdim=True)
         length = torch.where(length == 0.0, torch.ones_like(length), length).sqrt()
+        # room for the rounding to the output's precision, and of norm and quotient in float64
         shorter = 1.0 - torch.finfo(o.dtype).eps - (dimension + 16) * 2.0**-52
         return (direction / length * (radius * shorter)).to(o.dtype)

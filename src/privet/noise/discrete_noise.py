@@ -90,7 +90,7 @@ def _exp_fraction(
 
 
 def _exp_one(stream: KeyStream, n: int) -> Bools:
-    """n exact coins with probability exp(-1)."""
+    """Toss n exact coins with probability exp(-1)."""
     return _exp_fraction(stream, np.zeros(n, dtype=np.intp), [1], 1)
 
 
@@ -133,7 +133,8 @@ def _laplace_batch(stream: KeyStream, n: int, scale: Fraction) -> Ints:
     values, index = _table(u)
     u = u[bernoulli_exp(stream, index, values, t)]
     v = _geometric(stream, len(u))
-    # x = u + t v is geometric with ratio exp(-1/t); in Python integers, as t may be near 2^63
+    # x = u + t v is geometric with ratio exp(-1/t); in Python integers where t is large: up to 2^40
+    # it fits int64 while v < 2^22, and more has a chance of e^-4000000
     x = (
         u.astype(object) + t * v.astype(object)
         if t > 2**40 or s > 2**62

@@ -51,13 +51,13 @@ def uniform_from_words(stream: KeyStream, words: Words) -> Floats:
     where, value = refine_small(stream, magnitude)
     u[where] = value
     u *= 2.0**-63
-    return np.maximum(u, 2.0**-1074, out=u)
+    return np.maximum(u, 2.0**-1074, out=u)  # the least float64 above 0
 
 
 def uniform(stream: KeyStream, n: int) -> Floats:
     """Uniform numbers in the open interval (0, 1)."""
     u = uniform_from_words(stream, stream.words(n))
-    return np.minimum(u, 1.0 - 2.0**-53, out=u)
+    return np.minimum(u, 1.0 - 2.0**-53, out=u)  # the largest float64 below 1
 
 
 def stream_chunks(stream: KeyStream, n: int) -> list[tuple[KeyStream, int, int]]:

@@ -33,7 +33,8 @@ BITS = 26
 BITS_FLOAT32 = 14
 """The same for float32 output: multiples up to 2^24 are exact, which is 1024 scales."""
 _LARGEST = 2**61  # the sum of two such numbers still fits int64
-_UP = 1.0 + 2.0**-50  # more than three float64 roundings can take away
+ROUND_UP = 1.0 + 2.0**-50
+"""More than eight float64 roundings can take away: those of any formula for a sensitivity."""
 
 
 def power_of_two_at_most(x: float) -> float:
@@ -64,7 +65,7 @@ def l1_after_rounding(sensitivity: float, *, dimension: int, step: float) -> flo
     """
     if dimension == 1:
         return _one_coordinate(sensitivity, step)
-    return (sensitivity + dimension * step) * _UP
+    return (sensitivity + dimension * step) * ROUND_UP
 
 
 def l2_after_rounding(sensitivity: float, *, dimension: int, step: float) -> float:
@@ -76,7 +77,7 @@ def l2_after_rounding(sensitivity: float, *, dimension: int, step: float) -> flo
     """
     if dimension == 1:
         return _one_coordinate(sensitivity, step)
-    return (sensitivity + math.sqrt(dimension) * step) * _UP
+    return (sensitivity + math.sqrt(dimension) * step) * ROUND_UP
 
 
 def _one_coordinate(sensitivity: float, step: float) -> float:
@@ -84,6 +85,7 @@ def _one_coordinate(sensitivity: float, step: float) -> float:
     if sensitivity == 0.0:
         return 0.0
     steps = sensitivity / step  # exact, step being a power of two, unless it underflows
+    # beyond 2^53 it is whole
     return max(1, math.ceil(steps)) * step if steps < 2**53 else sensitivity
 
 
@@ -93,7 +95,7 @@ def smallest_scale(needed: Callable[[float], float], start: float) -> float:
     `needed` grows by steps, where the grid doubles, so that this ends after a few rounds or never.
     """
     scale = start
-    for _ in range(64):
+    for _ in range(64):  # two or three are usual; 64 doublings of the grid end at no grid at all
         wanted = needed(scale)
         if wanted <= scale:
             return scale

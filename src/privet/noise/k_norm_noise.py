@@ -38,7 +38,7 @@ class _Draws:
         self.room: Whole = np.array(self.stack.room, dtype=object)[layer]
 
     def refine(self) -> None:
-        """64 more digits for every draw."""
+        """Draw 64 more digits for every draw."""
         self.digits = (self.digits << 64) | self.stream.words(len(self.digits)).astype(object)
         self.bits += 64
 

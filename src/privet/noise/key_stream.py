@@ -173,6 +173,7 @@ class Bulk:
     __slots__ = ("_cipher",)
 
     def __init__(self, key: bytes) -> None:
+        # nonce 0: the key is used once
         self._cipher = Cipher(algorithms.AES(key), modes.GCM(bytes(12))).encryptor()
 
     def fill(self, out: Words) -> None:

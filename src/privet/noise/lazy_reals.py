@@ -73,10 +73,11 @@ def exp_bounds(power: Fraction, *, digits: int) -> tuple[Fraction, Fraction]:
     exponential by less than 10^-(digits + 5); e^-q is correctly rounded to as many digits, an error
     below 10^-(digits + 5) again. Both are counted twice.
     """
-    places = digits + 6
+    places = digits + 6  # one more than the error has, so that truncation stays below it
+    # 40: digits before the point
     q = Decimal(-((power * 10**places).__floor__())).scaleb(-places, Context(prec=places + 40))
     value = Fraction(Context(prec=places).exp(q))
-    room = Fraction(4, 10 ** (digits + 5))
+    room = Fraction(4, 10 ** (digits + 5))  # two errors, counted twice
     return max(value - room, Fraction(0)), value + room
 
 
@@ -84,6 +85,7 @@ def under(power: Callable[[Fraction], Fraction], x: LazyReal, height: LazyReal) 
     """Whether the point (x, height) lies under e^-power(x); the power must not fall with x."""
     while True:
         (left, right), (low, high) = x.bounds(), height.bounds()
+        # decimal digits that go with so many bits (log10 2 = .301), and four to spare
         digits = min(x.bits, height.bits) // 3 + 4
         if high <= exp_bounds(power(right), digits=digits)[0]:
             return True

@@ -47,7 +47,7 @@ DOUBT = 2.0**-44
 """More than the error of a height less the curve in float64."""
 # e^-x = 2^-n e^r for |r| <= (log 2) / 2, where 14 terms of the series are off by some 4e-18.
 LN2 = math.log(2.0)
-POWERS = 2.0 ** -np.arange(64.0)
+POWERS = 2.0 ** -np.arange(64.0)  # p < 44 needs 2^0 to 2^-63
 TAYLOR = np.array([1.0 / math.factorial(k) for k in range(13, -1, -1)])
 
 
@@ -135,6 +135,7 @@ def drawer(stream: KeyStream) -> Draw:
 def at_word(word: int, stack: Layers, draw: Draw) -> LazyReal:
     """|x| of a word, its further digits to be drawn."""
     layer, place = (int(part[0]) for part in split_words(np.array([word], dtype=np.uint64)))
+    # of the 53 bits of a place the last is always 1
     return LazyReal(draw, digits=abs(place) >> 1, bits=52, scale=stack.width(layer))
 
 

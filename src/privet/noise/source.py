@@ -73,7 +73,7 @@ class Source:
         return Source(self.stream.child(*label))
 
     def uint64(self, n: int) -> NDArray[np.uint64]:
-        """n uniform 64-bit words."""
+        """Draw n uniform 64-bit words."""
         return self.stream.words(_check.count("n", n, minimum=0))
 
     def uniform(self, shape: Shape) -> NDArray[np.float64]:
@@ -126,7 +126,7 @@ class Source:
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Exactly uniform whole numbers in [0, high)."""
-        if (high := _whole("high", high, minimum=1)) >= 2**63:
+        if (high := _whole("high", high, minimum=1)) >= 2**63:  # int64
             raise InvalidArgument("high", high, "a whole number below 2**63")
         size, dims = _size(shape)
         return discrete_noise.uniform_below(self.stream, size, high).astype(np.int64).reshape(dims)
@@ -214,7 +214,7 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
     exact = Fraction(value)
     if not Fraction(1, _LARGEST_SCALE) <= exact <= _LARGEST_SCALE:
         raise InvalidArgument(name, value, "a number between 2**-40 and 2**40")
-    if exact.numerator >= 2**63:
+    if exact.numerator >= 2**63:  # `discrete_noise.uniform_below` draws below it from one word
         raise InvalidArgument(name, value, "a fraction whose numerator is below 2**63")
     return exact
 
@@ -232,7 +232,7 @@ def source_of(
     if isinstance(random_state, Source):
         return random_state
     if isinstance(random_state, np.random.RandomState):
-        return seeded(int(random_state.randint(2**31)))
+        return seeded(int(random_state.randint(2**31)))  # the most that it draws on any system
     if isinstance(random_state, np.random.Generator):
         return seeded(int(random_state.integers(2**31)))
     try:

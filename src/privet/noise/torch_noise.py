@@ -57,8 +57,8 @@ _SURE = 0.5 - 2.0**-20
 """So near to a whole number, ratio x is nearest to it, whatever float64 does for |x| <= 6.01."""
 _FEW = 512  # words a round: their places stay in the first cache
 _DOUBT, _LN2 = 2.0**-44, math.log(2.0)
-"""As in `rounded`. Tables are arguments of the loops: machine code kept on disk must not hold them,
-since nothing would renew it when they change."""
+"""As in `rounded_noise`. Tables are arguments of the loops: machine code kept on disk must not hold
+them, since nothing would renew it when they change."""
 
 
 @compile_on_first_use
@@ -339,6 +339,7 @@ class _Workspace(threading.local):
     """Buffers of a thread, kept: fresh memory costs more than the arithmetic."""
 
     def __init__(self) -> None:
+        # a 32nd more, to settle with: 1 word in 200 takes two; where it is not enough more are made
         self.words = np.empty(BLOCK + BLOCK // 32, dtype=np.uint64)
         self.noise = np.empty(BLOCK)
         self.open = np.zeros(BLOCK, dtype=np.bool_)

@@ -84,7 +84,7 @@ class Layers:
     rooms: Floats = field(repr=False)
 
     def width(self, layer: int) -> Fraction:
-        """w[i], exactly."""
+        """The width w[i] of a layer, exactly."""
         return Fraction(self.curve.area, self.room[layer])
 
 
@@ -108,13 +108,13 @@ def layers(curve: DensityCurve) -> Layers:
         room.append(int(_DIGITS.divide(Decimal(curve.area), wide)))
     for y, height in zip(low, room, strict=True):
         reach = Fraction(edge(y + height)) if y + height < ONE else Fraction(0)
-        inside.append(max(0, int(reach * height / curve.area * 2**53) - 2))
+        inside.append(max(0, int(reach * height / curve.area * 2**53) - 2))  # 2: the digits cut off
     return Layers(
         curve=curve,
         low=tuple(low),
         room=tuple(room),
         inside=np.array(inside, dtype=np.int64),
-        beyond=int(Fraction(curve.end * room[0], curve.area) * 2**53) - 2,
+        beyond=int(Fraction(curve.end * room[0], curve.area) * 2**53) - 2,  # likewise
         widths=np.array([float(Fraction(curve.area, height << 53)) for height in room]),
         lows=np.array([float(Fraction(y, ONE)) for y in low]),
         rooms=np.array([float(Fraction(y, ONE)) for y in room]),

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
-from privet.noise.grid import spacing
+from privet.noise.grid import ROUND_UP, spacing
 from privet.rowwise_arithmetic import row_norms, row_sums
 from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
 
 _LARGEST = 2**53  # the largest whole number up to which float64 holds all of them
-_UP = 1.0 + 2.0**-50  # more than the roundings of a root and a product can take away
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +65,14 @@ class ClippedRows:
         **Assumes** `records` is public. The true number of rows is a secret under add-remove
         adjacency; it is not looked at here.
         """
-        if (n := _check.count("records", records)) > 2**53:
+        if (n := _check.count("records", records)) > _LARGEST:
             raise InvalidArgument("records", records, "at most 2**53")
         total = self.sum()
         d, slack = total.dimension, 2.0 * self.spacing
 
         def divided(x: Sensitivity) -> Sensitivity:
             wider = Sensitivity(l1=x.l1 + d * slack, l2=x.l2 + math.sqrt(d) * slack)
-            return wider.scaled(_UP / n)
+            return wider.scaled(ROUND_UP / n)
 
         return BoundedValue(
             value=total.value / n,
@@ -99,7 +98,7 @@ def clip_l2(rows: ArrayLike, bound: float) -> ClippedRows:
     c = _bound(bound)
     x, d, invalid = _finite_rows("rows", rows)
     units = _scaled_down(x, c, d, order=2)
-    l1 = c * math.sqrt(d) * (_UP if d > 1 else 1.0)
+    l1 = c * math.sqrt(d) * (ROUND_UP if d > 1 else 1.0)
     once = Sensitivity(l1=l1, l2=c)
     return ClippedRows(
         units=units,
@@ -164,7 +163,7 @@ def clip_range(values: ArrayLike, lower: float, upper: float) -> ClippedRows:
 
 
 def _box(side: float, d: int) -> Sensitivity:
-    up = _UP if d > 1 else 1.0
+    up = ROUND_UP if d > 1 else 1.0
     return Sensitivity(l1=side * d * up, l2=side * math.sqrt(d) * up)
 
 
@@ -189,6 +188,15 @@ def _finite_rows(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], int, 
     return x, d, int(bad.sum())
 
 
+def rounding_room(d: int) -> float:
+    """How much shorter than its bound a row of d entries is made, relatively: (d + 16) 2u.
+
+    The norm is a sum of d squares; with a root, quotients and products that is d + 16 roundings at
+    most, and all of it twice over.
+    """
+    return 2.0 * (d + 16) * 2.0**-53
+
+
 def _scaled_down(x: NDArray[np.float64], c: float, d: int, *, order: int) -> NDArray[np.int64]:
     """Rows of norm at most c, cut towards zero to multiples of the spacing.
 
@@ -201,7 +209,7 @@ def _scaled_down(x: NDArray[np.float64], c: float, d: int, *, order: int) -> NDA
     m[m == 0.0] = 1.0
     unit = flat / m
     norm = (row_sums(np.abs(unit)) if order == 1 else row_norms(unit))[:, None]
-    safe = c * (1.0 - 2.0 * (d + 16) * 2.0**-53)
+    safe = c * (1.0 - rounding_room(d))
     with np.errstate(over="ignore"):
         longer = norm > safe / m
         scaled = np.where(longer, unit * (safe / np.maximum(norm, 1.0)), flat)

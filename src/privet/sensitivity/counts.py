@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
+from privet.noise.grid import ROUND_UP
 from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
 
 
@@ -45,7 +46,7 @@ class Categories:
         return BoundedValue(
             value=np.bincount(self.values, minlength=self.classes).astype(np.float64),
             add_remove=Sensitivity(l1=1.0, l2=1.0),
-            replace_one=Sensitivity(l1=2.0, l2=math.sqrt(2.0) * (1.0 + 2.0**-50)),
+            replace_one=Sensitivity(l1=2.0, l2=math.sqrt(2.0) * ROUND_UP),
             premise=premises.bound("each record is in one category"),
             spacing=1.0,
             invalid=self.invalid,
@@ -54,7 +55,7 @@ class Categories:
 
 def categories(labels: ArrayLike, classes: int) -> Categories:
     """Whole numbers in [0, classes); anything else becomes 0 and is counted."""
-    if (k := _check.count("classes", classes, minimum=2)) > 2**31:
+    if (k := _check.count("classes", classes, minimum=2)) > 2**31:  # as in `RandomisedResponse`
         raise InvalidArgument("classes", classes, "at most 2**31")
     try:
         x = np.array(labels, dtype=np.float64)

@@ -55,7 +55,7 @@ def taylor_error(radius: float) -> float:
     >>> round(taylor_error(1.0), 5)
     0.00521
     """
-    return _check.non_negative("radius", radius) ** 4 / 192.0
+    return _check.non_negative("radius", radius) ** 4 / 192.0  # 16 * 3 * 4
 
 
 @final
@@ -82,7 +82,7 @@ class Quadratic:
         object.__setattr__(self, "linear", b)
 
     def value(self, weights: ArrayLike) -> float:
-        """f(W)."""
+        """The value of the loss at these weights, f(W)."""
         w = np.asarray(weights, dtype=np.float64)
         quadratic = np.sum(w * (self.curvature @ w)) / 2.0
         return float(self.constant + np.sum(self.linear * w) + quadratic)
@@ -100,6 +100,7 @@ class Quadratic:
         """
         values, vectors = np.linalg.eigh(self.curvature)
         stiff = np.maximum(values, 0.0) + _check.non_negative("ridge", ridge)
+        # less than 1e-12 of the largest is rounding of the eigenvalues
         usable = stiff > 1e-12 * max(float(stiff.max(initial=0.0)), 1e-300)
         inverse = np.where(usable, 1.0 / np.where(usable, stiff, 1.0), 0.0)
         return np.asarray(-vectors @ (inverse[:, None] * (vectors.T @ self.linear)))

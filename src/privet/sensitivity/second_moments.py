@@ -30,14 +30,15 @@ from scipy.linalg import blas
 from privet import _check, premises
 from privet.errors import InvalidArgument
 from privet.guarantee import Unit
+from privet.noise.grid import ROUND_UP
 from privet.rowwise_arithmetic import row_norms
 from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
+from privet.sensitivity.clipping import rounding_room
 from privet.sensitivity.user_weights import UserShares, UserWeights
 
 Array = NDArray[np.float64]
 
 _FRACTION = 128.0  # weights are multiples of 1/128: 8 bits, and sums of 2^45 stay below 2^53
-_UP = 1.0 + 2.0**-50  # more than the rounding of the few operations of a formula for a sensitivity
 _BLOCK = 2048  # rows of a block: 2^11 products of at most 4^18 are far below 2^53
 _CACHE_ROWS = 128  # rows cut at a time: they fit the cache
 
@@ -86,6 +87,7 @@ class Moments:
         _check.count("features", self.features)
         _check.count("outputs", self.outputs, minimum=0)
         _check.positive("share", self.share)
+        # below 4 a row is cut to next to nothing; above 18 a block's sums leave float64 (`_BLOCK`)
         if not 4 <= _check.count("bits", self.bits) <= 18:
             raise InvalidArgument("bits", self.bits, "between 4 and 18")
         for name in ("second", "cross"):
@@ -125,7 +127,7 @@ class Moments:
         a, b, d = self.second, self._b, self.features
         targets = 1 if self.one_hot else self.outputs
         l1 = a + (d - 1) * self.pair / 2.0 + b * math.sqrt(d * targets)
-        return Sensitivity(l1=l1 * _UP, l2=math.hypot(a, b) * _UP).scaled(self.share)
+        return Sensitivity(l1=l1 * ROUND_UP, l2=math.hypot(a, b) * ROUND_UP).scaled(self.share)
 
     @property
     def replace_one(self) -> Sensitivity:
@@ -138,7 +140,7 @@ class Moments:
         l2 = math.sqrt(2.0 * a * a * (1.0 - x * x / spread) + 2.0 * b * b * (1.0 + x))
         frobenius = math.sqrt(2.0 * d * a * a + d * (d - 1) * self.pair**2 / 2.0)
         l1 = frobenius + 2.0 * b * math.sqrt(d * targets)
-        both = Sensitivity(l1=l1 * _UP, l2=l2 * _UP).scaled(self.share)
+        both = Sensitivity(l1=l1 * ROUND_UP, l2=l2 * ROUND_UP).scaled(self.share)
         return Sensitivity(l1=min(both.l1, 2.0 * self.add_remove.l1), l2=both.l2)
 
     def pack(self, gram: Array, cross: Array) -> Array:
@@ -223,7 +225,7 @@ class MomentSum:
         y = self._targets(targets, len(x))
         root = self._roots(weights, len(x))
         self._rows += len(x)
-        if self._rows > 2 ** (62 - 2 * m.bits):
+        if self._rows > 2 ** (62 - 2 * m.bits):  # sums of products of 2 bits each stay in int64
             raise InvalidArgument("bits", m.bits, f"fewer for more than {self._rows - 1} records")
         for start in range(0, len(x), _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -251,7 +253,7 @@ class MomentSum:
             add_remove=m.add_remove,
             replace_one=m.replace_one,
             premise=premises.bound(text),
-            spacing=2.0 ** (-2 * m.bits - 7),
+            spacing=2.0 ** (-2 * m.bits - 7),  # of products, and of weights over 128
             unit=self._unit or Unit.RECORD,
             invalid=self.invalid,
         )
@@ -288,7 +290,7 @@ class MomentSum:
         return y
 
     def _one_hot(self, y: NDArray[np.generic], root: Array | None) -> Array:
-        """Targets in units of 2^-bits."""
+        """Bring targets to units of 2^-bits: classes one-hot, others into the unit ball."""
         unit = 2.0**self.moments.bits
         if not self.moments.one_hot:
             return clip_to_unit_ball(y, self.moments.bits, root)[0]
@@ -320,8 +322,8 @@ def clip_to_unit_ball(
 ) -> tuple[Array, int]:
     """Rows of length at most 1, cut towards zero, in units of 2^-bits; how many were not finite.
 
-    Rows longer than 1 - 2 (d + 16) 2^-53 are scaled down to that, which leaves room for the
-    rounding of norm and quotient; cutting only shortens. `scale`, in [0, 1], multiplies them first.
+    Rows longer than 1 - `rounding_room(d)` are scaled down to that; cutting only shortens. `scale`,
+    in [0, 1], multiplies them first.
 
     >>> clip_to_unit_ball(np.array([[3.0, 4.0]]), 12)[0].tolist()
     [[2457.0, 3276.0]]
@@ -335,7 +337,7 @@ def clip_to_unit_ball(
 
 
 def _cut(x: Array, bits: int, scale: Array | None) -> int:
-    """In place; how many rows were not finite."""
+    """Cut rows in place, as `clip_to_unit_ball` says; how many were not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = row_norms(x)
     finite, bad = np.isfinite(norms), 0
@@ -346,7 +348,7 @@ def _cut(x: Array, bits: int, scale: Array | None) -> int:
         largest = np.abs(x[~finite]).max(axis=1, keepdims=True, initial=0.0)
         x[~finite] /= np.maximum(largest, 1.0)
         norms = row_norms(x)
-    safe = 1.0 - 2.0 * (x.shape[1] + 16) * 2.0**-53
+    safe = 1.0 - rounding_room(x.shape[1])
     factor = safe / np.maximum(norms, safe)
     if scale is not None:
         factor = factor * scale

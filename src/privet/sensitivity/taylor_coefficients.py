@@ -23,13 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from privet import _check, premises
 from privet.errors import InvalidArgument
+from privet.noise.grid import ROUND_UP
 from privet.sensitivity.bounded_value import BoundedValue, Sensitivity
 from privet.sensitivity.polynomial_loss import Quadratic
 
 Array = NDArray[np.float64]
 
-_UP = 1.0 + 2.0**-50
-"""Room for the rounding of the formulas below; sums have none."""
 _BITS = 12
 """h and x are cut down to multiples of 2^-12, so that sums of up to 2^26 records are exact."""
 _MOST = 2.0**26  # so many records of products of at most 1 (see _BITS)
@@ -77,7 +76,7 @@ class TaylorCoefficients:
         """The most that one record adds."""
         b, d = self.features, self.outputs
         l2 = math.sqrt(d * b / 4.0 + (2 * b * b - b) / 64.0)
-        return Sensitivity(l1=(d * b / 2.0 + b * b / 8.0) * _UP, l2=l2 * _UP)
+        return Sensitivity(l1=(d * b / 2.0 + b * b / 8.0) * ROUND_UP, l2=l2 * ROUND_UP)
 
     @property
     def replace_one(self) -> Sensitivity:
@@ -87,7 +86,7 @@ class TaylorCoefficients:
         l1 = d * (b + m) / 2.0 + (b * b - m * m) / 8.0
         k = min(12 * d, b)
         l2 = math.sqrt(d * (b + 3 * k) / 4.0 + (2 * (b * b - k * k) - (b - k)) / 64.0)
-        return Sensitivity(l1=l1 * _UP, l2=l2 * _UP)
+        return Sensitivity(l1=l1 * ROUND_UP, l2=l2 * ROUND_UP)
 
     def sum(self, hidden: ArrayLike, targets: ArrayLike) -> BoundedValue:
         """The coefficients of these records: lambda (d x b), then kappa for e <= q.
@@ -111,7 +110,7 @@ class TaylorCoefficients:
             add_remove=self.add_remove,
             replace_one=self.replace_one,
             premise=premises.bound("hidden units and targets are held in [0, 1]"),
-            spacing=2.0 ** (-2 * _BITS - 3),
+            spacing=2.0 ** (-2 * _BITS - 3),  # of products, and of weights of 1/8
             invalid=int((~good).sum()),
         )
 

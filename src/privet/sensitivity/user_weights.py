@@ -113,6 +113,7 @@ _CONTAINERS = (list, tuple, set, frozenset, dict, np.ndarray)
 def _is_large_float(user: Any) -> bool:
     if not isinstance(user, str) or not _PRINTED_FLOAT.fullmatch(user):
         return False
+    # from here on float64 has not every whole number
     return abs(float(user.replace(",", "."))) >= 2.0**53
 
 
@@ -218,6 +219,7 @@ def user_weights(groups: ArrayLike, *, share: float = 1.0) -> UserWeights:
     share = _check.positive("share", share)
     users, which = user_ids(groups), number_users(groups)
     counts = np.bincount(which)
+    # down by eight roundings, more than a quotient and a product have
     units = np.floor(np.minimum(1.0, share / counts * (1.0 - 2.0**-50)) * UNIT)
     return UserWeights(users=users, values=np.asarray(units[which] / UNIT, dtype=np.float64))
 
@@ -231,7 +233,7 @@ class UserShares:
     """
 
     def __init__(self, share: float) -> None:
-        self.most = math.floor(min(share, 2.0**30) * UNIT)
+        self.most = math.floor(min(share, 2.0**30) * UNIT)  # within int64; more is no limit
         self._used: dict[Any, int] = {}
 
     def take(self, weights: UserWeights) -> Array:

@@ -87,15 +87,16 @@ class EstimatorSubject:
         x, y = self.data()
         good = np.mean([self._fit(epsilon=8.0, random_state=s).score(x, y) for s in range(3)])
         bad = np.mean([self._fit(epsilon=1e-4, random_state=s).score(x, y) for s in range(12)])
+        # two classes that are easy to tell apart, and an epsilon that leaves nothing of them
         if good > 0.8 and abs(bad - 0.5) < 0.3 and good > bad + 0.1:
             return None
         return f"scores {good:.2f} at epsilon 8 and {bad:.2f} at 0.0001"
 
     def _charged(self) -> str | None:
-        ledger = self.ledger(cap_epsilon=50.0, cap_delta=1e-5)
+        ledger = self.ledger(cap_epsilon=50.0, cap_delta=1e-5)  # more than is asked for
         promised = self._fit(ledger=ledger).guarantee_.epsilon
         spent = ledger.spent() if len(ledger) else 0.0
-        right = math.isclose(spent, promised, rel_tol=1e-6)
+        right = math.isclose(spent, promised, rel_tol=1e-6)  # the accountant's digits
         return None if right else f"charged {spent:.6g}, promised {promised:.6g}"
 
     def _refused(self) -> str | None:
@@ -127,7 +128,7 @@ class EstimatorSubject:
         for bad in (math.nan, math.inf, 1e30):
             x, y = self.data()
             spoiled = np.array(x, dtype=np.float64)
-            spoiled[5] = bad
+            spoiled[5] = bad  # any record
             if not np.isfinite(self._fit(spoiled, y).predict_proba(x)).all():
                 return f"a row of {bad} spoils the answers"
         return None

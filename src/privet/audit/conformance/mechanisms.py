@@ -23,6 +23,7 @@ from privet.sensitivity import BoundedValue
 Floats = NDArray[np.float64]
 Cdf = Callable[[Floats], Any]
 EXTREMES = (0.0, 1e-30, 1.0, -1.0, 1e30, -1e30, math.inf, math.nan)
+"""Entries that clipping may stumble over: squares beyond float32, no numbers."""
 
 
 def gaussian_cdf(x: Floats) -> Any:
@@ -84,7 +85,7 @@ class MechanismSubject:
         return None if p > LEVEL else f"Kolmogorov-Smirnov p = {p:.2g}"
 
     def _tail(self, noise: Floats) -> str | None:
-        for level in (1e-2, 1e-3, 1e-4):
+        for level in (1e-2, 1e-3, 1e-4):  # with 200,000 draws, 20 are expected beyond the last
             cut = _quantile(self.cdf, level / 2)
             if self.spacing:
                 steps = math.floor(cut * self.scale / self.spacing)
@@ -97,7 +98,7 @@ class MechanismSubject:
         return None
 
     def _independent(self, mechanism: Mechanism, rng: Source) -> str | None:
-        value = _flat(20_000)
+        value = _flat(20_000)  # a correlation of .035 is seen at `LEVEL`
         own = rng.child("twice")
         first, second = (mechanism.release(value, rng=own) for _ in range(2))
         third = mechanism.release(value, rng=rng.child("other"))
@@ -135,12 +136,13 @@ class MechanismSubject:
 
     def _price(self) -> str | None:
         value = self.bound(np.zeros((4, 2)))
-        for scale in (0.5, 1.0, 7.0):
+        for scale in (0.5, 1.0, 7.0):  # a power of two, one, and neither
             both = value.sensitivity(Adjacency.ADD_REMOVE)
             sensitivity = both.l1 if self.norm == 1 else both.l2
             for delta in (1e-3, 1e-8):
                 stated = self.make(scale).loss(value).epsilon(delta)
                 least = self.epsilon(sensitivity, scale, delta)
+                # 1e-9: both are computed, and may round
                 if not stated >= least * (1.0 - 1e-9):
                     return (
                         f"scale {scale:g}, delta {delta:g}: stated {stated:.6g}, it is {least:.6g}"
@@ -211,4 +213,5 @@ def _flat(n: int) -> BoundedValue:
 
 
 def _quantile(cdf: Cdf, upper: float) -> float:
+    # no law here reaches as far as 60 scales: e^-60
     return float(optimize.brentq(lambda x: 1.0 - float(cdf(np.array([x]))[0]) - upper, 0.0, 60.0))

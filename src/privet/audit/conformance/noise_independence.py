@@ -137,6 +137,7 @@ def _standard(release: ReleaseRecord) -> Floats:
 
 
 def _as_normal(shares: Any) -> Floats:
+    # 38: normal numbers have no float64 probability beyond
     return np.asarray(np.clip(stats.norm.ppf(shares), -38.0, 38.0))
 
 
@@ -152,7 +153,7 @@ def _judge(z: Floats, free: int, level: float) -> str | None:
         i = int(wrong[np.argmax(np.abs(np.log(np.maximum(square[wrong], 1e-300) / free)))])
         seen = float(np.sqrt(square[i] / free))
         return f"coordinate {i}: standard deviation {seen:.3g} of the stated one"
-    few = z[:, : min(d, 300)]
+    few = z[:, : min(d, 300)]  # 45,000 pairs: more take memory in proportion to the square
     pairs = np.triu_indices(few.shape[1], 1)
     if not len(pairs[0]):
         return None

@@ -85,7 +85,7 @@ class PoissonSubject:
         return None if abs(z) < limit else f"two streams draw alike: z = {z:.1f}"
 
     def _divisor(self, rng: Source) -> str | None:
-        for n in (0, 1, 399, 401):
+        for n in (0, 1, 399, 401):  # none, one, and one beside 400 on either side
             one = self.make(n, 400, self.rate, 3, rng.child("n", n))
             for t in range(3):
                 one.indices(t)
@@ -97,6 +97,7 @@ class PoissonSubject:
         for rate, steps, z in ((self.rate, 50, 1.0), (0.5, 3, 2.0), (0.01, 400, 0.7)):
             stated = self.make(100, 100, rate, steps, rng.child("p")).loss([z] * steps)
             true = SampledGaussian(sample_rate=rate, noise_multiplier=z, steps=steps)
+            # for the same steps in another order
             if stated.epsilon(1e-6) < true.epsilon(1e-6) * (1 - 1e-9):
                 return (
                     f"q={rate:g} T={steps}: {stated.epsilon(1e-6):.4g} < {true.epsilon(1e-6):.4g}"
@@ -104,6 +105,7 @@ class PoissonSubject:
         return None
 
     def _empty(self, rng: Source) -> str | None:
+        # .95^2 of the steps are empty: 36 of 40, with a deviation of 1.9; 25 is six of them away
         sampler = self.make(2, 2, 0.05, 40, rng.child("empty"))
         empty = sum(len(sampler.indices(t)) == 0 for t in range(40))
         return None if 25 <= empty <= 40 and sampler.steps == 40 else f"{empty} of 40 are empty"
@@ -132,6 +134,7 @@ class SumSubject:
 
     def check(self, rng: Source) -> Report:
         """Run all checks of this subject."""
+        # far below the bound to far above it
         rows = rng.child("rows").gaussian((64, self.width)) * np.geomspace(1e-3, 1e3, 64)[:, None]
         checks: list[tuple[str, Check]] = [
             ("one row moves the sum by C at most", lambda: self._each(rows)),
@@ -155,6 +158,7 @@ class SumSubject:
     def _additive(self, rows: Floats) -> str | None:
         whole, parts = self.total(rows), self.total(rows[:20]) + self.total(rows[20:])
         gap = float(np.linalg.norm(whole - parts))
+        # a thousandth of a record: float32 sums of 64 are off by less
         return None if gap < 1e-3 * self.bound else f"parts and whole differ by {gap:.3g}"
 
     def _bad(self, rows: Floats) -> str | None:
@@ -167,13 +171,13 @@ class SumSubject:
         return None
 
     def _duplicates(self, rows: Floats) -> str | None:
-        one = self.total(rows[40:41])
+        one = self.total(rows[40:41])  # one of those above the bound
         many = self.total(np.repeat(rows[40:41], 300, axis=0))
         gap = float(np.linalg.norm(many - 300 * one)) / (300 * self.bound)
         return None if gap < 1e-3 else f"300 equal rows are off by {gap:.2%}"
 
     def _small(self, rng: Source) -> str | None:
-        n = 3000
+        n = 3000  # to a sum of so many, half precision could add no more of them
         rows = np.abs(rng.child("small").gaussian((n, self.width))) * 1e-2
         apart = sum(self.total(rows[i : i + 30]) for i in range(0, n, 30))
         gap = float(np.linalg.norm(self.total(rows) - apart) / np.linalg.norm(apart))
@@ -200,8 +204,8 @@ class NoiseSubject:
         """All checks; a second or two."""
         checks: list[tuple[str, Check]] = [
             ("law of a step's noise", lambda: self._law(0.5, 4)),
-            ("noise in empty batches", lambda: self._law(0.02, 4)),
-            ("noise once a logical step", lambda: self._law(0.9, 1)),
+            ("noise in empty batches", lambda: self._law(0.02, 4)),  # most are
+            ("noise once a logical step", lambda: self._law(0.9, 1)),  # of many parts
             ("steps have noise of their own", self._fresh),
             ("runs have noise of their own", self._runs),
         ]

@@ -39,7 +39,7 @@ def answers(name: str, value: Any) -> Floats:
 def probabilities(name: str, value: Any) -> Floats:
     """Answers that are probabilities: none negative, rows that sum to 1."""
     rows = answers(name, value)
-    wrong = (rows < 0.0).any(axis=1) | (np.abs(rows.sum(axis=1) - 1.0) > 1e-2)
+    wrong = (rows < 0.0).any(axis=1) | (np.abs(rows.sum(axis=1) - 1.0) > 1e-2)  # half precision
     if wrong.any():
         where = int(wrong.argmax())
         raise InvalidArgument(

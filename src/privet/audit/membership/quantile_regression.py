@@ -53,6 +53,7 @@ def by_regression(
         return np.column_stack([shown, np.asarray(labels, dtype=np.float64)])
 
     def fitted(target: Floats) -> Any:
+        # small trees, for hundreds of strangers; no trial of these numbers was recorded
         model = regressor(max_iter=50, min_samples_leaf=10, random_state=0)
         return model.fit(columns(strangers, labels), target)
 
@@ -60,5 +61,6 @@ def by_regression(
     off = np.abs(population - middle.predict(columns(strangers, labels)))
     spread = fitted(off).predict(columns(X, y))
     expected = middle.predict(columns(X, y))
+    # a record whose spread is predicted next to 0 must not win by that alone
     score: Floats = (phi - expected) / np.maximum(spread, 0.1 * off.mean() + 1e-9)
     return score

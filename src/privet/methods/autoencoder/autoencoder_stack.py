@@ -14,6 +14,7 @@ from typing import Any, ClassVar, final
 
 from privet import _check, tuned_defaults
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Unit
@@ -31,7 +32,6 @@ from privet.methods.autoencoder.stack_model import OutputLayer, StackModel, outp
 from privet.methods.autoencoder.streamed_records import StreamedRecords, iterate_blocks
 from privet.methods.contract import InputFeatures, Method, ReleaseContext, setting
 from privet.methods.moment_release_plan import (
-    MARGIN,
     MomentRelease,
     MomentReleasePlan,
     check_adjacency,
@@ -175,13 +175,13 @@ class AutoencoderStack(Method[StackPlan]):
             shape, terms = m.sum().bounded(), self.adjacency
             made: Mechanism
             if noise is Noise.GAUSSIAN:
-                mu = math.sqrt(share) * (facts.mu * MARGIN)
+                mu = math.sqrt(share) * (facts.mu * BUDGET_MARGIN)
                 made = GaussianMechanism.for_mu(shape, mu=mu, adjacency=terms)
             elif noise is Noise.DISCRETE_GAUSSIAN:
-                mu = math.sqrt(2.0 * _zcdp(facts.epsilon, facts.delta)) * MARGIN
+                mu = math.sqrt(2.0 * _zcdp(facts.epsilon, facts.delta)) * BUDGET_MARGIN
                 made = self._discrete(shape, math.sqrt(share) * mu)
             else:
-                budget = facts.epsilon * MARGIN * share
+                budget = facts.epsilon * BUDGET_MARGIN * share
                 made = mechanism_for(shape, noise=noise, epsilon=budget, adjacency=terms)
             yield MomentRelease(moments=m, mechanism=made, adjacency=terms)
 
@@ -189,6 +189,7 @@ class AutoencoderStack(Method[StackPlan]):
         """The least discrete noise with sensitivity over scale at most mu."""
 
         def of_scale(scale: float) -> DiscreteGaussianMechanism:
+            # a millionth of the noise: rounding to it widens the sensitivity by next to nothing
             step = max(shape.spacing, grid.power_of_two_at_most(scale * 2.0**-20))
             return DiscreteGaussianMechanism(scale=scale, step=step)
 
@@ -250,7 +251,7 @@ def _zcdp(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while losses.ZCDP(rho=high).epsilon(delta) <= epsilon:
         low, high = high, 2.0 * high
-    for _ in range(60):
+    for _ in range(60):  # more halvings than a float64 has digits
         middle = (low + high) / 2.0
         if losses.ZCDP(rho=middle).epsilon(delta) <= epsilon:
             low = middle

@@ -39,6 +39,8 @@ CONSTANT = 0.3
 """The constant feature beside the others; it carries means and the number of records. A larger one
 is less noise on both, and leaves less of the unit ball to the row."""
 LENGTH = math.hypot(1.0, CONSTANT)
+_END = 0.999999
+"""Where codes are held before arctanh, which is 7.3 there and infinite at 1."""
 WIDEST = 1024
 """The most inputs for which a second moment of all of them is released, 8 MB of float64; beyond, a
 projection."""
@@ -141,9 +143,7 @@ class Layer:
         if self.activation is Activation.RADIAL:
             a = unsquash(z, self.radius)
         else:
-            a = np.arctanh(
-                np.clip(np.asarray(z, float) * math.sqrt(self.units), -0.999999, 0.999999)
-            )
+            a = np.arctanh(np.clip(np.asarray(z, float) * math.sqrt(self.units), -_END, _END))
         return np.asarray(self.mean + (a / self.gain) @ self.basis.T)
 
 
@@ -173,7 +173,8 @@ class LayerLearner:
         """The decoder by ridge regression, and the encoder that it becomes."""
         if self.units > encoder.width:
             raise InvalidArgument("layers", self.units, f"at most {encoder.width} units here")
-        total = max(float(found.gram[-1, -1]), found.gram_noise, 1e-9)  # c^2 n / (1 + c^2)
+        # c^2 n / (1 + c^2); here and below 1e-9 and 1e-30 keep quotients finite without any records
+        total = max(float(found.gram[-1, -1]), found.gram_noise, 1e-9)
         cross = encoder.cross_moments(found)
         mean = cross[-1] / total * (CONSTANT / LENGTH)
         beside = found.gram[:-1, -1]

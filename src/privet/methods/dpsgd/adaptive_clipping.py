@@ -47,6 +47,7 @@ class AdaptiveBound:
 
     def noise_of_count(self, z: float, expected_batch: float) -> float:
         """The standard deviation of the noise on the count."""
+        # a twentieth: the fraction is then good to .05 a step (Andrew et al. 2021)
         return max(expected_batch / 20.0, z) if self.count_noise is None else self.count_noise
 
     def gradient_multiplier(self, z: float, expected_batch: float) -> float:
@@ -56,7 +57,7 @@ class AdaptiveBound:
             raise InvalidArgument(
                 "count_noise", self.count_noise, f"more than half the noise multiplier, {z / 2:g}"
             )
-        return 1.0 / math.sqrt(left) * (1.0 + 2.0**-48)
+        return 1.0 / math.sqrt(left) * (1.0 + 2.0**-48)  # 32 roundings: `left` is a difference
 
     def next(self, bound: float, noisy_sum: float, expected_batch: float) -> float:
         """C_{t+1} from C_t and the released count, held within a factor of 1e6 of the start.

@@ -346,5 +346,6 @@ def _replace_company(rows: Tensor, watched: int) -> Tensor:
     """The watched as they were, the others replaced: ones (numbers above 1), then zeros."""
     out = rows.clone()
     out[watched:] = 0
+    # 1.5: above any pixel
     out[watched : (watched + len(rows)) // 2] = 1.5 if rows.is_floating_point() else 1
     return out

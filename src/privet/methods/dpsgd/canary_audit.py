@@ -47,7 +47,7 @@ class AuditRecipe:
     delta: float = 1e-5
 
     def run(self, included: Any, rng: Source, *, copies: int = 1) -> CanaryRun:
-        """One training with these canaries."""
+        """Train once with these canaries in the data."""
         return train_with_canaries(
             self.model(), (self.x, self.y), self.schedule, included=included, rng=rng,
             delta=self.delta, copies=copies,

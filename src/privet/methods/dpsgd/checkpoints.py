@@ -57,7 +57,7 @@ class Checkpoints(Checked):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Where the checkpoint lies."""
         return self.folder / NAME
 
     def write(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ class RunIdentity:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All but the records, in digests."""
+        """Digests of everything that a resumed run must share, but for the records."""
         s, sampler = self.schedule, self.sampler
         out = {
             "schedule": settings_digest(s.rates, s.noise_multipliers, s.bounds, repr(s.adaptive)),

@@ -84,7 +84,7 @@ class Processes(ABC):
 
 @final
 class SingleProcess(Processes):
-    """One process."""
+    """The only process of a training that is not distributed."""
 
     rank, world = 0, 1
 

@@ -53,7 +53,7 @@ class Float32Masters(Optimizer):
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         state = {k: dict(values) for k, values in state_dict["state"].items()}
         for k, master in enumerate(self._in_order):
             master.copy_(state[k].pop("master"))

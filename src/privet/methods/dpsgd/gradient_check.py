@@ -60,7 +60,7 @@ class Autograd(ABC):
         """The norm of the gradient of the whole model."""
 
     def of_engine(self, total: ClippedSum) -> dict[str, Tensor]:
-        """What `gradient` has to agree with."""
+        """The engine's gradients, with which those of `gradient` have to agree."""
         return {name: g.float() for name, g in total.gradients.items()}
 
     def is_narrow(self) -> bool:
@@ -141,6 +141,8 @@ class GradientCheck:
     @property
     def _room(self) -> float:
         """What rounding may explain, relative to the size of a value: bfloat16 has 8 bits."""
+        # numbers of 8 bits err by 2^-9 and sums of many by some percent; those of float32 by 1e-6
+        # or a little more. A layer that is recorded wrongly is off by as much as its gradient
         return 0.1 if self._lowered or self._autograd.is_narrow() else 1e-3
 
     def _difference(self, found: Gradients, own: Gradients) -> LayerProblem | None:
@@ -151,6 +153,7 @@ class GradientCheck:
         room = self._room
         for name, expected in own.total.items():
             off = (found.total[name].double() - expected.double()).norm()
+            # a hundredth of the whole: small gradients beside large ones have the rounding of those
             if not float(off) <= room * (float(expected.double().norm()) + 0.01 * float(whole)):
                 return _disagreement(
                     name.rpartition(".")[0], f"the gradient of parameter {name!r}",

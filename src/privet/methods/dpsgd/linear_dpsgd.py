@@ -85,6 +85,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         is proportional to the bound.
         """
         fixed = self.fixed_schedule(facts, bound=tuned_defaults.LINEAR_BOUND)
+        # 5 to 400 steps and a rate of .1 at least are guards, for n mu below 25 or above 4e5
         signal = max(self.signal(facts), 1.0)
         ruled = int(
             min(
@@ -119,7 +120,7 @@ class LinearDPSGD(DPSGDSettings, Method[DPSGDPlan]):
             momentum=self.momentum if own is None else 0.0,
             centre_mu=centre_mu,
             shift_mu=shift_mu,
-            constant=0.1,
+            constant=tuned_defaults.LINEAR_CONSTANT,
             rows_each=self.rows_of(facts),
             closed=closed,
         )
@@ -268,6 +269,7 @@ def descend(
         sensitivity=lambda bound: bound,
         descent=OptimizerStep(head, optimizer, learning_rates=plan.absolute_learning_rates),
         ledger=context.ledger,
+        # twenty charges at most, which each wait for the disk
         block=plan.steps if checkpoints is None else max(checkpoints.every, -(-plan.steps // 20)),
         limit=(facts.epsilon, facts.delta),
         run=context.run,

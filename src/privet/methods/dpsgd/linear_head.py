@@ -85,7 +85,8 @@ class LinearHead(nn.Module):
 def rows_at_a_time(width: int) -> int:
     """How many rows to work on: some megabytes, whose memory is used again for the next ones.
 
-    Sums are exact in any parts. The allocator asks the system for fresh pages for more than 32 MB.
+    Sums are exact in any parts, so that 32 and 4096 are for speed alone. The allocator asks the
+    system for fresh pages for more than 32 MB.
     """
     return min(4096, max(32, _NUMBERS // max(1, width)))
 
@@ -95,7 +96,7 @@ def rows_on_grid(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     The largest entry gives a first scale, the exact norm on a coarse grid the second one.
     """
-    if rows.shape[1] > 2**17:
+    if rows.shape[1] > 2**17:  # sqrt(d) 2^-18 stays below .01, by which ||x|| may pass 1
         raise InvalidArgument("features", rows.shape[1], f"at most {2**17 - 1}")
     wide = rows.double()
     finite = wide.isfinite().all(1, keepdim=True)
@@ -147,7 +148,7 @@ def _add(residual: Tensor, some: Examples, bound: float, into: Tensor, capacity:
     _check.clipping_bound("bound", bound)
     norms = (total(residual.square()) * squares).sqrt() * scale
     bits = _EXACT_BITS - _ROW_BITS - max(0, (capacity - 1).bit_length())
-    if bits < 8:
+    if bits < 8:  # coarser residuals would be lost; 53 - 18 - 27 bits of records
         raise InvalidArgument("records", capacity, f"at most {2**27} for exact sums")
     unit = math.ldexp(1.0, math.frexp(bound)[1] - bits)
     # rounding h to the grid makes it longer by at most sqrt(outputs) unit / 2, and ||x|| <= 1.01
@@ -179,7 +180,7 @@ def exp(x: Tensor) -> Tensor:
 
 def _two_to(k: Tensor) -> Tensor:
     """2^k from its bits, for -1022 <= k <= 1023: a library's power may be off."""
-    return ((k + 1023) << 52).view(torch.float64)
+    return ((k + 1023) << 52).view(torch.float64)  # the exponent, biased, above 52 bits
 
 
 def total(t: Tensor) -> Tensor:

@@ -53,6 +53,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         small against usual gradients, so that every example weighs about alike; learning rate 1 on
         the mean gradient over the bound, falling to 0; a moving average of the weights.
         """
+        # 64 examples, 20 steps and 40 epochs are guards at the ends of the rules that were tried
         n = facts.units
         epochs = (
             tuned_defaults.NETWORK_EPOCHS
@@ -67,6 +68,7 @@ class NetworkDPSGD(DPSGDSettings, Method[DPSGDPlan]):
         rate = self.learning_rate or tuned_defaults.NETWORK_RATE
         own = self.table_rates(fixed)
         falling = values("learning_rate", lambda t: rate * (1.0 - t / steps), steps)
+        # `ema`: over the last eighth of the steps, and four at least; no trial was recorded
         return DPSGDPlan(
             facts=facts,
             schedule=schedule,

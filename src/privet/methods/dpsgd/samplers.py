@@ -20,6 +20,7 @@ from privet.errors import InvalidArgument
 from privet.guarantee import Adjacency, Premise, Unit
 from privet.mechanisms import release_transcript
 from privet.noise import Source
+from privet.noise.grid import ROUND_UP
 
 Indices = NDArray[np.int64]
 Numbers = Sequence[float] | NDArray[np.float64]
@@ -132,7 +133,7 @@ def poisson_loss(
     losses = list(extra_losses)
     if np.any(full):
         per_record = 1.0 if adjacency is Adjacency.ADD_REMOVE else 2.0
-        mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * (1 + 2.0**-50)
+        mu = per_record * math.sqrt(math.fsum(noise_multipliers[full] ** -2.0)) * ROUND_UP
         losses.append(Gaussian(mu=mu, adjacency=adjacency))
     some = ~full & (rates > 0.0)
     if np.any(some):
@@ -210,6 +211,7 @@ class PoissonSampler(Sampler):
         """N itself where it is public, else a power of two that is at least four times it."""
         if self.stated_adjacency is not Adjacency.ADD_REMOVE:
             return max(1, self.n)
+        # 2^20 (a million): small data sets share it, and exact sums are fine enough still
         return max(2**20, 1 << (4 * self.n_public - 1).bit_length())
 
     @property

@@ -198,7 +198,7 @@ class Schedule:
 
         if np.all(q == 1.0) and (extra_loss is None or isinstance(extra_loss, Gaussian)):
             spent = 0.0 if extra_loss is None else extra_loss.mu
-            mu = gaussian_mu(epsilon, delta) * (1.0 - 2.0**-40)
+            mu = gaussian_mu(epsilon, delta) * calibration.BUDGET_MARGIN
             if spent >= mu:
                 raise Unattainable(f"the extra release takes all of epsilon {epsilon:g}")
             mu = math.sqrt(mu**2 - spent**2)
@@ -206,9 +206,9 @@ class Schedule:
             z = unit * math.sqrt(math.fsum(shape**-2.0)) / mu
         else:
             ratio = math.sqrt(math.fsum((q / shape) ** 2)) / closed_form_ratio(epsilon, delta)
-            start = min(max(ratio, 0.4), 1e6)
+            start = min(max(ratio, calibration.LEAST_START), 0.1 * calibration.NOISE_LIMITS[1])
             z = calibration.search(
-                cost, epsilon=epsilon, delta=delta, start=start, limits=(1e-3, 1e7)
+                cost, epsilon=epsilon, delta=delta, start=start, limits=calibration.NOISE_LIMITS
             ).value
         return cls(
             steps=steps,

@@ -116,6 +116,7 @@ class Solver:
         """
         d, n = len(gram), float(first.sizes.sum())
         trace = float((np.maximum(np.diag(gram), 0.0) / shape**2).sum())
+        # rows of length 1 have a trace of n: held above a thousandth of that, whatever noise does
         c = float(first.within.sum()) / max(trace, 1e-3 * n)
         ridge = self.ridge * math.sqrt(d) * gram_noise
         if self.objective is Objective.DISCRIMINANT:
@@ -181,8 +182,9 @@ def _discriminant(weights: Array, first: ClassMeans, *, spread: Array) -> Linear
 
 
 def _quadratic_form(gram: Array, w: Array, *, noise: float) -> Array:
-    """w_k^T G w_k for each column, of a noisy G: its negative part is noise, and no form is
-    smaller than noise makes it.
+    """The form w_k^T G w_k for each column, of a noisy G.
+
+    Its negative part is noise, and no form is smaller than noise makes it.
     """
     values, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
     return np.asarray(np.maximum(values, noise) @ (vectors.T @ w) ** 2)
@@ -197,6 +199,7 @@ def noise_shape(relevance: Array, exponent: float) -> Array:
     mean = float(relevance.mean())
     if mean <= 0.0:
         return np.ones_like(relevance)
+    # a twentieth: noise on features without relevance stays within 20^(exponent/2) of the mean's
     return np.asarray(np.maximum(relevance / mean, 0.05) ** (exponent / 2.0))
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises, tuned_defaults
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument, Unattainable
@@ -26,7 +27,6 @@ from privet.guarantee import Adjacency, Premise
 from privet.mechanisms import LaplaceMechanism, RandomisedResponse
 from privet.methods.contract import InputFeatures, Method, Plan, ReleaseContext, setting
 from privet.methods.feasibility import Signal
-from privet.methods.moment_release_plan import MARGIN
 from privet.methods.moments.classifier_from_moments import ClassMeans, Objective, Solver
 from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
 from privet.methods.released_models import LinearModel, leading
@@ -66,7 +66,7 @@ class LocalPlan(Plan):
 
     @property
     def signal(self) -> Signal:
-        """Every record brings its own noise."""
+        """The signal of records that each bring noise: it grows with the root of their number."""
         return replace(super().signal, growth=0.5)
 
     def summary(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class LocalRecords(Method[LocalPlan]):
             raise InvalidArgument("ratios", self.ratios, f"{d} numbers above 0")
         scale = d / math.fsum(ratios)
         ratios = tuple(r * scale for r in ratios)
-        epsilon = _check.positive("epsilon", facts.epsilon) * MARGIN
+        epsilon = _check.positive("epsilon", facts.epsilon) * BUDGET_MARGIN
         size = _sensitivity(float(np.linalg.norm(ratios)))
         features = LaplaceMechanism.for_budget(
             size, epsilon=(1.0 - self.label_share) * epsilon, adjacency=Adjacency.REPLACE_ONE
@@ -161,6 +161,7 @@ class LocalRecords(Method[LocalPlan]):
         for start in range(0, len(x), _BLOCK):
             h = x[start : start + _BLOCK].astype(np.float64)
             h[~np.isfinite(h).all(axis=1)] = 0.0
+            # 2^-40: more than the norm is rounded by
             h /= np.maximum(1.0, np.linalg.norm(h, axis=1, keepdims=True) * (1.0 + 2.0**-40))
             whole = np.trunc(h * beta * _UNIT) / _UNIT  # multiples of 2^-12: no rounding is lost
             size = _sensitivity(float(np.linalg.norm(beta)))
@@ -187,12 +188,13 @@ class LocalRecords(Method[LocalPlan]):
             gram += h.T @ h
             sums += h.T @ targets[start : start + _BLOCK]
         gram -= n * np.diag(variance)
+        # an unbiased count may be 0 or less: no class counts for less than a tenth of its share
         sizes = np.maximum(targets.sum(axis=0), max(1.0, 0.1 * n / k))
         means = sums / sizes
         lies = (plan.labels.truth - plan.labels.lie) ** -2
         added = float(k * variance.mean() * lies / max(n, 1))
         within = gram - (means * sizes) @ means.T
-        spread = np.maximum(np.diag(within) / max(n, 1), 1e-6)
+        spread = np.maximum(np.diag(within) / max(n, 1), 1e-6)  # above 0, of rows of length 1
         first = ClassMeans(
             means=means, sizes=sizes, within=spread, total=float(spread.sum()), noise=added
         )
@@ -205,6 +207,7 @@ class LocalRecords(Method[LocalPlan]):
         alone = lone_record_pair(plan.facts).present
         values = np.zeros((len(alone), plan.facts.features), dtype=np.float32)
         beta = np.asarray(plan.ratios)
+        # float32 stays in the ball
         values[0, : len(beta)] = beta / np.linalg.norm(beta) * (1.0 - 1e-6)
 
         def records(sign: float, label: int) -> Records:
@@ -220,4 +223,4 @@ class LocalRecords(Method[LocalPlan]):
 
 def _sensitivity(size: float) -> float:
     """How far two rows of the unit ball, weighted by beta, can be apart in L1: 2 ||beta||_2."""
-    return 2.0 * size * (1.0 + 2.0**-40)
+    return 2.0 * size * (1.0 + 2.0**-40)  # the norm of beta is good to 2^13 roundings

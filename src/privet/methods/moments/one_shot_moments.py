@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, tuned_defaults
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.data.domain import RowKind
 from privet.data.records import PublicFacts, Records
 from privet.errors import InvalidArgument
@@ -39,7 +40,6 @@ from privet.features import unit_rows
 from privet.guarantee import Adjacency, Unit
 from privet.methods.contract import InputFeatures, Method, ReleaseContext, setting
 from privet.methods.moment_release_plan import (
-    MARGIN,
     MomentRelease,
     MomentReleasePlan,
     check_adjacency,
@@ -189,9 +189,9 @@ class OneShotMoments(Method[OneShotPlan]):
         """The release for this share of the budget: of mu^2, or of a pure epsilon."""
         if facts.delta == 0.0:
             return MomentRelease.for_cost(
-                moments, self.adjacency, epsilon=share * facts.epsilon * MARGIN
+                moments, self.adjacency, epsilon=share * facts.epsilon * BUDGET_MARGIN
             )
-        mu = math.sqrt(share) * (facts.mu * MARGIN)
+        mu = math.sqrt(share) * (facts.mu * BUDGET_MARGIN)
         return MomentRelease.for_cost(moments, self.adjacency, mu=mu)
 
     def fit(self, records: Records, plan: OneShotPlan, context: ReleaseContext) -> LinearModel:

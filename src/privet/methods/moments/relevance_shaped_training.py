@@ -164,7 +164,7 @@ class RelevanceShapedTraining(Method[ShapedPlan]):
         def both(left: float) -> losses.PrivacyLoss:
             return losses.compose([relevance.loss, self._training(facts, left).loss])
 
-        least = 1e-2 * facts.epsilon
+        least = 1e-2 * facts.epsilon  # with less left there is nothing to train with
         guess = losses.gaussian_epsilon(math.sqrt(1.0 - self.share) * facts.mu, delta)
         left = calibration.search(
             both,

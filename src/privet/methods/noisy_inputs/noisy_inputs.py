@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
 from privet.errors import Unattainable
@@ -251,12 +252,12 @@ class NoisyInputs(Method[InputPlan]):
 
     def plan(self, facts: PublicFacts) -> InputPlan:
         """The least input noise for the budget."""
-        epsilon = _check.positive("epsilon", facts.epsilon) * (1.0 - 2.0**-40)
+        epsilon = _check.positive("epsilon", facts.epsilon) * BUDGET_MARGIN
         delta = _check.open_unit("delta", facts.delta)
         public = self.labels is LabelPrivacy.PUBLIC
         answers, rest = None, epsilon
         if not public:
-            share = min(self.label_share * epsilon, 700.0)
+            share = min(self.label_share * epsilon, 700.0)  # the most that answers can be given
             answers = (
                 RandomisedResponse(classes=facts.outputs, epsilon=share)
                 if facts.declared
@@ -287,15 +288,18 @@ class NoisyInputs(Method[InputPlan]):
             return with_noise(scale).loss.epsilon(delta) / facts.epsilon - 1.0
 
         scale = ratio_up(radii * radius * math.sqrt(draws), losses.gaussian_mu(rest, delta))
-        if answers is not None and rest <= 100.0:  # together they cost less: less noise will do
-            high, low = 1.01 * scale, 0.5 * scale
+        # together they cost less, so that less noise will do; beyond 100 the search is not worth it
+        if answers is not None and rest <= 100.0:
+            high, low = 1.01 * scale, 0.5 * scale  # the root is inside, or `low` falls
             while over(low) <= 0.0:
                 low *= 0.5
+            # (finer than the accountant answers)
             scale = float(optimize.brentq(over, low, high, rtol=1e-7))
         for _ in range(50):  # rounding and the accountant's own error ask for a little more
             more = over(scale)
             if more <= 0.0:
                 return with_noise(scale)
+            # twice what is missing, as epsilon falls like 1 / scale
             scale *= 1.0 + 2.0 * more + 1e-9
         raise Unattainable(f"no input noise meets epsilon {facts.epsilon:g} at delta {delta:g}")
 
@@ -320,6 +324,7 @@ class NoisyInputs(Method[InputPlan]):
             def report(epoch: int, network: nn.Module, before: int = member * self.epochs) -> None:
                 context.progress("epochs", before + epoch, plan.epochs)
 
+            # as torch takes seeds
             start, order = (int(v) for v in source.child("seeds").integers(2**31, 2))
             training = PlainTraining(
                 epochs=self.epochs,

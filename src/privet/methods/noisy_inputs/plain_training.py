@@ -71,8 +71,9 @@ class PlainTraining:
 
     def _rate(self, done: float) -> float:
         """The learning rate: linear up for a tenth of the way, then half a cosine to 0."""
+        # a tenth of warming up is usual; no trial was recorded
         factor = done / 0.1 if done < 0.1 else 0.5 * (1.0 + math.cos(math.pi * (done - 0.1) / 0.9))
-        return self.learning_rate * max(factor, 1e-3)
+        return self.learning_rate * max(factor, 1e-3)  # above 0, where momentum goes on anyway
 
 
 @final
@@ -107,6 +108,7 @@ def mean_probabilities(
     with torch.random.fork_rng(enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
+        # 500 rows at a time, to bound memory
         total: Any = sum(
             torch.cat([network(part).double().softmax(1) for part in inputs.split(500)])
             for _ in range(_check.count("draws", draws))

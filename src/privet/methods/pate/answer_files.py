@@ -154,6 +154,7 @@ class CheckedAnswers:
     def check_norms(self) -> None:
         """Raise when a row is longer than the radius (by more than float64 can mistake)."""
         h = self.header
+        # as `sensitivity.clipping.rounding_room` leaves
         if not self.max_norm <= h.radius * (1.0 + (h.dimension + 16) * 2.0**-52):
             raise RefusedAnswers(
                 self.display_name,

@@ -60,6 +60,8 @@ class AutoencoderReducer(Reducer):
     ) -> Self:
         """Teach a network with public maps (maps, classes, height, width[, depth]).
 
+        How widths, epochs and rate were found was not recorded; try others on public maps.
+
         `noise`: what aggregation adds to codes of radius 1, from `unit_noise`.
         """
         noise = _check.non_negative("noise", noise)

@@ -11,6 +11,7 @@ import numpy as np
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee
 from privet.ledger import Entry, Ledger
@@ -23,13 +24,12 @@ from privet.methods.pate.answer_files import (
 )
 from privet.methods.pate.mean_aggregation import NoisyAnswers, block_sums, sum_sensitivity
 from privet.methods.pate.shard_charges import (
-    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
     shard_guarantee,
 )
 from privet.noise import Source
-from privet.noise.grid import power_of_two_at_most
+from privet.noise.grid import ROUND_UP, power_of_two_at_most
 
 _BITS = 26
 """Codes are multiples of 2^-26 of the power of two below their radius, as `clip_l2` makes them."""
@@ -82,6 +82,7 @@ class DistributedAggregator:
         if m >= k:
             raise InvalidArgument("missing", m, f"below {k}, the number of teachers")
         _check.positive("radius", self.radius)
+        # below, the grid would show beside the noise; above, exact samplers end
         if not 2.0**20 <= self.share / self.step <= 2.0**40:
             raise InvalidArgument(
                 "share", self.share, f"between 2^20 and 2^40 steps of {self.step:g}"
@@ -109,7 +110,7 @@ class DistributedAggregator:
             dimension=queries * _check.count("dimension", dimension),
         )
         enough = _check.count("teachers", teachers) - _check.count("missing", missing, minimum=0)
-        share = total.scale / math.sqrt(max(enough, 1)) * (1.0 + 2.0**-50)
+        share = total.scale / math.sqrt(max(enough, 1)) * ROUND_UP
         return cls(teachers=teachers, missing=missing, radius=radius, share=share)
 
     @property
@@ -139,7 +140,7 @@ class DistributedAggregator:
         return self._promise(self._loss(1, queries, dimension), delta, "one share")
 
     def _loss(self, shares: int, queries: int, dimension: int) -> losses.ZCDP:
-        scale = self.share * math.sqrt(shares) * (1.0 - 2.0**-50)
+        scale = self.share * math.sqrt(shares) * (1.0 - 2.0**-50)  # down by eight roundings
         return DiscreteGaussianMechanism(scale=scale, step=self.step).loss(
             sum_sensitivity(self.radius, queries),
             adjacency=REPLACE_ONE,

@@ -12,27 +12,28 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
 from privet.mechanisms import GaussianMechanism
 from privet.methods.pate.mean_aggregation import NoisyLabels
 from privet.methods.pate.shard_charges import (
-    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
     noise_premise,
     shard_guarantee,
 )
 from privet.noise import Source
+from privet.noise.grid import ROUND_UP
 from privet.sensitivity import BoundedValue, Sensitivity
 
-_VOTE_SENSITIVITY = math.sqrt(2.0) * (1.0 + 2.0**-50)
+_VOTE_SENSITIVITY = math.sqrt(2.0) * ROUND_UP
 """A changed vote takes 1 from one class and gives it to another."""
 
 
 def count_votes(votes: Any, classes: int) -> NDArray[np.int64]:
-    """(teachers, queries) class numbers to (queries, classes) counts.
+    """Count votes: class numbers (teachers, queries) to counts (queries, classes).
 
     A vote that is no class number goes to class 0: refusing it would tell about the teacher.
 
@@ -74,7 +75,7 @@ class VoteAggregator(ABC):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        """What bounds and hides a vote."""
+        """The premises of a vote: what bounds it, and what hides it."""
         return (premises.ONE_VOTE, self.mechanism.law)
 
     def guarantee(self, queries: int, *, delta: float, rng: Source | None = None) -> Guarantee:
@@ -188,7 +189,10 @@ class ConfidentGNMax(VoteAggregator):
         delta: float,
         share: float = 0.3,
     ) -> Self:
-        """`share` of mu^2 goes to the checks, the rest to at most `answers` answers."""
+        """The least noise for a budget, of which `share` of mu^2 goes to the checks.
+
+        The rest is for at most `answers` answers. No trial of .3 was recorded.
+        """
         mu = losses.gaussian_mu(epsilon, delta) * BUDGET_MARGIN
         n, a = _check.count("queries", queries), _check.count("answers", answers)
         share = _check.open_unit("share", share)
@@ -227,7 +231,7 @@ class ConfidentGNMax(VoteAggregator):
 
 def _bounded(counts: NDArray[np.float64], shift: float) -> BoundedValue:
     """Counts of which a changed shard moves every query by at most `shift`, in L2."""
-    either = Sensitivity(l1=math.inf, l2=shift * math.sqrt(len(counts)) * (1.0 + 2.0**-50))
+    either = Sensitivity(l1=math.inf, l2=shift * math.sqrt(len(counts)) * ROUND_UP)
     return BoundedValue(
         value=counts, add_remove=either, replace_one=either, premise=premises.ONE_VOTE, spacing=1.0
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privet import _check, premises
 from privet import accounting as losses
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.errors import InvalidArgument
 from privet.guarantee import Guarantee, Premise
 from privet.ledger import Entry, Ledger
@@ -24,16 +25,14 @@ from privet.methods.pate.answer_files import (
 )
 from privet.methods.pate.published_noise import concentrated_noise
 from privet.methods.pate.shard_charges import (
-    BUDGET_MARGIN,
     REPLACE_ONE,
     charge_shards,
     noise_premise,
     shard_guarantee,
 )
 from privet.noise import Source
+from privet.noise.grid import ROUND_UP
 from privet.sensitivity import BoundedValue, Sensitivity
-
-_UP = 1.0 + 2.0**-50  # more than a product of three float64 and a root can lose by rounding
 
 
 def unit_noise(*, teachers: int, queries: int, epsilon: float, delta: float) -> float:
@@ -316,4 +315,4 @@ def block_sums(checked: Sequence[CheckedAnswers]) -> Iterator[tuple[int, NDArray
 def sum_sensitivity(radius: float, queries: int) -> float:
     """How far one shard can move the codes of a teacher: 2 C sqrt(N), rounded up."""
     n = _check.count("queries", queries)
-    return 2.0 * _check.positive("radius", radius) * math.sqrt(n) * _UP
+    return 2.0 * _check.positive("radius", radius) * math.sqrt(n) * ROUND_UP

@@ -31,17 +31,17 @@ class ErrorCurve:
 
     @property
     def components(self) -> NDArray[np.int64]:
-        """0, 1, 2, ..."""
+        """The numbers of components that the curve is over: 0, 1, 2, ..."""
         return np.arange(len(self.lost))
 
     @property
     def noise(self) -> NDArray[np.float64]:
-        """l sigma_l^2."""
+        """The error that noise adds with so many components: l sigma_l^2."""
         return np.asarray(self.components * (self.noise_per_radius * self.radius) ** 2)
 
     @property
     def predicted(self) -> NDArray[np.float64]:
-        """lost + noise."""
+        """The error predicted for each number of components: what is lost, and noise."""
         return self.lost + self.noise
 
     @property

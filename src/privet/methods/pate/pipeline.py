@@ -41,7 +41,7 @@ class Aggregation(Protocol):
 
     @property
     def premises(self) -> tuple[Premise, ...]:
-        """What bounds and hides the answers."""
+        """The premises of the answers: what bounds them, and what hides them."""
 
     def loss(self, queries: int) -> PrivacyLoss:
         """What so many queries cost together."""

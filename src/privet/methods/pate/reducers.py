@@ -61,10 +61,10 @@ class Reducer(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The JSON-ready rest."""
+        """All that is not in `tensors`, JSON-ready."""
 
     def encode(self, answers: Array) -> Codes:
-        """(queries, *target_shape) to (queries, dimension)."""
+        """Encode answers: (queries, *target_shape) to (queries, dimension)."""
         y = np.asarray(answers)
         if y.shape[1:] != self.target_shape:
             raise InvalidArgument(
@@ -73,7 +73,7 @@ class Reducer(ABC):
         return self._encode(y)
 
     def decode(self, codes: Array, *, noise: float = 0.0) -> Array:
-        """(queries, dimension) to (queries, *target_shape).
+        """Decode codes: (queries, dimension) to (queries, *target_shape).
 
         `noise`: the standard deviation of what was added to each number of a code; a reducer that
         knows the spread of codes uses it to shrink them. Post-processing: it costs nothing.

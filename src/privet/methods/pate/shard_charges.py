@@ -14,10 +14,6 @@ from privet.noise import Source
 REPLACE_ONE = Adjacency.REPLACE_ONE
 
 
-BUDGET_MARGIN = 1.0 - 2.0**-40
-"""Budgets are aimed at from so far below that no rounding carries the stated epsilon over."""
-
-
 SHARD_PREMISES = (premises.PUBLIC_QUESTIONS, premises.DISJOINT_SHARDS)
 """What every promise per teacher shard rests on."""
 

@@ -43,6 +43,8 @@ def default_student(
 ) -> Learner:
     """A small student for any shape: a U-Net for volumes, convolutions for maps, else a flat one.
 
+    How the epochs and the rate were found was not recorded.
+
     Taught with soft targets by cross-entropy over the classes, the first axis of a target. `hidden`
     None: a U-Net where it can be, a linear student, or eight channels.
 

@@ -110,7 +110,7 @@ class VolumeFiles(Files):
 
     @classmethod
     def takes(cls, data: Path) -> bool:
-        """A folder with imagesTr in it."""
+        """Whether a path is a folder with imagesTr in it."""
         return (data / "imagesTr").is_dir()
 
     def read_training(
@@ -216,7 +216,7 @@ class VolumePATE(ShardedPATE):
         maps = np.moveaxis(np.eye(facts.outputs, dtype=np.float32)[self.public_maps], -1, 1)
         reducer = PCAReducer.fit(
             maps, noise=noise, components=self.dimension, space=ClassProbabilities(),
-            folds=min(5, len(maps)),
+            folds=min(5, len(maps)),  # cross-validated on public maps, as usual in five parts
         )  # fmt: skip
         aggregation = CodeAggregation.for_budget(
             reducer=reducer, teachers=teachers, queries=queries, epsilon=facts.epsilon,

@@ -63,7 +63,7 @@ class RelevanceTally:
     amounts: list[Tensor] = field(default_factory=list)
 
     def total(self, records: int) -> Tensor:
-        """The sum over layers."""
+        """What all layers took, for each record."""
         return sum(self.amounts, start=torch.zeros(records, dtype=torch.float64))
 
 
@@ -155,7 +155,7 @@ class Add(nn.Module):
     """
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """a + b."""
+        """Add the two inputs, a + b."""
         return a + b
 
 

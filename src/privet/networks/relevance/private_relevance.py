@@ -72,7 +72,7 @@ class LedgerModel:
             raise InvalidArgument("entries", (), "the ledger entries that paid for the model")
 
     def premise(self) -> Premise:
-        """What the ledger shows."""
+        """The premise that the ledger shows: the model was paid for there."""
         numbers = ", ".join(str(e.sequence) for e in self.entries)
         return premises.paid_model(numbers)
 
