@@ -80,9 +80,7 @@ def plain(case: Case, *, channels_last: bool) -> Step:
     return step
 
 
-def ours(
-    case: Case, *, declared: bool = False, alone: bool = False, batched: bool = False
-) -> Step:
+def ours(case: Case, *, declared: bool = False, alone: bool = False, batched: bool = False) -> Step:
     """privet's own training loop, `privet.dpsgd.private`, with nothing left out.
 
     At rate 1 every step takes the whole batch, so all methods work on the same rows. `declared`:

@@ -15,11 +15,11 @@ import numpy as np
 
 from privet import premises
 from privet.accounting import PrivacyLoss
+from privet.accounting.calibration import BUDGET_MARGIN
 from privet.data.records import PublicFacts, Records
 from privet.guarantee import Premise, Unit
 from privet.mechanisms import GaussianMechanism
 from privet.methods.contract import Plan
-from privet.methods.moment_release_plan import MARGIN
 from privet.methods.release_context import ReleaseContext
 from privet.methods.released_models import LinearModel
 from privet.sensitivity import BoundedValue, clip_l2
@@ -52,7 +52,7 @@ class ConstantPlan(Plan):
     @property
     def mechanism(self) -> GaussianMechanism:
         """The least noise for the budget."""
-        return GaussianMechanism.for_mu(self._total(np.zeros(1)), mu=self.facts.mu * MARGIN)
+        return GaussianMechanism.for_mu(self._total(np.zeros(1)), mu=self.facts.mu * BUDGET_MARGIN)
 
     def _total(self, each: Any) -> BoundedValue:
         """The sum of what units say, each a number in [-1, 1]."""
