@@ -109,7 +109,8 @@ def _read_as_method(run: Run, file: Path, reading: Sequence[str]) -> NewRecords:
     """Records of a run whose method reads files in its own way."""
     trainer: Any = method_type(run.method)
     kind = trainer.files
-    options = {k: ",".join(v) if isinstance(v, list) else v for k, v in run.config["files"].items()}
+    told = run.config["files"].items()
+    options = {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in told}
     for one in reading:
         name, equals, value = one.partition("=")
         if not equals or name not in options:
