@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, GRID = "#22303c", "#6b7a88", "#dfe5ea"
+INK, MUTED, GRID = "#22303c", "#66737f", "#dfe5ea"
 
 
 def new_figure(
