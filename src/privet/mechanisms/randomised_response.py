@@ -92,6 +92,7 @@ class RandomisedResponse:
         others = self.classes - 1
         # up by 32 roundings: an exponential, a sum and a quotient have some ten
         rounded_up = others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
+        # (in float64: exact enough where epsilon is above 2^-53 K, not below)
         return min(rounded_up, others / self.classes)  # beyond, the truth would be the rarer answer
 
     @property

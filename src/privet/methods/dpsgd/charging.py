@@ -57,6 +57,7 @@ class ChargesAhead:
         self.ledger, self.sampler, self.block = ledger, sampler, block
         self._z, self._run, self._processes = noise_multipliers, run, processes
         self._scope = Scope(secret=secret and sampler.secret, adjacency=relation, unit=sampler.unit)
+        # 48 random bits: no two secret runs of one name come to share a token
         self._prefix = f"{run}/{secrets.token_hex(6)}" if secret else run
         self.entries = [
             e for e in ledger.entries() if (e.token or "").startswith((f"{run}:", f"{run}/"))
