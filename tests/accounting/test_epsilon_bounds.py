@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from privet.accounting import PrivacyLoss, SampledGaussian, SampledLaplace
+from privet.accounting.sampled_likelihood_ratio import log_ratio, log_ratio_error
 from privet.guarantee import Adjacency
 from tests.reference.cells import Cell, check, random_cell
 from tests.reference.few_steps import Release, delta_of, exact
@@ -29,6 +30,34 @@ def test_the_cell_that_was_below_the_truth() -> None:
     with mpmath.workdps(30):
         assert exact(two(q, z)[0], high) <= delta < exact(two(q, z)[0], low)
         assert exact(two(q, z)[0], 1.1086330) > delta
+
+
+@pytest.mark.parametrize(("q", "epsilon"), [(0.5, 1e-4), (0.5, 1e-5), (0.1, 1e-3)])
+def test_the_lower_bound_of_one_step_is_below_the_exact_epsilon(q: float, epsilon: float) -> None:
+    """Next to 0 the error that is allowed to the profile is more than 1e-9 of epsilon."""
+
+    def delta_at(e: mpmath.mpf) -> mpmath.mpf:
+        x = mpmath.log((mpmath.exp(e) - 1 + mpmath.mpf(q)) / mpmath.mpf(q)) + mpmath.mpf(1) / 2
+        return q * mpmath.ncdf(1 - x) - (mpmath.exp(e) - 1 + mpmath.mpf(q)) * mpmath.ncdf(-x)
+
+    with mpmath.workdps(40):
+        delta = float(delta_at(mpmath.mpf(epsilon)))
+        exact_epsilon = mpmath.findroot(lambda e: delta_at(e) - delta, epsilon)
+        loss = SampledGaussian(sample_rate=q, noise_multiplier=1.0, steps=1)
+        low, high = loss.epsilon_bounds(delta)
+        assert low <= exact_epsilon <= high
+
+
+@pytest.mark.parametrize("q", [1e-13, 1e-15, 2e-20])
+def test_the_ratio_of_tiny_rates_errs_by_what_it_says(q: float) -> None:
+    t = np.linspace(29.0, 60.0, 200)
+    found = log_ratio(np.array(q), t)
+    with mpmath.workdps(40):
+        exact_values = [mpmath.log(1 - mpmath.mpf(q) + mpmath.mpf(q) * mpmath.exp(x)) for x in t]
+        off = [
+            abs(float(mpmath.mpf(float(a)) - b)) for a, b in zip(found, exact_values, strict=True)
+        ]
+    assert np.all(np.array(off) <= log_ratio_error(found, np.array(q), np.abs(t)))
 
 
 @pytest.mark.slow

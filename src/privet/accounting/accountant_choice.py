@@ -14,7 +14,15 @@ import numpy as np
 
 from privet.accounting import contour_integral, fft_accountant
 from privet.accounting.contour_integral import EpsilonBounds
-from privet.accounting.gaussian import Gaussian, _nudge, _root, epsilon_of, gaussian_delta
+from privet.accounting.gaussian import (
+    Gaussian,
+    _log_error,
+    _nudge,
+    _root,
+    epsilon_of,
+    gaussian_delta,
+    log_delta,
+)
 from privet.accounting.privacy_loss import (
     FEW_ROUNDINGS,
     MANY_ROUNDINGS,
@@ -38,10 +46,8 @@ PROFILE_ERROR = 1e-11
 """Bound of the relative error of the profile of one release: a hundred times the 1e-13 of erfc.
 
 Measured against 60 digits, for sampled Gaussian steps and deltas down to 1e-290: 3e-13."""
-_BELOW = 1.0 - 1e-9
-"""From a closed form solved from above to a bound from below: 1e-9 is more than the errors of a
-profile move epsilon, unless epsilon is next to 0 (below some 1e-3 of the usual size of the loss for
-1e-11 of delta) or mu is above 1e6, where `epsilon_of` takes a simpler bound."""
+_BELOW = 1e-9
+"""How far below a closed form, relatively, the exact answer is looked for: mostly it is closer."""
 _LARGEST_EPSILON = 1e18
 """An epsilon that is looked for; what is larger counts as infinite."""
 
@@ -99,8 +105,10 @@ def _solve(parts: tuple[LossPart, ...], delta: float) -> tuple[float, float]:
         ceiling = max(_ceiling(parts, d) for d in _directions(parts))
         return ceiling * (1.0 - MANY_ROUNDINGS), ceiling
     if isinstance(only, Gaussian):
-        value = epsilon_of(only.mu, delta)
-        return value * _BELOW, value
+        value, mu = epsilon_of(only.mu, delta), only.mu
+        return _surely_below(
+            value, lambda e: log_delta(mu, e) - _log_error(mu, e) > math.log(delta)
+        ), value
     low, worst, how = 0.0, 0.0, None
     for direction in _directions(parts):
         ceiling = _ceiling(parts, direction)
@@ -131,7 +139,8 @@ def _one_way(
     if only is not None and only.releases == 1:
         single = _single(only, direction, delta, ceiling)
         if single is not None:
-            return EpsilonBounds(high=single, low=single * _BELOW, plan=None, spread=0.0)
+            low = _surely_below(single, lambda e: _excess(only, direction, e, -1.0) > delta)
+            return EpsilonBounds(high=single, low=low, plan=None, spread=0.0)
     if _total_variation(parts, direction) <= delta:
         return EpsilonBounds(high=0.0, low=0.0, plan=None, spread=0.0)
     few = sum(p.releases for p in parts) <= FEW_RELEASES
@@ -184,11 +193,27 @@ def _total_variation(parts: Sequence[LossPart], direction: Direction) -> float:
     return total * (1.0 + MANY_ROUNDINGS)
 
 
+def _surely_below(epsilon: float, exceeded: Callable[[float], bool]) -> float:
+    """A number a little below `epsilon` at which delta is certain to be exceeded; 0 if none."""
+    room = _BELOW
+    while 0.0 < epsilon < math.inf and room < 1.0:
+        low = epsilon * (1.0 - room)
+        if exceeded(low):
+            return low
+        room *= 8.0
+    return epsilon if math.isinf(epsilon) else 0.0
+
+
+def _excess(part: LossPart, direction: Direction, epsilon: float, sign: float) -> float:
+    """delta of one release at an epsilon, from above (sign +1) or from below (-1)."""
+    values = part.profile(np.array([epsilon]), direction)
+    assert values is not None
+    return float(values[0]) * (1.0 + sign * PROFILE_ERROR)
+
+
 def _single(part: LossPart, direction: Direction, delta: float, ceiling: float) -> float | None:
     def excess(e: float) -> float:
-        values = part.profile(np.array([e]), direction)
-        assert values is not None
-        return float(values[0]) * (1.0 + PROFILE_ERROR) - delta
+        return _excess(part, direction, e, 1.0) - delta
 
     if part.profile(np.array([0.0]), direction) is None:
         return None
@@ -232,7 +257,7 @@ def _delta_bounds(parts: tuple[LossPart, ...], epsilon: float) -> tuple[float, f
     only = _single_part(parts)
     if isinstance(only, Gaussian):
         finite = gaussian_delta(only.mu, epsilon)
-        low = finite * _BELOW
+        low = finite * (1.0 - max(_BELOW, 3.0 * _log_error(only.mu, epsilon)))
     elif parts:
         for direction in _directions(parts):
             if _ceiling(parts, direction) > epsilon:

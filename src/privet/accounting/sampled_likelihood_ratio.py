@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from privet.accounting.privacy_loss import ROUNDOFF, Array
+from privet.accounting.privacy_loss import LARGEST_EXPONENT, ROUNDOFF, Array
 
 _FAR = 30.0
-"""Beyond e^30 = 1e13 the formula for large t is taken: it cannot overflow, and has its digits for
-rates above 1e-13, where q e^t is above 1. For smaller ones log q and t cancel just beyond 30, and
-`log_ratio_error` is too small there (measured: by 44 at q = 1e-16)."""
+"""Beyond e^30 = 1e13 the formula for large t is taken, which cannot overflow; for rates below 1e-13
+only where q e^t is above e, as log q and t cancel before that."""
 
 
 def log_ratio(q: Array, t: Array) -> Array:
@@ -21,11 +20,12 @@ def log_ratio(q: Array, t: Array) -> Array:
     6.487...e-13
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        middle = np.log1p(q * np.expm1(np.minimum(t, _FAR)))
+        far = np.clip(1.0 - np.log(q), _FAR, LARGEST_EXPONENT)
+        middle = np.log1p(q * np.expm1(np.minimum(t, far)))
         left = np.log((1.0 - q) + q * np.exp(np.minimum(t, 0.0)))
-        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, _FAR)))
+        right = np.log(q) + t + np.log1p((1.0 - q) / q * np.exp(-np.maximum(t, far)))
     cancels = (t < -1.0) & (q > 0.5)  # where q (e^t - 1) is next to -1
-    return np.where(q == 1.0, t, np.where(t >= _FAR, right, np.where(cancels, left, middle)))
+    return np.where(q == 1.0, t, np.where(t >= far, right, np.where(cancels, left, middle)))
 
 
 def inverse_log_ratio(epsilon: Array, q: float) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Self, final
 
 import numpy as np
@@ -87,23 +88,26 @@ class RandomisedResponse:
         return "randomised response (Warner 1965; Kairouz, Oh and Viswanath 2014)"
 
     @property
-    def _false(self) -> float:
-        """The probability of a false answer, (K - 1) / (e^epsilon + K - 1), rounded up."""
+    def _false(self) -> float | Fraction:
+        """The probability of a false answer, (K - 1) / (e^epsilon + K - 1), rounded up.
+
+        (K - 1) / K at most, exactly: beyond, the truth would be the rarer answer.
+        """
         others = self.classes - 1
         # up by 32 roundings: an exponential, a sum and a quotient have some ten
         rounded_up = others / (math.exp(self.epsilon) + others) * (1.0 + 2.0**-48)
-        # (in float64: exact enough where epsilon is above 2^-53 K, not below)
-        return min(rounded_up, others / self.classes)  # beyond, the truth would be the rarer answer
+        most = Fraction(others, self.classes)
+        return rounded_up if rounded_up <= most else most
 
     @property
     def truth(self) -> float:
         """p, the probability of the true category."""
-        return 1.0 - self._false
+        return float(1 - self._false)
 
     @property
     def lie(self) -> float:
         """q, the probability of each other category."""
-        return self._false / (self.classes - 1)
+        return float(self._false / (self.classes - 1))
 
     def loss(self, *, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Pure:
         """What the answers of all records cost together: each record answers once."""
