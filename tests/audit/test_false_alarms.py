@@ -20,6 +20,7 @@ from privet.audit import (
     OneRunAudit,
     OneShotAudit,
     PerStepAudit,
+    all_thresholds_bound,
     clopper_pearson,
     epsilon_bound,
     gaussian_bound,
@@ -71,6 +72,10 @@ def normal_shift(scores: np.ndarray, coins: np.ndarray) -> bool:
         return False
 
 
+def all_thresholds(scores: np.ndarray, coins: np.ndarray) -> bool:
+    return all_thresholds_bound(scores[coins], scores[~coins], delta=1e-5, alpha=ALPHA) > 0.0
+
+
 OURS: dict[str, tuple[Alarm, int]] = {
     "one run": (one_run(one_run_bound), MANY),
     "one run, whole curve": (one_run(trade_off_one_run_bound), MANY),
@@ -81,6 +86,7 @@ OURS: dict[str, tuple[Alarm, int]] = {
     "many runs, normal curve": (many_runs(gaussian=True), SOME),
     "one shot": (one_shot(epsilon_bound), SOME),
     "one shot, normal curve": (one_shot(gaussian_bound), SOME),
+    "all thresholds": (all_thresholds, MANY),
     "per step": (per_step, MANY),
     "shift of normal scores": (normal_shift, MANY),
 }

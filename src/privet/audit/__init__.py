@@ -1,7 +1,13 @@
 """Attacks on our own promises: lower bounds of epsilon, each with a control and a ceiling."""
 
 from privet.audit.all_releases_audit import audit_releases
-from privet.audit.epsilon_lower_bounds import clopper_pearson, epsilon_bound, gaussian_bound
+from privet.audit.epsilon_lower_bounds import (
+    all_thresholds_bound,
+    bootstrap_interval,
+    clopper_pearson,
+    epsilon_bound,
+    gaussian_bound,
+)
 from privet.audit.finding import Finding, Verdict
 from privet.audit.gaussian_score_audit import (
     NormalShiftAudit,
@@ -28,7 +34,9 @@ __all__ = [
     "OneShotAudit",
     "PerStepAudit",
     "Verdict",
+    "all_thresholds_bound",
     "audit_releases",
+    "bootstrap_interval",
     "clopper_pearson",
     "epsilon_bound",
     "gaussian_bound",

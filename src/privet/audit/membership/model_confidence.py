@@ -61,7 +61,7 @@ def confidence_of_model(model: Any, X: Any, y: Any, *, read: Read | None = None)
             f"it raised {type(error).__name__}: {text}",
         ) from error  # fmt: skip
     classes = getattr(model, "classes_", getattr(model, "classes", None))
-    if np.ndim(classes) == 1:
+    if classes is not None and np.ndim(classes) == 1:
         answers, y = _by_column(answers, np.asarray(y), np.asarray(classes), kind)
     return (read or kind)(answers, y)
 
