@@ -273,11 +273,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         account = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
         check_unit(account, None)
         names = tuple(map(str, getattr(self, "classes_", ())))
-        bounds = None if names else self._range()  # type: ignore[attr-defined]
+        bounds = None if names else self._range()
         replaces = account is not None and account.adjacency is Adjacency.REPLACE_ONE
         paid = MetricsRelease(outputs=max(1, len(names)), epsilon=epsilon, replace_one=replaces)
         alone = answers_alone(self.model_, self.domain_.rows(self._records(X)))
-        weights = self.decision_weights_ if names else None  # type: ignore[attr-defined]
+        weights = self.decision_weights_ if names else None
         if (offsets := class_offsets(weights, names)) is not None:
             alone = alone + offsets
         found = class_numbers(np.asarray(y), self.classes_) if names else np.asarray(y)

@@ -28,7 +28,7 @@ class Signal:
 
     def times(self, mu: float) -> float:
         """How many times as long as the noise all units together are, under a Gaussian of mu."""
-        return self.units**self.growth * mu / math.sqrt(self.numbers)
+        return float(self.units**self.growth) * mu / math.sqrt(self.numbers)
 
 
 def linear_numbers(features: int, classes: int) -> int:

@@ -129,8 +129,10 @@ def train(
             delta=ledger.cap_delta,
             what=method.name,
         )
-    constant = isinstance(plan, ConstantPlan)
-    model = plan.fit(records, context) if constant else method.fit(records, plan, context)
+    if isinstance(plan, ConstantPlan):
+        model: Model = plan.fit(records, context)
+    else:
+        model = method.fit(records, plan, context)
     if not context.entries:
         raise PrivetError(f"{method.name} released a model and charged nothing")
     spent = context.loss

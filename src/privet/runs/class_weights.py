@@ -92,7 +92,8 @@ def decision_weights(
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and math.isfinite(value) and value > 0
+    number = isinstance(value, int | float | np.number)
+    return number and math.isfinite(value) and bool(value > 0)
 
 
 def read_weights(text: str | None, name: str = "--class-weights") -> dict[str, float] | None:

@@ -81,7 +81,11 @@ class MetricsRelease:
 
     def own_ledger(self, folder: Path | None = None) -> Ledger:
         """A ledger of the test people alone, in this folder or in memory, with this as its cap."""
-        terms = {"cap_epsilon": self.epsilon, "cap_delta": 0.0, "adjacency": self._adjacency}
+        terms: dict[str, Any] = {
+            "cap_epsilon": self.epsilon,
+            "cap_delta": 0.0,
+            "adjacency": self._adjacency,
+        }
         if folder is None:
             return Ledger.in_memory(**terms)
         path = folder / LEDGER
