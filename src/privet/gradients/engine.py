@@ -324,7 +324,10 @@ class PerExampleGradients:
                 "use reduction='none' and average over all but the first dimension",
             )  # fmt: skip
         if losses.numel() and not losses.requires_grad:
-            raise InvalidArgument("losses", "no gradient", "a differentiable function of the model")
+            raise InvalidArgument(
+                "losses", "no gradient", "a differentiable function of the model",
+                "outside of torch.no_grad(); checkpoints of activations with use_reentrant=False",
+            )  # fmt: skip
         if isinstance(losses, SharedTensor):
             raise InvalidArgument("losses", "values that all rows share", "one loss a row")
         for call in tape.calls if losses.numel() else ():

@@ -47,6 +47,7 @@ _PLAIN = (
 """Arguments that hold no code and no tensor."""
 _REFUSED = frozenset(("backward", "register_hook", "apply_", "map_", "map2_", "set_", "numpy"))
 """Functions that run code of the caller, or that leave torch."""
+_GRADIENT = Tensor.grad.__get__  # type: ignore[attr-defined]
 _DRAWS = (torch.rand, torch.randn, torch.randint)
 _NAMESPACES = ("aten", "prims", "prim", "_C")
 """Whose operators are torch's own; those that others register may run any code."""
@@ -179,6 +180,8 @@ class _Tracer(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is Tensor.__iter__:
             return iter(self.__torch_function__(Tensor.unbind, types, args))
+        if func == _GRADIENT:  # of a parameter: what the last step released
+            return func(*args, **kwargs)
         if func in _DRAWS and _is_one_number(args, kwargs):
             with temporarily_clear_interpreter_stack():
                 return func(*args, **kwargs)  # one for the step: a constant, not one for each row
