@@ -133,6 +133,13 @@ def test_lightning_as_people_write_it():
             self.log_dict({"again": loss.mean()}, prog_bar=True)
             return {"loss": loss}
 
+        def on_train_start(self):
+            self.hooks = ["start"]
+
+        def on_train_epoch_end(self):
+            self.log("of all", 1.0)
+            self.hooks.append("end")
+
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -152,13 +159,16 @@ def test_lightning_as_people_write_it():
     with pytest.warns(UserWarning, match="self.log in training_step is dropped") as seen:
         trainer.fit(module)
     assert sum("self.log in training_step" in str(w.message) for w in seen) == 1
-    assert module.training_run.steps_done == 3 and "train_loss" not in trainer.logged_metrics
+    assert module.training_run.steps_done == 3 and not trainer.logged_metrics
+    assert module.module.hooks == ["start", "end"]  # its own hooks are called
     module = PrivateModule(
         Net(), data, SCHEDULE, rng=seeded(0), delta=1e-5, step=StepOptions(independence="assumed")
     )
     with pytest.raises(InvalidArgument, match="train_dataloaders"):
         lightning.Trainer(**how).fit(module, train_dataloaders=loader)
     assert module.training_run.epsilon_spent == 0.0
+    with pytest.raises(InvalidArgument, match="max_steps"):
+        lightning.Trainer(**how | {"max_steps": 2}).fit(module)
 
 
 class Judged:
@@ -207,11 +217,14 @@ def fit(net, callbacks=(), trainer=None, **settings):
             net, data, Schedule(steps=8, sample_rate=0.5, noise_multiplier=1.0),
             rng=seeded(0), delta=1e-5, **settings,
         )  # fmt: skip
-        lightning.Trainer(
-            max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, callbacks=[*callbacks],
-            num_sanity_val_steps=0, val_check_interval=2, **(trainer or {}),
-        ).fit(module, val_dataloaders=held_out)  # fmt: skip
+        how = {
+            "max_epochs": 1, "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+            "enable_progress_bar": False, "enable_model_summary": False,
+            "num_sanity_val_steps": 0, "val_check_interval": 2,
+        }  # fmt: skip
+        lightning.Trainer(callbacks=[*callbacks], **how | (trainer or {})).fit(
+            module, val_dataloaders=held_out
+        )
     return module
 
 
@@ -222,6 +235,21 @@ def test_lightning_validates_and_schedules():
     assert run.steps_done == 8 and net.judged >= 2
     assert net.rates[0] == 0.1 and net.rates[-1] == pytest.approx(0.1 * 0.5**7)
     assert "public" in str(run.guarantee.premises)
+
+
+def test_lightning_saves_checkpoints_with_the_promise_in_them(tmp_path):
+    Judged()
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    keep = ModelCheckpoint(tmp_path, monitor="val_loss", mode="max", filename="{step}")
+    module = fit(Judged(), [keep], charging=PUBLIC, trainer={"enable_checkpointing": True})
+    (path,) = tmp_path.glob("*.ckpt")
+    kept = torch.load(path, weights_only=True)
+    assert (
+        path.stem == "step=8" and kept["global_step"] == 8
+    )  # steps are counted, else none is saved
+    assert kept["guarantee"] == module.training_run.guarantee.to_dict()
+    assert torch.equal(kept["state_dict"]["module.net.weight"], module.module.net.weight)
 
 
 def test_lightning_may_stop_early_and_pays_for_all():

@@ -9,6 +9,7 @@ from torch import nn
 from privet.dpsgd import Checkpoints, Float32Masters, Schedule
 from privet.errors import InvalidArgument
 from privet.gradients import make_private_ready
+from privet.guarantee import Adjacency
 from privet.ledger import Ledger
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, run, start
 
@@ -133,6 +134,17 @@ def test_an_optimizer_of_other_parameters_is_refused_before_charging(which):
     with pytest.raises(InvalidArgument, match=message) as error:
         start(model=model, optimizer=optimizer, ledger=ledger)
     assert "\n" not in str(error.value) and not ledger.entries()
+
+
+def test_an_optimizer_that_asks_for_more_gradients_is_refused_before_charging(tmp_path):
+    """LBFGS failed in its first step, when a quarter of the schedule was paid; a path is a ledger."""
+    path, model = tmp_path / "x.ledger", network()
+    Ledger.create(path, cap_epsilon=90.0, cap_delta=1e-5, adjacency=Adjacency.ZERO_OUT)
+    with pytest.raises(InvalidArgument, match="needs no closure"):
+        start(model=model, optimizer=torch.optim.LBFGS(model.parameters()), ledger=path)
+    assert not Ledger.open(path).entries()
+    assert run(ledger=str(path)).steps_done == 6
+    assert Ledger.open(path).entries()
 
 
 def test_parameters_that_are_frozen_may_be_left_out_of_the_optimizer():

@@ -6,6 +6,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +48,12 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         if scheduler is not None:
             settings["step"] = replace(step, scheduler=scheduler)
         self.training_run = private(module, optimizer, dataset, schedule, **settings)
-        for name in ("validation_step", "test_step", "predict_step"):
+        kind = lightning.LightningModule
+        hooks = [n for n in dir(kind) if n.startswith("on_") and callable(getattr(kind, n))]
+        for name in ("validation_step", "test_step", "predict_step", *hooks):
             if is_overridden(name, module):
-                setattr(self, name, _delegated(self, name))
+                own = getattr(self, name) if name in type(self).__dict__ else None
+                setattr(self, name, _delegated(self, name, own))
 
     def train_dataloader(self) -> Any:
         """Batches as the sampler draws them; one that says no length would be read ahead."""
@@ -58,6 +62,10 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
 
     def on_train_start(self) -> None:
         """Try the module's losses on made-up rows, before anything is charged."""
+        if self.trainer.max_steps not in (-1, None):
+            raise InvalidArgument(
+                "max_steps", self.trainer.max_steps, "left out", "the schedule says how many steps"
+            )
         if self._check and self.training_run.steps_done < self.training_run.schedule.steps:
             self.training_run.check(lambda _, batch: self._losses(batch))
 
@@ -73,17 +81,30 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
                 "PrivateModule(module, dataset, schedule) draws the batches of private steps",
             )  # fmt: skip
         self.training_run.step(self._losses(batch))
+        if batch.last:  # else checkpoints would wait for steps that Lightning does not see
+            progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+            progress.increment_ready()
+            progress.increment_completed()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Put the promise beside the weights."""
+        checkpoint["guarantee"] = self.training_run.guarantee.to_dict()
 
     def _losses(self, batch: Batch) -> Tensor:
         """What the module's `training_step` returns; what it logs is dropped, with a word."""
-        inner = self.module
-        inner.log = inner.log_dict = self._drop
-        try:
-            made = inner.training_step(batch, batch.step)
-        finally:
-            del inner.log, inner.log_dict
+        with self._silent():
+            made = self.module.training_step(batch, batch.step)
         losses: Tensor = made["loss"] if isinstance(made, dict) else made
         return losses
+
+    @contextmanager
+    def _silent(self) -> Iterator[None]:
+        """Inside, what the module logs is dropped."""
+        self.module.log = self.module.log_dict = self._drop
+        try:
+            yield
+        finally:
+            del self.module.log, self.module.log_dict
 
     def _drop(self, *args: Any, **kwargs: Any) -> None:
         if not self._told:
@@ -91,7 +112,7 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
                 "self.log in training_step is dropped: it speaks of private records, exactly; log "
                 "in validation_step, of public ones",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
         self._told = True
 
@@ -118,15 +139,21 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         return self.training_run.optimizer
 
 
-def _delegated(outer: PrivateModule, name: str) -> Any:
-    """A step of the inner module, which may log as if Lightning had called it."""
+def _delegated(outer: PrivateModule, name: str, own: Any) -> Any:
+    """A step or hook of the inner module, which may log as if Lightning had called it.
+
+    What hooks of training log is dropped. `own` is what the outer module does first.
+    """
     inner = outer.module
 
     @functools.wraps(getattr(inner, name))
     def step(*args: Any, **kwargs: Any) -> Any:
+        if own is not None:
+            own(*args, **kwargs)
         inner._current_fx_name = outer._current_fx_name
         try:
-            return getattr(inner, name)(*args, **kwargs)
+            with outer._silent() if name.startswith("on_train") else nullcontext():
+                return getattr(inner, name)(*args, **kwargs)
         finally:
             inner._current_fx_name = None
 

@@ -157,10 +157,10 @@ class LossEvaluation:
             raise PrivetError("training.step(losses) was called without a new batch")
         recorded = self._recording is not None or (self.program is not None and len(batch) > 0)
         self.stop_recording()
-        if losses.shape[:1] != (len(batch),):
+        if not isinstance(losses, Tensor) or losses.shape[:1] != (len(batch),):
             raise InvalidArgument(
                 "losses",
-                tuple(losses.shape),
+                tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__,
                 f"one for each of {len(batch)} rows",
                 "reduction='none'",
             )

@@ -5,6 +5,7 @@ All of it is free: it only reads what was released.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
 from typing import final
 
@@ -65,6 +66,12 @@ def check_optimizer_parameters(parameters: Mapping[str, Tensor], optimizer: Opti
 
     Frozen ones may be among them. `parameters` are the tensors to be changed, by their names.
     """
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InvalidArgument(
+            "optimizer", type(optimizer).__name__, "one whose step() needs no closure",
+            "a step has one private gradient, for SGD, Adam and their like",
+        )  # fmt: skip
     inside = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [n for n, p in parameters.items() if p.requires_grad and id(p) not in inside]
     strangers = inside - {id(p) for p in parameters.values()}

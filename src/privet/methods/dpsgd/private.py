@@ -69,7 +69,7 @@ def private(
     *,
     rng: Source,
     losses: Losses | None = None,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     delta: float | None = None,
     sampling: Sampling | None = None,
     step: StepOptions | None = None,
@@ -103,9 +103,9 @@ def private(
             training.step(losses(model, batch))
     ```
 
-    - `ledger`: charged before release (see `Charging`); when its cap is reached the loop ends and
-      `training.stopped_early` is true. None: one that only counts (beside the checkpoints, if there
-      are any).
+    - `ledger`, or its path: charged before release (see `Charging`); when its cap is reached the
+      loop ends and `training.stopped_early` is true. None: one that only counts (beside the
+      checkpoints, if there are any).
     - `delta`: for `epsilon_spent` and `guarantee`; if None the ledger's, or without one that of
       `Schedule.for_budget`.
     - `sampling`, `step`, `charging`: who takes part, what a step does, when it is charged.
@@ -136,6 +136,7 @@ def private(
         raise InvalidArgument(
             "rng", rng, "a noise source", "use privet.noise.secure() or seeded(1)"
         )
+    ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     if delta is None:
         delta = schedule.delta if ledger is None else ledger.cap_delta
     if delta is None:
