@@ -47,7 +47,7 @@ _PLAIN = (
 """Arguments that hold no code and no tensor."""
 _REFUSED = frozenset(("backward", "register_hook", "apply_", "map_", "map2_", "set_", "numpy"))
 """Functions that run code of the caller, or that leave torch."""
-_GRADIENT = Tensor.grad.__get__  # type: ignore[attr-defined]
+_GRADIENT: Any = vars(torch._C.TensorBase)["grad"].__get__
 _DRAWS = (torch.rand, torch.randn, torch.randint)
 _NAMESPACES = ("aten", "prims", "prim", "_C")
 """Whose operators are torch's own; those that others register may run any code."""
