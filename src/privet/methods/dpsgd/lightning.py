@@ -24,7 +24,7 @@ from privet.methods.dpsgd.schedule import Schedule
 class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
     """Your module in private steps: `trainer.fit(PrivateModule(module, dataset, schedule, ...))`.
 
-    `module.training_step(batch, index)` returns the losses of the rows, one each (or a dict with
+    `module.training_step(batch, step)` returns the losses of the rows, one each (or a dict with
     them as "loss"); `x, y = batch` works in it, and what it logs is dropped, being exact.
     `module.configure_optimizers()` returns one optimiser, perhaps with one scheduler, which is
     stepped after every private step. Lightning keeps its loop and callbacks; use `max_epochs=1`,
@@ -67,20 +67,20 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
                 "max_steps", self.trainer.max_steps, "left out", "the schedule says how many steps"
             )
         if self._check and self.training_run.steps_done < self.training_run.schedule.steps:
-            self.training_run.check(lambda _, batch: self._losses(batch, 0))
+            self.training_run.check(lambda _, batch: self._losses(batch))
 
     def on_train_end(self) -> None:
         """Leave the private loop, which may have been stopped early."""
         self._batches.close()
 
     def training_step(self, batch: Batch, index: int) -> None:
-        """One part of a private step."""
+        """One part of a private step; how many parts there were tells of the records."""
         if not isinstance(batch, Batch):
             raise InvalidArgument(
                 "train_dataloaders", type(batch).__name__, "left out of fit, and of a datamodule",
                 "PrivateModule(module, dataset, schedule) draws the batches of private steps",
             )  # fmt: skip
-        self.training_run.step(self._losses(batch, index))
+        self.training_run.step(self._losses(batch))
         if batch.last:  # else checkpoints would wait for steps that Lightning does not see
             progress = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
             progress.increment_ready()
@@ -90,10 +90,10 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         """Put the promise beside the weights."""
         checkpoint["guarantee"] = self.training_run.guarantee.to_dict()
 
-    def _losses(self, batch: Batch, index: int) -> Tensor:
-        """What the module's `training_step` returns; what it logs is dropped, with a word."""
+    def _losses(self, batch: Batch) -> Tensor:
+        """What the module's `training_step` returns for a batch and the number of its step."""
         with self._silent():
-            made = self.module.training_step(batch, index)
+            made = self.module.training_step(batch, batch.step)
         losses: Tensor = made["loss"] if isinstance(made, dict) else made
         return losses
 
