@@ -91,7 +91,7 @@ class PrivateModule(lightning.LightningModule):  # type: ignore[misc]
         checkpoint["guarantee"] = self.training_run.guarantee.to_dict()
 
     def _losses(self, batch: Batch) -> Tensor:
-        """What the module's `training_step` returns; what it logs is dropped, with a word."""
+        """What the module's `training_step` returns for a batch and the number of its step."""
         with self._silent():
             made = self.module.training_step(batch, batch.step)
         losses: Tensor = made["loss"] if isinstance(made, dict) else made

@@ -118,6 +118,7 @@ def private(
     **Assumes** what `training.guarantee.premises` lists; above all that an example's loss
     depends on that example only, and that the loop does nothing else with the records.
 
+    >>> import torch
     >>> from privet.noise import seeded
     >>> model = torch.nn.Linear(2, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
