@@ -498,7 +498,7 @@ def test_every_function_that_takes_records_is_here() -> None:
     tested = {"clip_l1", "clip_l2", "clip_range", "categories", "count", "moments"}
     tested |= {"number_users", "user_weights", "assign_owners"}
     of_sums = {"softplus", "softplus_taylor", "taylor_error", "cross_entropy", "squared_error"}
-    of_sums |= {"bound_weights"}
+    of_sums |= {"bound_weights", "rounding_room"}  # of numbers that are no records
     inside = {"user_ids", "clip_to_unit_ball"}  # of number_users, and of moments
     modules = [
         import_module(f"{sensitivity.__name__}.{m.name}")
