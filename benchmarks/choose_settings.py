@@ -37,8 +37,10 @@ from numpy.typing import NDArray
 
 from privet import tuned_defaults
 from privet.features import (
+    PatchFilters,
     RandomProjection,
     Scattering,
+    SceneBasis,
     StrokeBasis,
     StrokeNet,
     draw_glyphs,
@@ -112,6 +114,31 @@ def in_strokes(
             Scattering(shape=(16, 16)), n_features=WIDE, side=16, glyphs=500, views=8,
             screened=500, whitening=whitening, ridge=ridge, folder=folder,
         )  # fmt: skip
+        return front.transform(pictures(name))
+
+
+SCENES: dict[str, tuple[str, Any, tuple[float, ...]]] = {
+    "PATCH_FILTERS": ("filters", tuned_defaults.PATCH_FILTERS, (200, 800)),
+    "PATCH_SIDE": ("patch", tuned_defaults.PATCH_SIDE, (5, 7)),
+    "PATCH_GRID": ("grid", tuned_defaults.PATCH_GRID, (3, 4)),
+    "PATCH_THRESHOLD": ("threshold", tuned_defaults.PATCH_THRESHOLD, (0.1, 0.5)),
+    "SCENES": ("scenes", tuned_defaults.SCENES, (1000, 4000)),
+    "SCENE_COLUMNS": ("n_features", tuned_defaults.SCENE_COLUMNS, (500, 1600)),
+    "SCENE_WHITENING": ("whitening", tuned_defaults.SCENE_WHITENING, (0.5, 0.75)),
+    "SCENE_RIDGE_GREY": ("ridge", tuned_defaults.SCENE_RIDGE_GREY, (0.3, 3.0)),
+}
+"""What filters and bases of drawn scenes are made of: the argument, the value, others."""
+
+
+@cache
+def in_scenes(name: str, **given: Any) -> Rows:
+    """Pictures behind filters of drawn scenes, in a basis of such scenes."""
+    values = {key: value for key, value, _ in SCENES.values()} | given
+    of_filters = {key: values.pop(key) for key in ("filters", "patch", "grid", "threshold")}
+    with tempfile.TemporaryDirectory() as folder:
+        filters = PatchFilters(shape=(16, 16), folder=folder, **of_filters)
+        values["n_features"] = min(values["n_features"], filters.n_features)
+        front = SceneBasis(filters, shape=(16, 16), folder=folder, **values)
         return front.transform(pictures(name))
 
 
@@ -206,9 +233,12 @@ def columns(kind: str, wide: bool) -> Task:
 @cache
 def plain(name: str) -> Task:
     """Pixels of drawn shapes or digits."""
-    labels = np.repeat(np.arange(12), 1000) if name == "glyphs" else digit_pictures()[1]
     budgets = (1.0, 4.0) if name == "glyphs" else (8.0,)
-    return _split(f"{name} in pixels", pictures(name).reshape(-1, 256), labels, budgets)
+    return _split(f"{name} in pixels", pictures(name).reshape(-1, 256), _labels(name), budgets)
+
+
+def _labels(name: str) -> NDArray[np.int64]:
+    return np.repeat(np.arange(12), 1000) if name == "glyphs" else digit_pictures()[1]
 
 
 @cache
@@ -601,6 +631,26 @@ def projection() -> tuple[Setting, ...]:
     )
 
 
+def scenes() -> tuple[Setting, ...]:
+    """Filters and bases of drawn scenes in front of `LinearDPSGD`."""
+
+    def at(key: str) -> Run:
+        whole = key in ("filters", "patch", "grid", "scenes", "n_features")
+
+        def run(task: Task, epsilon: float, seed: int, value: float) -> float:
+            name = task.name.split()[0]
+            rows = in_scenes(name, **{key: int(value) if whole else value})
+            seen = _split(name, rows, _labels(name), task.epsilons)
+            return _linear(seen, epsilon, seed)
+
+        return run
+
+    return tuple(
+        Setting(name=name, value=value, candidates=others, run=at(key))
+        for name, (key, value, others) in SCENES.items()
+    )
+
+
 def stroke_net() -> tuple[Setting, ...]:
     """The network that is taught on drawn strokes."""
 
@@ -656,6 +706,7 @@ GROUPS = {
     "shaped": Group(settings=shaped, tasks=_pixels, seeds=3),
     "pate": Group(settings=pate, tasks=_usual, seeds=3),
     "projection": Group(settings=projection, tasks=_pixels, seeds=4),
+    "scenes": Group(settings=scenes, tasks=_pixels, seeds=1),
     "stroke-net": Group(settings=stroke_net, tasks=lambda: [digits()], seeds=4),
 }
 

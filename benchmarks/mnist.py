@@ -1,7 +1,7 @@
 """MNIST under a proof: accuracy at a proven epsilon (zero-out, delta 1e-5), one command a target.
 
     python -m benchmarks.mnist --epsilon 1 --seeds 3 --json
-    python -m benchmarks.mnist --epsilon 1 --prior none       scattering only, no stroke prior
+    python -m benchmarks.mnist --epsilon 1 --prior none       drawn scenes, no stroke prior
     python -m benchmarks.mnist --epsilon 3 --end-to-end       a small CNN, nothing public in front
 
 Settings come from n, epsilon and delta by the library's rule; nothing is tuned on the test part.
@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.trained import Prepared, arguments, told, trained
 from privet import data
-from privet.features import CachedFeatures, handwriting, pictures
+from privet.features import CachedFeatures, grey_pictures, handwriting
 from privet.networks.architectures import SmallCNN
 
 TARGETS = {0.25: (97.0, 97.6), 0.5: (97.4, 98.1), 1.0: (98.0, 98.5), 2.0: (98.4, 98.8),
@@ -29,7 +29,7 @@ END_TO_END = {3.0: (97.5, 97.5)}
 
 def linear(prior: str, mnist: data.Dataset) -> Prepared:
     """Rows for a linear head, from the cache where they are there."""
-    front = CachedFeatures(handwriting() if prior == "strokes" else pictures((28, 28)))
+    front = CachedFeatures(handwriting() if prior == "strokes" else grey_pictures((28, 28)))
     return front.transform(mnist.train_rows()), front.transform(mnist.test_rows()), {}
 
 

@@ -26,11 +26,11 @@ from privet.features import (
     draw_glyphs,
     draw_scenes,
     features_by_name,
+    grey_pictures,
     patch_filters,
     unit_rows,
 )
 from privet.features.combined_extractors import FeaturesWithProgress
-from privet.features.default_extractors import grey_pictures
 from privet.features.extractor_json import features_from_dict, features_to_dict
 from privet.features.stroke_network import _network
 from privet.guarantee import Backing

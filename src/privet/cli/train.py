@@ -98,7 +98,10 @@ def shared_options(
         typer.Option(help="So many of the last training inputs are public: what PATE asks about."),
     ] = None,
     features: Annotated[
-        str, typer.Option(help="Public front end of pictures: auto, plain, scattering, strokes.")
+        str,
+        typer.Option(
+            help="Public front end of pictures: auto, plain, scattering, scenes, strokes."
+        ),
     ] = "auto",
     cache: Annotated[bool, typer.Option("--cache", help="Keep features, unprotected.")] = False,
     class_weights: Annotated[

@@ -70,9 +70,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
       that may occur, declared. A record with another one counts for nothing.
     - `ignore`: the columns of a frame that are not used.
     - `features`: a public extractor of `privet.features` in front of the method, or its name:
-      "scattering", "strokes" or "plain"; "auto", the default where something is predicted, is what
-      `privet train` takes: scattering for pictures, X of shape (n, height, width) or with colours,
-      of 16 pixels or more.
+      "scenes", "scattering", "strokes" or "plain"; "auto", the default where something is
+      predicted, is what `privet train` takes: filters of drawn scenes (with scattering for grey)
+      for pictures, X of shape (n, height, width) or with colours, of 16 pixels or more.
     - `fill`: what a missing number (NaN) counts as, declared: a number, one a column, a dict by the
       names of columns, or "middle" of the bounds (and no category). Without it such a record counts
       for nothing.

@@ -5,7 +5,13 @@ costs no privacy. What it *assumes* about the world is a prior, and its docstrin
 """
 
 from privet.features.combined_extractors import FeaturePipeline, MirrorInvariant, SideBySide
-from privet.features.default_extractors import features_by_name, handwriting, photographs, pictures
+from privet.features.default_extractors import (
+    features_by_name,
+    grey_pictures,
+    handwriting,
+    photographs,
+    pictures,
+)
 from privet.features.disk_cache import CachedFeatures
 from privet.features.extractor import Features, unit_rows
 from privet.features.patch_filters import PatchFilters
@@ -35,6 +41,7 @@ __all__ = [
     "draw_glyphs",
     "draw_scenes",
     "features_by_name",
+    "grey_pictures",
     "handwriting",
     "photographs",
     "pictures",

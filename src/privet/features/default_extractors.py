@@ -14,7 +14,7 @@ from privet.features.scene_basis import SceneBasis
 from privet.features.stroke_basis import StrokeBasis
 from privet.features.stroke_network import StrokeNet
 
-NAMES = ("auto", "plain", "scattering", "scenes", "strokes")
+NAMES = ("auto", "plain", "scattering", "strokes", "scenes")
 SMALLEST_PICTURE = 16
 """Pixels of the shorter side from which "auto" makes features: two octaves leave 4 x 4 places."""
 
@@ -82,7 +82,8 @@ def _in_scenes(
     front: Features, shape: tuple[int, ...], folder: str | os.PathLike[str] | None
 ) -> SceneBasis:
     columns = min(tuned_defaults.SCENE_COLUMNS, front.n_features)
-    return SceneBasis(front, shape=shape, n_features=columns, folder=folder)
+    ridge = tuned_defaults.SCENE_RIDGE if shape[2:] else tuned_defaults.SCENE_RIDGE_GREY
+    return SceneBasis(front, shape=shape, n_features=columns, ridge=ridge, folder=folder)
 
 
 def handwriting(
