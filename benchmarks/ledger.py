@@ -103,7 +103,7 @@ def run(charges: int, cap: float, folder: Path | None) -> dict[str, Any]:
 
 def compose_all(losses: list[PrivacyLoss]) -> PrivacyLoss:
     """One composition, not by the ledger's bookkeeping: sorted by kind, each kind composed."""
-    from privet.accounting.merge_equal_losses import MixedPureLosses
+    from privet.accounting.running_total import MixedPureLosses
 
     gaussians = compose([p for p in losses if isinstance(p, Gaussian)])
     pure = [p for p in losses if isinstance(p, Pure | Laplace)]

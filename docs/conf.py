@@ -29,7 +29,7 @@ nitpicky = False
 def draw() -> None:
     """Fill docs/_generated: the run, and the maps for three lengths of training."""
     from privet.accounting import SampledGaussian
-    from privet.accounting.accountant_comparison import validity_map
+    from privet.accounting.closed_form_validity import validity_map
     from privet.report import plots
 
     out = Path(__file__).parent / "_generated"
@@ -53,6 +53,7 @@ ROOMS = {
     "guarantee": ("guarantee", "premises", "errors"),
     "accounting": (
         "accounting", "accounting.calibration", "accounting.accountant_comparison",
+        "accounting.closed_form_validity",
         "accounting.closed_form",
     ),
     "ledger": ("ledger",),

@@ -15,8 +15,8 @@ from privet.accounting.accountant_comparison import (
     accountants,
     judge_claim,
     table,
-    validity_map,
 )
+from privet.accounting.closed_form_validity import validity_map
 from privet.errors import InvalidArgument
 from privet.guarantee import Standing
 

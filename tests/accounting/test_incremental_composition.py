@@ -23,8 +23,8 @@ from privet.accounting import (
     compose,
 )
 from privet.accounting.incremental_composition import IncrementalComposition
-from privet.accounting.merge_equal_losses import MixedPureLosses, RunningTotal
 from privet.accounting.privacy_loss import Direction, VerticalLine
+from privet.accounting.running_total import MixedPureLosses, RunningTotal
 from privet.errors import BudgetExceeded
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger

@@ -27,7 +27,7 @@ from privet.methods.pate.answer_files import AnswerFile, Answers, CheckedAnswers
 from privet.noise import seeded
 from privet.report import rendering
 from privet.runs import saved_run
-from privet.sensitivity.user_weights import number_users
+from privet.sensitivity.user_ids import number_users
 from tests.conformance.planting import Bug, Patch, wrapped
 from tests.methods.dpsgd.helpers import Watch, losses_of, start
 
@@ -298,7 +298,7 @@ equal_allowed: Patch = wrapped(
 )
 
 BUGS = (
-    Bug(bug="H01 ids that became floats are taken", kind="handed in", seen_by=REFUSED, check=ids_are_refused, plant=wrapped(sys.modules[number_users.__module__], "_refuse_merged", lambda f, users: None)),
+    Bug(bug="H01 ids that became floats are taken", kind="handed in", seen_by=REFUSED, check=ids_are_refused, plant=wrapped(sys.modules[number_users.__module__], "refuse_merged_ids", lambda f, users: None)),
     Bug(bug="H02 any positive clipping bound is taken", kind="handed in", seen_by=REFUSED, check=tiny_bounds_are_refused, plant=wrapped(_check, "clipping_bound", lambda f, name, value: _check.positive(name, value))),
     Bug(bug="H03 a batch takes the type of all its rows", kind="mixes records", seen_by=MOVED, check=rows_keep_their_type, plant=wrapped(dataset_rows, "_kind_of_row", every_row_alike)),
     Bug(bug="H04 one site under two names counts twice", kind="handed in", seen_by=REFUSED, check=one_site_counts_once, plant=equal_allowed),

@@ -56,7 +56,8 @@ from privet.sensitivity import (
     count,
     moments,
 )
-from privet.sensitivity.user_weights import assign_owners, number_users, user_weights
+from privet.sensitivity.user_ids import number_users
+from privet.sensitivity.user_weights import assign_owners, user_weights
 from tests.conformance.planting import Patch, wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::privet.data.records.UnprotectedDiagnostic")
@@ -499,7 +500,13 @@ def test_every_function_that_takes_records_is_here() -> None:
     tested |= {"number_users", "user_weights", "assign_owners"}
     of_sums = {"softplus", "softplus_taylor", "taylor_error", "cross_entropy", "squared_error"}
     of_sums |= {"bound_weights", "rounding_room"}  # of numbers that are no records
-    inside = {"user_ids", "clip_to_unit_ball"}  # of number_users, and of moments
+    inside = {
+        "user_ids",
+        "refuse_merged_ids",
+        "is_missing",
+        "as_keys",
+        "clip_to_unit_ball",
+    }  # of number_users, and of moments
     modules = [
         import_module(f"{sensitivity.__name__}.{m.name}")
         for m in iter_modules(sensitivity.__path__)

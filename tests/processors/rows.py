@@ -25,7 +25,7 @@ from privet.features import (
 from privet.methods.autoencoder.private_layer import Activation, Layer
 from privet.methods.autoencoder.stack_model import StackModel
 from privet.rowwise_arithmetic import Product, row_norms, row_sums, tanh
-from privet_papers.autoencoder.behaviour.network import BehaviourLayer
+from privet_papers.autoencoder.behaviour.released_layers import BehaviourLayer
 from tests.processors.case import Case, Result, same_alone
 
 

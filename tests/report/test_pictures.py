@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privet.accounting import SampledGaussian
-from privet.accounting.accountant_comparison import validity_map
+from privet.accounting.closed_form_validity import validity_map
 
 plots = pytest.importorskip("privet.report.plots", reason="pip install 'privet[plot]'")
 

@@ -27,7 +27,8 @@ from privet.sensitivity import (
     moments,
     user_weights,
 )
-from privet.sensitivity.user_weights import UserShares, number_users
+from privet.sensitivity.user_ids import number_users
+from privet.sensitivity.user_weights import UserShares
 from tests.sensitivity.test_second_moments import within
 
 E1 = np.array([1.0, 0.0, 0.0])

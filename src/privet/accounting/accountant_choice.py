@@ -32,7 +32,7 @@ from privet.accounting.privacy_loss import (
     PrivacyLoss,
     compose,
 )
-from privet.accounting.renyi_conversion import RenyiCurve
+from privet.accounting.renyi_curve import RenyiCurve
 
 FEW_RELEASES = 64
 """So many releases go to the FFT first: the transform of few losses decays slowly, so the

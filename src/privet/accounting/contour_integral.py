@@ -36,7 +36,7 @@ from privet.accounting.privacy_loss import (
     LossPart,
     VerticalLine,
 )
-from privet.accounting.renyi_conversion import RenyiCurve
+from privet.accounting.renyi_curve import RenyiCurve
 
 ALIAS = math.log(1e6)
 """log of delta over what the shifted copies of the trapezoid rule may add: below the tolerance."""

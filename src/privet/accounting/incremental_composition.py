@@ -19,8 +19,8 @@ from typing import final
 import numpy as np
 
 from privet.accounting import contour_integral
-from privet.accounting.merge_equal_losses import RunningTotal
 from privet.accounting.privacy_loss import Array, Direction, LossPart, PrivacyLoss, VerticalLine
+from privet.accounting.running_total import RunningTotal
 from privet.guarantee import Adjacency
 
 _ORDERS = np.geomspace(0.02, 2e4, 72)

@@ -16,7 +16,7 @@ import numpy as np
 from privet.accounting import contour_integral, fft_accountant
 from privet.accounting.accountant_choice import FEW_DISTINCT, FEW_RELEASES, PROFILE_ERROR
 from privet.accounting.privacy_loss import Array, Direction, LossPart
-from privet.accounting.renyi_conversion import RenyiCurve
+from privet.accounting.renyi_curve import RenyiCurve
 
 _CLOSE = 4e-3
 """How close the two bounds of delta should be, relative to it: rates are then good to a thousandth,

@@ -22,7 +22,7 @@ from privet import _check
 from privet.accounting.accountant_choice import _failure
 from privet.accounting.poisson_sampling import SampledGaussian
 from privet.accounting.privacy_loss import Array, Direction, LossPart, PrivacyLoss
-from privet.accounting.renyi_conversion import RenyiCurve
+from privet.accounting.renyi_curve import RenyiCurve
 from privet.guarantee import Adjacency, Guarantee, Standing
 
 ORDERS = np.arange(1, 33)

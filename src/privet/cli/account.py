@@ -253,11 +253,11 @@ def _brief(comparison: AccountantComparison) -> str:
 
 
 def _map(out: Path, steps: int, delta: float, as_json: bool) -> None:
-    from privet.accounting import accountant_comparison
+    from privet.accounting import closed_form_validity
 
     check_picture_path(out, ".json")
     _check.count("steps", steps)
-    found = accountant_comparison.validity_map(steps=steps, delta=delta)
+    found = closed_form_validity.validity_map(steps=steps, delta=delta)
     if out.suffix.lower() == ".json":
         import json
 

@@ -42,7 +42,12 @@ def demo(
 
 
 def _account(console: Console, out: Path) -> None:
-    from privet.accounting import SampledGaussian, accountant_comparison, calibration
+    from privet.accounting import (
+        SampledGaussian,
+        accountant_comparison,
+        calibration,
+        closed_form_validity,
+    )
     from privet.cli.account import _table
     from privet.report import plots
 
@@ -57,7 +62,7 @@ def _account(console: Console, out: Path) -> None:
     )
     loss = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=10_000)
     plots.save(plots.accountants(loss, CAP_DELTA), out / "accounting.png")
-    chart = accountant_comparison.validity_map(steps=10_000, delta=CAP_DELTA)
+    chart = closed_form_validity.validity_map(steps=10_000, delta=CAP_DELTA)
     plots.save(plots.validity_map(chart), out / "closed-form-map.png")
 
 

@@ -249,7 +249,7 @@ def export(
 
     ledger = Ledger.open(file, timeout=timeout)
     if as_csv:
-        from privet.report.ledger_page import releases_as_csv
+        from privet.report.ledger_export import releases_as_csv
 
         text = releases_as_csv(ledger)
         if out is None:

@@ -59,7 +59,7 @@ def load_csv(
     clipped by `Dataset.train_rows`.
     """
     # here: every command imports this module, and `privet account` needs no linear algebra
-    from privet.sensitivity.user_weights import user_ids
+    from privet.sensitivity.user_ids import user_ids
 
     declared = declare_columns(
         bounds=bounds, categories=categories, fill=fill, transforms=transforms,

@@ -16,17 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privet import _check, premises, tuned_defaults
+from privet.data.unit_ball import MARGIN, shorten, squash_rows
 from privet.errors import InvalidArgument
 from privet.features import Features, unit_rows
 from privet.features.combined_extractors import ZeroFeatures
 from privet.guarantee import Premise
-from privet.rowwise_arithmetic import row_blocks, row_norms, row_sums
+from privet.rowwise_arithmetic import row_blocks
 
 Array = NDArray[Any]
 Bounds = None | float | tuple[Any, Any]
-
-MARGIN = 1e-6
-"""Rows are a relative 1e-6 shorter than their bound: float32 rounding is less."""
 
 
 class RowKind(Enum):
@@ -111,7 +109,7 @@ class Rows:
         """
         if self.kind is not RowKind.BOX or len(self.shape) > 1:
             return self.directions()
-        return _into_ball(self.cube(), tuned_defaults.TABLE_LOOSENESS)
+        return squash_rows(self.cube(), tuned_defaults.TABLE_LOOSENESS)
 
     def squash(self, looseness: float) -> NDArray[np.float32]:
         """Flat rows of length below 1, those of a box as u / sqrt(r^2 + ||u||^2), which has a way
@@ -120,7 +118,7 @@ class Rows:
         self._bounded("ball")
         if self.kind is RowKind.BALL:
             return self.flat
-        return _into_ball(self.flat, looseness)
+        return squash_rows(self.flat, looseness)
 
     def _bounded(self, wanted: str) -> None:
         if self.kind is RowKind.FREE:
@@ -295,41 +293,9 @@ def finite_records(x: Array) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(flat).all(axis=1))
 
 
-def squash(a: Array, radius: float) -> Array:
-    """a / sqrt(radius^2 + ||a||^2), row by row: into the open unit ball, one to one.
-
-    >>> squash(np.array([[3.0, 4.0]]), 0.0).tolist()
-    [[0.6, 0.8]]
-    """
-    squares = row_sums(np.square(a))[:, None]
-    return np.asarray(a / np.sqrt(radius**2 + squares + 1e-30))
-
-
-def _into_ball(flat: NDArray[np.float32], looseness: float) -> NDArray[np.float32]:
-    """Flat rows squashed at the radius looseness sqrt(d)."""
-    radius = looseness * math.sqrt(flat.shape[1])
-    return squash(flat.astype(np.float64), radius).astype(np.float32)
-
-
-def unsquash(z: Array, radius: float) -> NDArray[np.float64]:
-    """The inverse of `squash`; rows on the border or beyond come from far out, not infinity."""
-    z = np.asarray(z, dtype=np.float64)
-    room = np.maximum(1.0 - np.square(z).sum(axis=1, keepdims=True), 1e-6)
-    return np.asarray(radius * z / np.sqrt(room))
-
-
 def _boxed(part: Array, bounds: Any) -> Array:
     low, high = bounds
     return np.asarray((np.clip(part, low, high) - low) / (high - low))
-
-
-def shorten(part: Array, length: Any) -> Array:
-    """x / max(||x||, length), and a little shorter."""
-    flat = part.reshape(len(part), -1)
-    largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-    norms = largest * row_norms(flat / largest)[:, None]
-    # the division first: a record of huge numbers must not overflow
-    return np.asarray(flat / np.maximum(norms, length) * (1.0 - MARGIN)).reshape(part.shape)
 
 
 def _column(mask: NDArray[np.bool_], like: Array) -> NDArray[np.bool_]:

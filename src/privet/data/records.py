@@ -24,7 +24,7 @@ from privet.data.domain import Array, Domain, RowKind, Rows
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise, Unit
 from privet.sensitivity import UserWeights, user_weights
-from privet.sensitivity.user_weights import number_users
+from privet.sensitivity.user_ids import number_users
 
 LARGEST_EPSILON = 1e6
 """Beyond it nothing is protected, and losses leave the range of float64."""

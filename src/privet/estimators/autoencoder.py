@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privet.data.domain import unsquash
 from privet.data.records import class_list
+from privet.data.unit_ball import unsquash
 from privet.errors import InvalidArgument
 from privet.estimators.private_estimator import PrivateClassifier, PrivateEstimator, with_settings
 from privet.methods.autoencoder.autoencoder_stack import AutoencoderStack
 from privet.methods.autoencoder.streamed_records import Stream, StreamedRecords
-from privet.sensitivity.user_weights import user_ids
+from privet.sensitivity.user_ids import user_ids
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ import numpy as np
 from privet._atomic_files import write_whole
 from privet._formatting import chance, odds
 from privet.accounting import SampledGaussian
-from privet.accounting.accountant_comparison import validity_map
+from privet.accounting.closed_form_validity import validity_map
 from privet.errors import InvalidArgument
 from privet.guarantee import EXPERIMENT
 from privet.report import plots

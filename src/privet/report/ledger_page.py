@@ -6,8 +6,6 @@ whoever keeps the ledger.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable
 from datetime import datetime
@@ -17,11 +15,11 @@ from privet._formatting import chance, number, percent
 from privet.accounting import Gaussian, PrivacyLoss, Pure, compose, gaussian_mu
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger, LedgerRelease
+from privet.report.ledger_export import release_row
 from privet.report.rendering import render_html
 
 NEXT = (0.1, 0.5, 1.0, 2.0)
 """Budgets of a next release whose cost a page tells: from a table to a model."""
-COLUMNS = ("date", "run", "what", "purpose", "who", "charges", "epsilon", "spent")
 
 
 def ledger_page(ledger: Ledger) -> str:
@@ -40,47 +38,11 @@ def ledger_page(ledger: Ledger) -> str:
         by_person=_grouped(ledger, releases, "person", lambda r: r.who),
         by_purpose=_grouped(ledger, releases, "purpose", lambda r: r.purpose or "not given"),
         sub_caps=[(str(cap), number(spent), number(cap.epsilon)) for cap, spent in ledger.sub_caps],
-        releases=[_row(r, ledger.cap_delta) for r in releases],
+        releases=[release_row(r, ledger.cap_delta) for r in releases],
         left="" if math.isinf(cap) else number(max(0.0, cap - spent)),
         following=_following(ledger, releases),
         statement=ledger.statement(),
     )
-
-
-def releases_as_csv(ledger: Ledger) -> str:
-    """A line for each release, for a spreadsheet; dates are UTC.
-
-    >>> ledger = Ledger.in_memory(cap_epsilon=2.0, cap_delta=1e-5)
-    >>> entry = ledger.charge(Gaussian(mu=0.3), what="mean, age", who="ada")
-    >>> print(releases_as_csv(ledger).splitlines()[1][10:])
-    ,,"mean, age",,ada,1,1.1318,1.1318
-    """
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for release in ledger.releases():
-        writer.writerow(
-            {k: _no_formula(v) for k, v in _row(release, ledger.cap_delta).items() if k in COLUMNS}
-        )
-    return file.getvalue()
-
-
-def _no_formula(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r")) else value
-
-
-def _row(release: LedgerRelease, delta: float) -> dict[str, Any]:
-    return {
-        "date": release.date,
-        "run": release.run or "",
-        "what": release.what,
-        "purpose": release.purpose or "",
-        "who": release.who,
-        "charges": len(release.entries),
-        "epsilon": f"{release.epsilon(delta):.5g}",
-        "spent": f"{release.spent:.5g}",
-    }
 
 
 def _promise(ledger: Ledger) -> str:

@@ -25,8 +25,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from privet.accounting import PrivacyLoss, SampledGaussian
-from privet.accounting.accountant_comparison import ValidityMap
 from privet.accounting.closed_form import closed_form_claim
+from privet.accounting.closed_form_validity import ValidityMap
 from privet.accounting.privacy_loss import Array
 from privet.accounting.renyi_and_moments_accountants import moments_epsilon, renyi_epsilon
 from privet.accounting.trade_off import TradeOff

@@ -23,12 +23,8 @@ from privet.ledger import Ledger
 from privet.mechanisms.release_transcript import record_releases
 from privet.methods.neighbouring_pairs import lone_record_pair
 from privet.methods.noisy_inputs import LabelPrivacy, NoisyInputs
-from privet.methods.noisy_inputs.noisy_inputs import (
-    PUBLIC_LABELS,
-    fill_slots,
-    noisy_rows,
-    randomised_labels,
-)
+from privet.methods.noisy_inputs.noisy_inputs import PUBLIC_LABELS
+from privet.methods.noisy_inputs.public_slots import fill_slots, noisy_rows, randomised_labels
 from privet.methods.train_method import train
 from privet.noise import seeded
 from tests.methods import replaying

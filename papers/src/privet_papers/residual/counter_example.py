@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privet.audit import Finding, OneShotAudit, gaussian_score
 from privet.guarantee import Adjacency
 from privet.methods.noisy_inputs import NoisyInputCost
-from privet.methods.noisy_inputs.noisy_inputs import noisy_rows
+from privet.methods.noisy_inputs.public_slots import noisy_rows
 from privet.noise import Source
 from privet_papers.residual.theorems import TheoremOne
 

@@ -15,7 +15,7 @@ from privet import premises
 from privet.guarantee import Adjacency, Guarantee, Protects, Standing
 from privet.ledger import Scope
 from privet.methods.noisy_inputs import NoisyInputCost, PlainTraining
-from privet.methods.noisy_inputs.noisy_inputs import noisy_rows
+from privet.methods.noisy_inputs.public_slots import noisy_rows
 from privet.networks.residual import (
     DenseResidual,
     Ensemble,

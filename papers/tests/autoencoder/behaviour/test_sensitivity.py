@@ -10,9 +10,9 @@ import pytest
 from privet.data.records import PublicFacts
 from privet.sensitivity import user_weights
 from privet_papers.autoencoder.behaviour.examples import Examples
-from privet_papers.autoencoder.behaviour.network import BehaviourLayer, own_rows
 from privet_papers.autoencoder.behaviour.panel_data import Panel
 from privet_papers.autoencoder.behaviour.plan import CROSS, SECOND, PanelSizes, plan_behaviour
+from privet_papers.autoencoder.behaviour.released_layers import BehaviourLayer, own_rows
 from privet_papers.autoencoder.behaviour.sensitivity import RowShape
 from privet_papers.autoencoder.behaviour.social_influence import (
     FriendshipInfluence,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from privet import _check, tuned_defaults
-from privet.data.domain import squash, unsquash
+from privet.data.unit_ball import squash, unsquash
 from privet.errors import InvalidArgument
 from privet.mechanisms import Coefficients
 from privet.rowwise_arithmetic import Product, tanh

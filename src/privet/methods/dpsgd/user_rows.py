@@ -14,7 +14,8 @@ from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
 from privet.methods.dpsgd.dataset_rows import Batch, DatasetRows
 from privet.noise import Source
-from privet.sensitivity.user_weights import assign_owners, number_users
+from privet.sensitivity.user_ids import number_users
+from privet.sensitivity.user_weights import assign_owners
 
 _LISTS = (list, tuple, set, frozenset)
 

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from privet import _check, tuned_defaults
 from privet import accounting as losses
 from privet.accounting import calibration
-from privet.data.domain import RowKind, Rows, shorten
+from privet.data.domain import RowKind, Rows
 from privet.data.records import PublicFacts, Records
+from privet.data.unit_ball import shorten
 from privet.errors import InvalidArgument
 from privet.guarantee import Premise
 from privet.methods.catalogue import method_type

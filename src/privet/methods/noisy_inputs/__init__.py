@@ -6,9 +6,9 @@ from privet.methods.noisy_inputs.noisy_inputs import (
     LabelPrivacy,
     NoisyInputCost,
     NoisyInputs,
-    noisy_rows,
 )
 from privet.methods.noisy_inputs.plain_training import PlainTraining, mean_probabilities
+from privet.methods.noisy_inputs.public_slots import noisy_rows
 from privet.methods.noisy_inputs.served_model import QueryBudgetExceeded, ServedModel
 
 __all__ = [

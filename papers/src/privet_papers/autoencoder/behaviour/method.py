@@ -19,10 +19,10 @@ from privet.methods.contract import Array, Files, Method, ReleaseContext, settin
 from privet.methods.neighbouring_pairs import NeighbouringPair, lone_record_pair
 from privet_papers.argument_checks import check_counts
 from privet_papers.autoencoder.behaviour.examples import SeriesLayout
-from privet_papers.autoencoder.behaviour.network import BehaviourNetwork
 from privet_papers.autoencoder.behaviour.panel_data import Panel, load_panel
 from privet_papers.autoencoder.behaviour.plan import BehaviourPlan, PanelSizes, plan_behaviour
 from privet_papers.autoencoder.behaviour.predictor import learn
+from privet_papers.autoencoder.behaviour.released_layers import BehaviourNetwork
 from privet_papers.autoencoder.behaviour.social_influence import (
     FriendshipInfluence,
     Influence,

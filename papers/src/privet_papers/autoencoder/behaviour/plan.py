@@ -15,7 +15,7 @@ from privet.methods.contract import Plan
 from privet.methods.feasibility import Signal
 from privet.sensitivity import Moments
 from privet_papers.argument_checks import check_counts, check_positive
-from privet_papers.autoencoder.behaviour.network import noise_edge
+from privet_papers.autoencoder.behaviour.released_layers import noise_edge
 from privet_papers.autoencoder.behaviour.sensitivity import RowShape
 from privet_papers.autoencoder.behaviour.social_influence import Influence, PropagationInfluence
 

@@ -24,14 +24,14 @@ from privet.noise.source import source_of
 from privet.sensitivity import Quadratic, user_weights
 from privet_papers.argument_checks import check_counts, check_in_open_unit, check_positive
 from privet_papers.autoencoder.behaviour.examples import Examples, SeriesLayout
-from privet_papers.autoencoder.behaviour.network import (
+from privet_papers.autoencoder.behaviour.panel_data import Panel
+from privet_papers.autoencoder.behaviour.plan import BehaviourPlan, PanelSizes, plan_behaviour
+from privet_papers.autoencoder.behaviour.released_layers import (
     BehaviourLayer,
     BehaviourNetwork,
     own_rows,
     release_layer,
 )
-from privet_papers.autoencoder.behaviour.panel_data import Panel
-from privet_papers.autoencoder.behaviour.plan import BehaviourPlan, PanelSizes, plan_behaviour
 from privet_papers.autoencoder.behaviour.social_influence import (
     FriendshipInfluence,
     Influence,
