@@ -145,7 +145,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        if y.dtype == object and any(is_missing(c) for c in y.flat if not isinstance(c, str)):
+        words = y.ndim and y.dtype == object  # a single None is scikit-learn's to refuse
+        if words and any(is_missing(c) for c in y.flat if not isinstance(c, str)):
             raise InvalidArgument(
                 "y", "None, NaN or NA among them", "labels of all records",
                 "leave records without one out: known = pandas.notna(y), X[known], y[known]",
