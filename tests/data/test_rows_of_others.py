@@ -132,6 +132,7 @@ def extractors() -> dict[str, Features]:
             screened=20,
             folder=tempfile.mkdtemp(),
         ),
+        "filters": PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp()),
         "scene basis": SceneBasis(
             PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp()),
             shape=shape,
