@@ -74,8 +74,8 @@ which lost accuracy at a half: the one number here that a data set of our pages 
 SHIFT_SHARE = 0.03
 """The part of the budget for measuring the shift of equal recalls, where a prior is declared."""
 SHIFT_SPREAD = 0.5
-"""Spread of that shift about 1. Both were set by hand with `python -m benchmarks.unbalanced` in view:
-made-up tables, breast ultrasound, and the test records of Adult and of MNIST's 3 and 8."""
+"""Spread of that shift about 1. Both were set by hand, with `python -m benchmarks.unbalanced` in
+view: made-up tables, breast ultrasound, and the test records of Adult and of MNIST's 3 and 8."""
 SQUARES_RATE = 1.0
 """The learning rate of linear DP-SGD on squared errors, over the clipping bound: descent with
 momentum .9 is stable below 3.8 / lambda, and rows of a box have lambda about 1/3 or less. Of 1, 3,

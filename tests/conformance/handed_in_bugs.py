@@ -20,7 +20,12 @@ from privet.accounting import SampledGaussian, compose, fft_convolution
 from privet.errors import InvalidArgument, LedgerError
 from privet.guarantee import Adjacency
 from privet.ledger import Ledger
-from privet.methods.dpsgd import Schedule, batch_independence, charging, coins, dataset_rows
+from privet.methods.dpsgd import (
+    Schedule,
+    batch_independence,
+    charging,
+    dataset_rows,
+)
 from privet.methods.dpsgd.loss_evaluation import LossEvaluation
 from privet.methods.pate import Aggregator, answer_checks
 from privet.methods.pate.answer_files import AnswerFile, Answers, CheckedAnswers, RefusedAnswers
@@ -310,7 +315,7 @@ BUGS = (
     Bug(bug="H10 accounting overflows on a coarse grid", kind="price", seen_by="an answer or one line", check=everything_is_answered, plant=coarse_grids_forgotten),
     Bug(bug="H11 a loop body is called for records and called enforced", kind="mixes records", seen_by=MOVED, check=bodies_do_not_see_the_batch, plant=wrapped(LossEvaluation, "trace", run_on_records)),
     Bug(bug="H12 the check of a loop tries rows in [0, 1.5] alone", kind="mixes records", seen_by=REFUSED, check=odd_company_is_tried, plant=wrapped(batch_independence, "check_odd_company", lambda f, *a, **k: None)),
-    Bug(bug="H13 numpy's coins are not seeded for the check", kind="mixes records", seen_by=REFUSED, check=coins_of_numpy_are_seeded, plant=wrapped(coins, "seed_all", torch_alone)),
+    Bug(bug="H13 numpy's coins are not seeded for the check", kind="mixes records", seen_by=REFUSED, check=coins_of_numpy_are_seeded, plant=wrapped(generator_states, "seed_all", torch_alone)),
     Bug(bug="H14 a data set draws where the row before it left off", kind="mixes records", seen_by=MOVED, check=a_row_draws_for_itself, plant=wrapped(dataset_rows.MapStyleRows, "draw", rows_as_they_come)),
     Bug(bug="H15 rows of a part share a coin", kind="mixes records", seen_by=REFUSED, check=shared_coins_are_refused, plant=OneSeed()),
 )  # fmt: skip

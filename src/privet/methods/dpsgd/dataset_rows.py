@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate, default
 
 from privet.errors import InvalidArgument
 from privet.ledger import fingerprint
-from privet.methods.dpsgd import coins
+from privet.methods.dpsgd import generator_states
 from privet.methods.dpsgd.prefetch import Ask, rows_ahead
 from privet.noise import Source
 
@@ -162,7 +162,7 @@ class MapStyleRows(DatasetRows):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self._length = len(dataset)
-        with coins.kept():
+        with generator_states.kept():
             first = dataset[0] if self._length else None
         self.names = tuple(first) if isinstance(first, Mapping) else ()
 
@@ -170,7 +170,7 @@ class MapStyleRows(DatasetRows):
         return self._length
 
     def take(self, indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
-        with coins.kept():
+        with generator_states.kept():
             rows = [self.dataset[int(i)] for i in (indices if len(indices) else [0])]
         return tuple(t[: len(indices)] for t in self._collate(rows))
 
@@ -179,9 +179,11 @@ class MapStyleRows(DatasetRows):
         if len(indices) == 0:
             return self.take(indices)
         rows = []
-        with coins.kept():
+        with generator_states.kept():
             for i in map(int, indices):
-                coins.seed_all(coins.HOST, int(source.child(i).uint64(1)[0] >> np.uint64(1)))
+                generator_states.seed_all(
+                    generator_states.HOST, int(source.child(i).uint64(1)[0] >> np.uint64(1))
+                )
                 rows.append(self.dataset[i])
         return self._collate(rows)
 
@@ -347,10 +349,11 @@ def make_views(
     if augment is None or len(tensors[0]) == 0:
         return tensors
     generator, out = torch.Generator(), []
-    with coins.kept():
+    with generator_states.kept():
         for row, word in zip(tensors[0].split(1), source.uint64(len(tensors[0])), strict=True):
             seed = int(word >> np.uint64(1))
-            coins.seed_all(coins.HOST, seed)  # for those that do not use the generator
+            # for those that do not use the generator
+            generator_states.seed_all(generator_states.HOST, seed)
             changed = augment(row, generator.manual_seed(seed))
             if len(changed) != 1:
                 given = f"{len(changed)} rows"

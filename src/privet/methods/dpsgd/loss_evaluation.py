@@ -21,7 +21,7 @@ from privet.gradients import ClippedSum, Clipping, PerExampleGradients, device
 from privet.gradients.row_program import RowProgram
 from privet.gradients.row_tracing import HoldsRecords
 from privet.guarantee import Backing, Premise
-from privet.methods.dpsgd import coins
+from privet.methods.dpsgd import generator_states
 from privet.methods.dpsgd.batch_independence import (
     MadeUpRows,
     check_batch_independence,
@@ -270,10 +270,10 @@ class LossEvaluation:
         def run(rows: MadeUpRows, *, record: bool, traced: bool = False) -> Tensor:
             self.guard.begin_step()
             number = step if rows.step is None else rows.step
-            coins.seed_all(self.engine.device, rows.seed)
+            generator_states.seed_all(self.engine.device, rows.seed)
             if traced:
                 self.trace(losses, records, step=number)
-                coins.seed_all(self.engine.device, rows.seed)
+                generator_states.seed_all(self.engine.device, rows.seed)
             fresh = tuple(t.clone() for t in rows.tensors)  # a function may write into them
             batch = records.batch(self.arrange(fresh), step=number, last=rows.last)
             self.begin(batch, record=record)
@@ -345,7 +345,7 @@ class LossEvaluation:
 
             check_odd_company(
                 losses_of,
-                coins.place,
+                generator_states.place,
                 like,
                 views=self._views,
                 rows=min(round(expected * self._views), _LARGEST_MADE_UP),
@@ -381,7 +381,7 @@ def _state_put_back(model: nn.Module) -> Iterator[None]:
         for name, t in module._buffers.items()
         if t is not None
     ]
-    with coins.kept():
+    with generator_states.kept():
         try:
             yield
         finally:

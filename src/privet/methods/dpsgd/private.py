@@ -25,7 +25,7 @@ from privet.gradients.clipping_rules import is_builtin_clipping
 from privet.gradients.fsdp_gradients import ShardedGradients
 from privet.guarantee import Adjacency, Backing, Guarantee, Premise, Unit
 from privet.ledger import Entry, Ledger
-from privet.methods.dpsgd import coins
+from privet.methods.dpsgd import generator_states
 from privet.methods.dpsgd.checkpoints import Checkpoints, RunIdentity
 from privet.methods.dpsgd.dataset_rows import Batch, DatasetRows, as_rows, make_views
 from privet.methods.dpsgd.distributed import (
@@ -429,7 +429,7 @@ class Training:
     def _iterate_steps(self, losses: Losses) -> Iterator[Step]:
         if self.steps_done < self.schedule.steps:
             self._choose_route(losses)
-        given: coins.States | None = coins.states()
+        given: generator_states.States | None = generator_states.states()
         try:
             for batch in self._batches(losses):
                 bound = self.bound
@@ -437,7 +437,7 @@ class Training:
                 if not batch.last:
                     continue
                 assert given is not None
-                coins.put_back(given)  # ours count the rows of the sample
+                generator_states.put_back(given)  # ours count the rows of the sample
                 given = None
                 with watch_loop_body(self.model, self.optimizer, self._note_evaluation):
                     yield Step(
@@ -446,10 +446,10 @@ class Training:
                         noise_multiplier=float(self.schedule.noise_multipliers[batch.step]),
                         clipping_bound=bound,
                     )
-                given = coins.states()
+                given = generator_states.states()
         finally:
             if given is not None:
-                coins.put_back(given)
+                generator_states.put_back(given)
 
     def _note_evaluation(self) -> None:
         """The model was run between two steps: say so where nobody declared on which records."""
@@ -463,13 +463,13 @@ class Training:
             )
 
     def _iterate_batches(self) -> Iterator[Batch]:
-        given, Training._iterating = coins.states(), (mine := object())
+        given, Training._iterating = generator_states.states(), (mine := object())
         self._evaluation.try_layout(self._records)
         try:
             yield from self._batches()
         finally:
             if Training._iterating is mine:  # else it belongs to a run begun since
-                coins.put_back(given)  # ours count the rows of the last sample
+                generator_states.put_back(given)  # ours count the rows of the last sample
 
     def _choose_route(self, losses: Losses) -> None:
         """Decide, by made-up rows alone, how the losses of this run are evaluated."""
@@ -523,7 +523,9 @@ class Training:
 
     def _seed(self, source: Source) -> None:
         """Seed what the function of the losses may draw from."""
-        coins.seed_all(self._evaluation.engine.device, int(source.uint64(1)[0] >> np.uint64(1)))
+        generator_states.seed_all(
+            self._evaluation.engine.device, int(source.uint64(1)[0] >> np.uint64(1))
+        )
 
     def _parts(self) -> Iterator[StepPart]:
         """The parts of all steps to come that this process has to do."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from privet.methods.dpsgd import Schedule
-from privet.methods.dpsgd.coins import kept, place, seed_all
 from privet.methods.dpsgd.dataset_rows import TensorRows, as_rows, make_views
+from privet.methods.dpsgd.generator_states import kept, place, seed_all
 from privet.methods.dpsgd.samplers import PoissonSampler
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, start
