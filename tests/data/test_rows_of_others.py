@@ -108,6 +108,7 @@ def extractors() -> dict[str, Features]:
     with torch.no_grad():
         for p in module.parameters():
             p.fill_(0.25)
+    filters = PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp())
     return {
         "scattering": scattering,
         "convolutions": RandomConvolutions(shape=shape, filters=4, patch=3, grid=2),
@@ -125,8 +126,9 @@ def extractors() -> dict[str, Features]:
             screened=20,
             folder=tempfile.mkdtemp(),
         ),
+        "filters": filters,
         "scene basis": SceneBasis(
-            PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp()),
+            filters,
             shape=shape,
             n_features=6,
             scenes=20,
