@@ -1,4 +1,4 @@
-"""CIFAR-10 under a proof, with no public data: accuracy at a proven epsilon (add-remove).
+"""CIFAR-10 under a proof, with no public data: accuracy at a proven epsilon (zero-out).
 
     python -m benchmarks.cifar --epsilon 3 --seeds 3 --json
     python -m benchmarks.cifar --front scattering      without the prior of drawn scenes

@@ -25,6 +25,7 @@ from privet.methods.dpsgd import (
     batch_independence,
     charging,
     dataset_rows,
+    generator_states,
 )
 from privet.methods.dpsgd.loss_evaluation import LossEvaluation
 from privet.methods.pate import Aggregator, answer_checks

@@ -115,6 +115,7 @@ def extractors() -> dict[str, Features]:
     with torch.no_grad():
         for p in module.parameters():
             p.copy_(torch.linspace(-1.0, 1.0, p.numel()).view_as(p))  # rows that differ
+    filters = PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp())
     return {
         "scattering": scattering,
         "convolutions": RandomConvolutions(shape=shape, filters=4, patch=3, grid=2),
@@ -132,9 +133,9 @@ def extractors() -> dict[str, Features]:
             screened=20,
             folder=tempfile.mkdtemp(),
         ),
-        "filters": PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp()),
+        "filters": filters,
         "scene basis": SceneBasis(
-            PatchFilters(shape=shape, filters=4, patch=3, folder=tempfile.mkdtemp()),
+            filters,
             shape=shape,
             n_features=6,
             scenes=20,

@@ -192,6 +192,7 @@ def test_random_convolutions_are_those_of_torch() -> None:
     np.testing.assert_allclose(front._pooled(x), expected, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_patch_filters_are_those_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same features by torch's own layers, to float32 rounding, for bytes too."""
     from torch.nn import functional

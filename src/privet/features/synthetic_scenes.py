@@ -91,5 +91,8 @@ def _textures(side: int, rng: np.random.Generator) -> NDArray[np.float64]:
     frequency[0, 0] = np.inf  # no mean
     size = (_TEXTURES, *frequency.shape)
     waves = rng.normal(size=size) + 1j * rng.normal(size=size)
-    fields = np.fft.irfft2(waves * frequency ** -rng.uniform(0.8, 1.8), s=(side, side))
-    return fields / fields.std(axis=(1, 2), keepdims=True)
+    fields: NDArray[np.float64] = np.fft.irfft2(
+        waves * frequency ** -rng.uniform(0.8, 1.8), s=(side, side)
+    )
+    fields /= fields.std(axis=(1, 2), keepdims=True)
+    return fields
