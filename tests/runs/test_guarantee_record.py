@@ -23,6 +23,7 @@ from privet import premises
 from privet.accounting import Gaussian, SampledGaussian
 from privet.audit import Finding
 from privet.cli.main import main
+from privet.errors import InvalidArgument
 from privet.ledger import Ledger
 from privet.report.deployment_registry import UNSAID, entry, to_yaml
 from privet.runs import verify
@@ -132,7 +133,7 @@ def test_a_card_edited_by_hand(saved: tuple[Path, Path]) -> None:
     files = record["files"] | {"README.md": hashlib.sha256(card.read_bytes()).hexdigest()}
     rewrite(folder / "guarantee.json", **seal(record, files))
     assert verify(folder).problems == (
-        "README.md does not say what the record says: it was edited by hand",
+        "README.md does not say what the record says: one of them was edited by hand",
     )
 
 
@@ -253,6 +254,42 @@ def test_a_signature(saved: tuple[Path, Path], keys: tuple[Path, Path], tmp_path
     record["digest"] = record_digest(record)
     rewrite(folder / "guarantee.json", **record)
     assert any("signature is not one of this record" in p for p in verify(folder).problems)
+
+
+def test_a_signature_is_replaced_only_when_asked(
+    saved: tuple[Path, Path], keys: tuple[Path, Path], capsys: Any
+) -> None:
+    """A stranger's stumbles: a second signature took the first; the wrong half of a key."""
+    folder, words = saved[0], ["record", "sign", str(saved[0]), "--key", str(keys[0])]
+    for more, code in (([], 0), ([], 2), (["--again"], 0)):
+        with pytest.raises(SystemExit) as left:
+            main([*words, *more])
+        assert (left.value.code or 0) == code
+    assert "--again" in capsys.readouterr().err
+    assert verify(folder, key=keys[1]).verified
+    with pytest.raises(InvalidArgument, match="public half"):
+        verify(folder, key=keys[0])
+    with pytest.raises(InvalidArgument, match="private half"):
+        sign(read_record(folder), keys[1])
+
+
+def test_explain_refuses_an_edited_record(saved: tuple[Path, Path], capsys: Any) -> None:
+    record = read_record(saved[0])
+    rewrite(saved[0] / "guarantee.json", guarantee=record["guarantee"] | {"epsilon": 0.1})
+    with pytest.raises(SystemExit) as left:
+        main(["explain", str(saved[0])])
+    assert left.value.code == 2 and "digest" in capsys.readouterr().err
+
+
+def test_verify_tells_what_the_record_cannot_know(saved: tuple[Path, Path]) -> None:
+    """A checkpoint that lies beside it, and what was charged to the ledger since."""
+    folder, ledger = saved
+    (folder / "checkpoint.safetensors").write_bytes(b"of another run")
+    Ledger.open(ledger).charge(Gaussian(mu=0.1), what="a mean")
+    found = verify(folder, ledger=ledger)
+    assert found.ok
+    for words in ("checkpoint.safetensors: training goes on from it", "1 release charged after"):
+        assert any(words in line for line in found.not_checked), words
 
 
 def test_a_signature_by_somebody_else(

@@ -104,8 +104,11 @@ def _of_run(folder: Path) -> tuple[Explanation, TradeOff, bool, bool]:
     """What a record means, its curve, whether that is its loss's own, whether it is a release."""
     from privet.report import explanation
     from privet.runs.guarantee_record import loss_of, read_record, trade_off_of
+    from privet.runs.verify import check_sealed, is_sealed
 
     record = read_record(folder)
+    if is_sealed(record):
+        check_sealed(folder, record, {})
     stated = Guarantee.from_dict(record["guarantee"])
     curve = trade_off_of(record)
     said = explanation.explain(curve, epsilon=stated.epsilon, delta=stated.delta, unit=stated.unit)

@@ -84,8 +84,9 @@ def _lines(found: Verified) -> list[str]:
     return [
         f"{found.folder}: {verdict}",
         f"  status: {record['status']}",
-        f"  promise: epsilon {promise.epsilon:.4g} at delta {promise.delta:g} per "
-        f"{promise.unit.value}{part} ({promise.adjacency.value}), {standing}",
+        f"  {'promise' if found.ok else 'what it claims'}: epsilon {promise.epsilon:.4g} at delta "
+        f"{promise.delta:g} per {promise.unit.value}{part} ({promise.adjacency.value}), {standing}"
+        f"{'' if promise.release else '; NOT a promise, since a premise is not met'}",
         f"  signed by: {signer}",
         f"  checked: {', '.join(found.checked)}",
         *(f"  not checked: {line}" for line in found.not_checked),
@@ -103,6 +104,9 @@ def sign(
     experiment: Annotated[
         bool, typer.Option("--experiment", help="Sign an experiment, as what it is.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Sign in place of whoever signed before.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Sign the record; what is added later goes to a second one, which can be signed too."""
@@ -118,6 +122,9 @@ def sign(
     unsigned = [p.name for p in later_records(run) if "signature" not in read_record(run, p.name)]
     file = unsigned[-1] if "signature" in found.record and unsigned else GUARANTEE
     record = read_record(run, file)
+    if not again and (before := record.get("signature")):
+        by = f"signed by {before['name'] or before['public_key']} on {before['date'][:10]}"
+        raise InvalidArgument("run", by, "one that nobody signed yet", "--again signs in its place")
     if (record["status"] != RELEASE) != experiment:
         hint = "--experiment signs it as what it is"
         if experiment:

@@ -129,6 +129,12 @@ def _check_total(
         if noted["head"] in {e.hash for e in entries}:
             found.differs("count", noted["count"], "another number of entries", "the ledger's head")
         return
+    if later := len({e.run or e.sequence for e in entries[count:]}):
+        now = ledger.guarantee()
+        found.not_checked.append(
+            f"{later} release{'s' * (later > 1)} charged after this one: by now the ledger "
+            f"promises epsilon {now.epsilon:.4g}"
+        )
     then = ledger.statement(count)
     if noted.get("releases") != then.pop("releases"):
         found.problems.append("the record's list of releases is not the one in the ledger")

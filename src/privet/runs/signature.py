@@ -56,6 +56,7 @@ def sign(record: Mapping[str, Any], key: Path, *, name: str = "") -> GuaranteeRe
 
     What is signed is the record with who signs, when, and as what: an experiment stays one.
     """
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -64,10 +65,10 @@ def sign(record: Mapping[str, Any], key: Path, *, name: str = "") -> GuaranteeRe
         try:
             found = load(text, password=None)
             break
-        except (ValueError, TypeError):
+        except (TypeError, UnsupportedAlgorithm, ValueError):
             continue
     if not isinstance(found, Ed25519PrivateKey):
-        raise InvalidArgument("key", str(key), _EXPECTED)
+        raise InvalidArgument("key", str(key), _EXPECTED, "to sign takes the private half")
     whole = {k: v for k, v in record.items() if k != "signature"}
     about = {
         "algorithm": "Ed25519",
@@ -116,6 +117,7 @@ def read_signature(record: Mapping[str, Any], public: Path | None) -> Signature:
 
 def public_key(path: Path) -> bytes:
     """The 32 bytes of the public key in a file."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -123,11 +125,13 @@ def public_key(path: Path) -> bytes:
     for load in (serialization.load_pem_public_key, serialization.load_ssh_public_key):
         try:
             found = load(text)
-        except (ValueError, TypeError):
+        except (TypeError, UnsupportedAlgorithm, ValueError):
             continue
         if isinstance(found, Ed25519PublicKey):
             return found.public_bytes_raw()
-    raise InvalidArgument("key", str(path), "a public Ed25519 key in PEM or OpenSSH form")
+    expected = "a public Ed25519 key in PEM or OpenSSH form"
+    hint = "to verify takes the public half: openssl pkey -in PRIVATE -pubout -out PUBLIC"
+    raise InvalidArgument("key", str(path), expected, hint)
 
 
 def _read(path: Path) -> bytes:

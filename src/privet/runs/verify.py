@@ -56,7 +56,8 @@ from privet.runs.statement_check import (
 
 KEPT = (CONFIG, DECLARATION)
 """What may be left out: who is given the rest can verify that."""
-OWN = ("checkpoint.safetensors", "run.ledger")
+CHECKPOINT = "checkpoint.safetensors"
+OWN = (CHECKPOINT, "run.ledger")
 """What a training leaves besides: how the names of these files begin."""
 UNSEALED = (
     f"{GUARANTEE} is of version 1, which ties nothing together; "
@@ -160,6 +161,8 @@ def verify(
             found.not_checked.append(f"who wrote {later.name}: {why}")
     if strange := _strange(folder, record):
         found.not_checked.append(f"files that the record does not name: {', '.join(strange)}")
+    if (folder / CHECKPOINT).exists():
+        found.not_checked.append(f"{CHECKPOINT}: training goes on from it; do not give it away")
     own = folder / "run.ledger"
     path = own if ledger is None and own.exists() else ledger
     if path is not None:
@@ -327,7 +330,7 @@ def _told(folder: Path, record: GuaranteeRecord, date: str) -> Iterator[str]:
             continue
         said = path.read_bytes()
         if same and said != text.encode():
-            yield f"{path.name} does not say what the record says: it was edited by hand"
+            yield f"{path.name} does not say what the record says: one of them was edited by hand"
         elif record["status"] == EXPERIMENT and EXPERIMENT.encode() not in said:
             yield f"{path.name} does not say {EXPERIMENT}, as the record does"
 
