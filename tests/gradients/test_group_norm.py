@@ -69,3 +69,19 @@ def test_one_layer_used_twice() -> None:
     found = engine_sum(engine, squared_outputs, x, clipping=clipping)
     expected = oracle(engine, clipping, example_gradients(model, squared_outputs, x))
     assert worst_relative_error(found, expected) < 1e-5
+
+
+def test_a_norm_behind_a_frozen_convolution_does_not_end_the_process():
+    """torch 2.13.0: SIGSEGV in its backward pass where a channels-last input needs no gradient."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.GroupNorm(4, 8), nn.Flatten(), nn.Linear(8 * 16, 2)
+    )
+    model[0].requires_grad_(False)
+    engine = PerExampleGradients(model)
+    engine.prepare()
+    assert not engine.rearranges
+    (x,) = engine.arrange(torch.randn(5, 3, 6, 6))
+    torch.autograd.grad(model(x).square().sum(), [p for p in model.parameters() if p.requires_grad])
+    model[0].requires_grad_(True)
+    assert PerExampleGradients(model).rearranges

@@ -95,7 +95,8 @@ def draw(ledger: Ledger, exported: Mapping[str, Any], last: int, *, run: str | N
     else:
         console.print(f"promised: nothing, there is no cap; delta {ledger.cap_delta:g}, {per}")
     console.print(
-        f"spent until now: at most epsilon {ledger.odometer().epsilon:.4g}, whenever it is read",
+        f"spent until now: at most epsilon {ledger.odometer().epsilon:.4g}, for whoever stops "
+        "or goes on by what was seen; the promise above is for the whole",
         soft_wrap=True,
     )
     full, empty = ("#", "-") if console.options.ascii_only else ("█", "░")

@@ -204,6 +204,8 @@ def _handler(
 
 def channels_last_layouts(model: nn.Module) -> list[tuple[int, torch.memory_format]]:
     """Which inputs, by their number of dimensions, are better in another layout."""
+    if _norms_a_constant(model):
+        return []
     kinds = {type(m) for m in model.modules()}
     out = []
     if kinds & {nn.Conv2d, nn.ConvTranspose2d}:
@@ -211,6 +213,18 @@ def channels_last_layouts(model: nn.Module) -> list[tuple[int, torch.memory_form
     if kinds & {nn.Conv3d, nn.ConvTranspose3d}:
         out.append((5, torch.channels_last_3d))
     return out
+
+
+def _norms_a_constant(model: nn.Module) -> bool:
+    """Whether a trained GroupNorm may stand where no gradient goes on: first, or behind the frozen.
+
+    torch 2.13.0 ends the whole process (SIGSEGV) in the backward pass of such a norm if its input
+    lies channels-last.
+    """
+    own = [m for m in model.modules() if next(m.parameters(recurse=False), None) is not None]
+    norms = [m for m in own if isinstance(m, nn.GroupNorm) and trainable(m.weight) is not None]
+    frozen = any(trainable(p) is None for p in model.parameters())
+    return bool(norms) and (frozen or own[0] is norms[0])
 
 
 def arrange(

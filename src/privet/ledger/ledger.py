@@ -274,6 +274,8 @@ class Ledger:
         hint = ""
         if adjacency is Adjacency.ZERO_OUT and self.adjacency is Adjacency.ADD_REMOVE:
             hint = "declare the number of records (n_public, --n-public) for add-remove"
+        if self.unit is not unit:
+            hint = f"`privet ledger init FILE --unit {unit.value.split()[-1]}` makes one for this"
         raise InvalidArgument(
             "ledger",
             f"one for {self.adjacency.value}, one per {self.unit.value}",

@@ -109,13 +109,17 @@ def test_seeded_steps_are_charged_once(tmp_path):
 def test_secure_steps_made_again_are_charged_again(tmp_path):
     ledger = Ledger.in_memory(cap_epsilon=100.0, cap_delta=1e-5)
     interrupted(tmp_path, at=5, schedule=SCHEDULE, ledger=ledger, rng=secure(), block=3)
-    again = run(
-        schedule=SCHEDULE,
-        ledger=ledger,
-        rng=secure(),
-        checkpoints=Checkpoints(folder=tmp_path, every=2),
-        block=3,
-    )
+    with pytest.warns(
+        UserWarning, match=r"goes on at step 5 of 9; .* charged again: epsilon"
+    ) as told:
+        again = run(
+            schedule=SCHEDULE,
+            ledger=ledger,
+            rng=secure(),
+            checkpoints=Checkpoints(folder=tmp_path, every=2),
+            block=3,
+        )
+    assert f"epsilon {ledger.total.epsilon(1e-5):.4g} " in str(told[0].message)
     # steps 0-5 by the first attempt, 4-8 by the second
     tokens = [entry.token.split(":")[1] for entry in ledger.entries()]
     assert tokens == ["steps 0-2", "steps 3-5", "steps 4-6", "steps 7-8"]

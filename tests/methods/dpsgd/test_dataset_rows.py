@@ -36,7 +36,7 @@ def test_guarantee_and_ledger_are_per_user():
     assert "at most 8 records" in texts["bound"].text
     (entry,) = {e.scope.unit for e in training.entries}
     assert entry is Unit.USER
-    with pytest.raises(InvalidArgument, match="one per user"):
+    with pytest.raises(InvalidArgument, match=r"one per user.*init FILE --unit user"):
         run(np.arange(60) % 7, ledger=Ledger.in_memory(cap_epsilon=9.0, cap_delta=1e-5,
                                                        adjacency=Adjacency.ZERO_OUT))  # fmt: skip
     sampler = PoissonSampler(n=7, rates=FULL.rates, rng=seeded(0))

@@ -13,6 +13,7 @@ from privet.gradients import AutomaticClipping, PerLayerClipping
 from privet.guarantee import Adjacency, Standing, Unit
 from privet.ledger import Ledger
 from privet.methods.dpsgd import AdaptiveBound, FixedSizeSampler, Schedule, dpsgd_loop, geometric
+from privet.methods.dpsgd.private import Step
 from privet.noise import secure, seeded
 from tests.methods.dpsgd.helpers import Watch, data, losses_of, network, run, start, weights
 
@@ -526,3 +527,10 @@ def test_few_parameters_and_named_groups():
     from privet.dpsgd import private
 
     assert len(inspect.signature(private).parameters) <= 12
+
+
+def test_a_step_is_no_batch():
+    """A stumble of a stranger's: `for x, y in training` beside `losses` raised a bare TypeError."""
+    step = Step(number=1, sample_rate=0.1, noise_multiplier=1.0, clipping_bound=1.0)
+    with pytest.raises(InvalidArgument, match="for step in training"):
+        _, _ = step

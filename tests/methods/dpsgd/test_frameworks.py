@@ -396,6 +396,8 @@ def test_a_trainer_collates_and_pads_each_record_by_itself(tmp_path):
     other = trained(tmp_path, save_strategy="no", data=padded)
     for p, q in zip(one.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(p, q)
+    one.args.remove_unused_columns = True
+    assert one.evaluate(ragged)["eval_loss"] == pytest.approx(one.evaluate(padded)["eval_loss"])
     with pytest.raises(InvalidArgument, match="max_length=128") as error:
         trained(tmp_path, save_strategy="no", data=ragged)
     assert "\n" not in str(error.value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import warnings
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -73,8 +74,24 @@ class ChargesAhead:
             )
         self._until = start if secret else covered
         self._limit = limit if resumed else None
+        if secret and covered > start and self._limit is None and processes.first:
+            self._tell_of_charging_again(start, covered)
         self._exhausted = False
         self._account = self._synchronise(None)
+
+    def _tell_of_charging_again(self, start: int, covered: int) -> None:
+        cost = self.sampler.loss(self._z, start=start, stop=self.sampler.steps)
+        delta = self.ledger.cap_delta
+        total = (self._composed() + cost).epsilon(delta)
+        short = "" if self.ledger.affords(cost) else ", of which its cap pays for a part at most"
+        warnings.warn(
+            f"{self._run} goes on at step {start + 1} of {self.sampler.steps}; steps up to "
+            f"{covered} were charged before, and since nobody knows which of them were made, they "
+            f"are charged again: epsilon {total:.4g} (delta {delta:g}) for the whole run{short}. "
+            "Of smaller blocks, Charging(block=...), less is charged again",
+            UserWarning,
+            stacklevel=5,
+        )
 
     def pay_for(self, step: int) -> bool:
         """Charge the next block if the step is not charged yet; whether it is paid for now."""

@@ -309,6 +309,10 @@ class Step:
     noise_multiplier: float
     clipping_bound: float
 
+    def __iter__(self) -> Iterator[Any]:
+        hint = "`for step in training:`; `losses` has the batch, and made the step"
+        raise InvalidArgument("what the loop unpacks", "a step", "no batch", hint)
+
 
 @final
 class Training:

@@ -131,14 +131,25 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         by_name = not isinstance(rows, Mapping) and len(rows) and isinstance(rows[0], Mapping)
         if not by_name and self.data_collator is default_data_collator:
             return rows
+        padded = self._padded(rows)
+        for i in range(min(len(padded), _TRIED)):
+            padded[i]
+        return padded
+
+    def _padded(self, rows: Any) -> _PaddedRows:
         collate = self._get_collator_with_removed_columns(self.data_collator)
         fill = getattr(self.processing_class, "pad_token_id", None)
         if fill is None:
             fill = getattr(self.model.config, "pad_token_id", None)
-        padded = _PaddedRows(CollatedRows(rows, collate), self.max_length, fill or 0)
-        for i in range(min(len(padded), _TRIED)):
-            padded[i]
-        return padded
+        return _PaddedRows(CollatedRows(rows, collate), self.max_length, fill or 0)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Batches to evaluate, of rows that are padded as those of the training."""
+        rows = self.eval_dataset if eval_dataset is None else eval_dataset
+        several = isinstance(rows, str | Mapping)  # named sets, which are handed here one by one
+        if self.max_length is None or several or self.data_collator is not default_data_collator:
+            return super().get_eval_dataloader(eval_dataset)
+        return super().get_eval_dataloader(self._padded(rows))
 
     def _losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """`example_losses`, in bfloat16 where the arguments ask for it."""
