@@ -8,6 +8,7 @@ Without privacy R2 is .61, and 86% of the classes are right.
 
 from __future__ import annotations
 
+import argparse
 import math
 import warnings
 from typing import Any
@@ -52,6 +53,7 @@ def score(kind: str, users: int, columns: int, epsilon: float, seed: int) -> flo
 
 def main() -> None:
     """Print a line for every kind, number of columns, of users, and budget."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
     warnings.simplefilter("ignore")
     print("estimator columns users epsilon times median least most")
     for kind in ("DPSGDRegressor", "AdaptiveLaplaceClassifier", "DPSGDClassifier"):

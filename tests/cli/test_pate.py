@@ -473,8 +473,7 @@ def test_training_on_a_folder_of_volumes(tmp_path, monkeypatch):
     assert named_task.exit_code == 0, named_task.output
     assert json.loads(named_task.stdout)["dice"] == found["dice"]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    where = json.loads((tmp_path / "run" / "private" / "data.json").read_text())
-    assert config["plan"]["queries"] == 3 and where["files"]["grid"] == [8, 8, 8]
+    assert config["plan"]["queries"] == 3 and config["files"]["grid"] == [8, 8, 8]
     assert found["guarantee"]["unit"] == "teacher shard" and found["guarantee"]["epsilon"] <= 8.0
     assert len(privet.load(tmp_path / "run").outputs(np.zeros((2, 2, 8, 8, 8)))) == 2
     told = runner.invoke(whole, ["predict", str(tmp_path / "run"), str(task / "imagesTr"),

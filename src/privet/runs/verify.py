@@ -197,6 +197,8 @@ def _left_open(
         yield "which records it was trained on: give them, where you have them (--data FILE)"
     if said := [name for name, value in record["given"].items() if value]:
         yield f"what somebody said: {', '.join(said)}"
+    if record["measured"]:
+        yield "released test metrics: their noise cannot be drawn again"
     if record["evidence"]:
         yield "audits and attacks that were added: run them again"
     assumed = [p["about"] for p in record["guarantee"]["premises"] if p["backing"] == "assumed"]

@@ -20,7 +20,7 @@ from privet.data import Dataset
 from privet.estimators import AdaptiveLaplaceClassifier
 from privet.guarantee import number_to_json
 from privet.jobs import Arrays
-from privet.methods.dpsgd import Batch, Schedule, private
+from privet.methods.dpsgd import Batch, Charging, Schedule, private
 from privet.networks.bounded_layers import LocalResponseNorm, MinMax
 from privet.noise import seeded
 from privet_papers.adaptive_laplace.authors_code import AuthorsNet, AuthorsScript
@@ -235,8 +235,9 @@ def _run_psgd(runs: AdaptiveLaplaceRuns, epsilon: float, seed: int, report: Tell
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     tensors = torch.from_numpy(runs.rows), torch.from_numpy(runs.labels.astype(np.int64))
     with private(
-        net, optimizer, tensors, schedule, losses=_cross_entropy, delta=DELTA, rng=seeded(seed)
-    ) as training:
+        net, optimizer, tensors, schedule, losses=_cross_entropy, delta=DELTA, rng=seeded(seed),
+        charging=Charging(evaluation="public"),
+    ) as training:  # fmt: skip
         for step in training:
             if step.number % 100 == 0 or step.number == steps:
                 curve.append(runs.network_accuracy(net))
