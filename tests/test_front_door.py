@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
@@ -29,6 +30,15 @@ def test_names_can_be_found_by_tab() -> None:
     for name in privet.__all__:
         assert getattr(privet, name) is not None
     assert set(shown) == set(privet.__all__)
+
+
+def test_what_rooms_export_is_there() -> None:
+    """`from privet.methods import *` stopped at a name that had moved."""
+    for room in walk_packages(privet.__path__, "privet."):
+        if room.ispkg:
+            module = import_module(room.name)
+            missing = [n for n in getattr(module, "__all__", ()) if not hasattr(module, n)]
+            assert not missing, (room.name, missing)
 
 
 @pytest.mark.slow

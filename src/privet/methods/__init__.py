@@ -34,6 +34,12 @@ _MODULES = {
     "privet.methods.contract_checks": ("check_method",),
     "privet.data.records": ("PublicFacts", "Records"),
     "privet.guarantee": ("Premise",),
+    "privet.methods.feasibility": ("Signal",),
+    "privet.methods.neighbouring_pairs": (
+        "NeighbouringPair",
+        "lone_record_pair",
+        "worst_unit_pair",
+    ),
     "privet.methods.released_models": ("EnsembleModel", "LinearModel", "NetworkModel"),
 }
 
