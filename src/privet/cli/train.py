@@ -331,6 +331,9 @@ def train(
             released = task.release_metrics(paid, done, ledger=of_tests, rng=seed)
     weights = task.decision_weights(plan)
     here = {} if not own else describe_file(out, data, label, bounds)
+    reading: dict[str, Any] = {} if files is None else asdict(files)  # type: ignore[call-overload]
+    if files is not None:
+        here["places"] = {k: reading.pop(k) for k in files.places}
     target: dict[str, Any] = {"classes": list(found.classes)}
     if found.target_bounds is not None:
         target = {"target_bounds": list(found.target_bounds)}
@@ -345,7 +348,7 @@ def train(
         "features": features,
         **columns_to_config(found.columns),
         **({"public": task.public} if task.public else {}),
-        **({} if files is None else {"files": asdict(files)}),  # type: ignore[call-overload]
+        **({} if files is None else {"files": reading}),
         **({} if label is None else {"label": label}),
         **({} if user is None else {"user": user}),
         **({} if weights is None else {"class_weight": weights}),

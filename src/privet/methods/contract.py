@@ -147,6 +147,8 @@ class Files(ABC):
 
     record: ClassVar[str]
     """What a record is called where predictions are listed."""
+    places: ClassVar[tuple[str, ...]] = ()
+    """Options that say where other files lie: they stay in the folder private of a run."""
 
     @classmethod
     def takes(cls, data: Path) -> bool:

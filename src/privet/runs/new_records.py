@@ -109,9 +109,10 @@ def _read_as_method(run: Run, file: Path, reading: Sequence[str]) -> NewRecords:
     """Records of a run whose method reads files in its own way."""
     trainer: Any = method_type(run.method)
     kind = trainer.files
+    places = dict.fromkeys(kind.places) | run.config.get("places", {})  # its owner's alone
     options = {
         k: ",".join(map(str, v)) if isinstance(v, list) else v
-        for k, v in run.config["files"].items()
+        for k, v in (run.config["files"] | places).items()
     }
     for one in reading:
         name, equals, value = one.partition("=")

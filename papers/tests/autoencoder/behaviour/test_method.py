@@ -148,6 +148,8 @@ def test_own_tables_by_command(panel: Panel, tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["guarantee"]["unit"] == "user" and answer["guarantee"]["epsilon"] <= 4.0
     assert "declaration.json" in {p.name for p in run.iterdir()}
+    public = (p for p in run.iterdir() if p.is_file())
+    assert not any(str(tmp_path).encode() in p.read_bytes() for p in public)  # no place of files
 
     said = command("predict", str(run), str(tmp_path / "table.csv"), "--json")
     rows = json.loads(said.stdout)

@@ -37,6 +37,7 @@ class BehaviourFiles(Files):
     """A table with a row for each user and day, and a list of friends."""
 
     record: ClassVar[str] = "user"
+    places: ClassVar[tuple[str, ...]] = ("edges",)
 
     edges: str | None = setting(None, help="CSV file of friendships, with a header or without.")
     user: str = setting("user", help="Column of the table that names the user.")
